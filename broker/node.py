@@ -53,7 +53,7 @@ from broker.quotas.accepting import AcceptRates
 from broker.quotas.throttle import windows_of
 from broker.requests.context import Context, Endpoint
 from broker.security.service import ListenerGuard, Security
-from broker.security.tls import TlsContexts
+from broker.security.tls.contexts import TlsContexts
 from broker.space import SpaceGuard
 from broker.threads import Threads
 from broker.topics.registry import TopicRegistry

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from broker.security.tls import TlsUnusable, build_context, reveal
+from broker.security.tls.contexts import TlsUnusable, build_context, reveal
 from cli.exit_codes import ExitCode
 from cli.options import json_option
 from cli.output import print_json, print_table

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from config.errors import Problem
-from config.listeners import METRICS
 from config.model import BrokerConfig, Listener
 from config.rows import flag, number
 from config.values import INT32_MAX, Key, Secret, Value, ValueType
@@ -62,7 +60,7 @@ def _windows(prefix: str, what: str) -> tuple[Key, ...]:
 
 _STORE_TYPES: Final = ("PEM", "PKCS12", "JKS")
 _OAUTH_CLASSES: Final = "org.apache.kafka.common.security.oauthbearer"
-_JWKS: Final = "sasl.oauthbearer.jwks.endpoint"
+JWKS: Final = "sasl.oauthbearer.jwks.endpoint"
 
 
 def _jwks_address(value: Value) -> str | None:
@@ -153,7 +151,7 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                 wide=True,
             ),
             Key(
-                name=f"{_JWKS}.url",
+                name=f"{JWKS}.url",
                 type=ValueType.STRING,
                 default="",
                 check=_jwks_address,
@@ -161,21 +159,21 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                 "file:///PATH of a JSON Web Key Set.",
             ),
             number(
-                f"{_JWKS}.refresh.ms",
+                f"{JWKS}.refresh.ms",
                 3_600_000,
                 "The keys are read again after this time, and when a token names another key.",
                 low=1000,
                 wide=True,
             ),
             number(
-                f"{_JWKS}.retry.backoff.ms",
+                f"{JWKS}.retry.backoff.ms",
                 100,
                 "How long the second attempt to read the keys waits; it doubles with each more.",
                 low=1,
                 wide=True,
             ),
             number(
-                f"{_JWKS}.retry.backoff.max.ms",
+                f"{JWKS}.retry.backoff.max.ms",
                 10_000,
                 "The longest wait between attempts to read the keys, and the shortest between two "
                 "readings because of unknown keys.",
@@ -427,73 +425,18 @@ def scoped_key(name: str) -> Key | None:
 
 def listener_security(config: BrokerConfig, listener: Listener) -> ListenerSecurity:
     """The security of `listener`: its own settings, else the general ones, else defaults."""
-
-    def value(name: str, mechanism: str = "") -> Value:
-        of_mechanism = scoped_name(listener.name, f"{mechanism.lower()}.{name}")
-        for full in (of_mechanism, scoped_name(listener.name, name), name):
-            setting = config.settings.get(full)
-            if setting is not None and not (full == name and name in _PREFIXED_ONLY and is_sasl):
-                return LISTENER_KEYS[name].parse(setting.text)
-        return LISTENER_KEYS[name].default
-
-    def text(name: str) -> str:
-        return str(value(name))
-
-    def words(name: str) -> tuple[str, ...]:
-        found = value(name)
-        assert isinstance(found, tuple)
-        return found
-
-    def whole(name: str, mechanism: str = "") -> int:
-        return int(str(value(name, mechanism)))
-
-    def secret(name: str) -> Secret | None:
-        scoped = config.secrets.get(scoped_name(listener.name, name))
-        return scoped or config.secrets.get(name)
-
+    of = _SettingsOf(config, listener)
     protocol = listener.protocol
-    is_sasl = protocol.startswith("SASL_")
-    mechanisms = words("sasl.enabled.mechanisms") if is_sasl else ()
-    tls = None
-    if protocol.endswith("SSL"):
-        tls = TlsSettings(
-            keystore_type=text("ssl.keystore.type"),
-            keystore_location=text("ssl.keystore.location"),
-            keystore_password=secret("ssl.keystore.password"),
-            key_password=secret("ssl.key.password"),
-            keystore_key=secret("ssl.keystore.key"),
-            certificate_chain=secret("ssl.keystore.certificate.chain"),
-            truststore_type=text("ssl.truststore.type"),
-            truststore_location=text("ssl.truststore.location"),
-            truststore_password=secret("ssl.truststore.password"),
-            truststore_certificates=secret("ssl.truststore.certificates"),
-            client_auth=text("ssl.client.auth"),
-            principal_mapping_rules=text("ssl.principal.mapping.rules"),
-            enabled_protocols=words("ssl.enabled.protocols"),
-        )
+    mechanisms = of.words("sasl.enabled.mechanisms") if of.is_sasl else ()
     return ListenerSecurity(
         protocol=protocol,
-        tls=tls,
+        tls=_tls_settings(of) if protocol.endswith("SSL") else None,
         mechanisms=mechanisms,
-        max_reauth_ms={name: whole("connections.max.reauth.ms", name) for name in mechanisms},
-        oauth=OAuthSettings(
-            jwks_url=text(f"{_JWKS}.url"),
-            refresh_ms=whole(f"{_JWKS}.refresh.ms"),
-            backoff_ms=whole(f"{_JWKS}.retry.backoff.ms"),
-            backoff_max_ms=whole(f"{_JWKS}.retry.backoff.max.ms"),
-            issuer=text("sasl.oauthbearer.expected.issuer"),
-            audience=words("sasl.oauthbearer.expected.audience"),
-            skew_seconds=whole("sasl.oauthbearer.clock.skew.seconds"),
-            sub_claim=text("sasl.oauthbearer.sub.claim.name"),
-            scope_claim=text("sasl.oauthbearer.scope.claim.name"),
-            algorithms=words("sasl.oauthbearer.allowed.algorithms"),
-            unsecured=value("sasl.oauthbearer.unsecured") is True,
-        )
-        if "OAUTHBEARER" in mechanisms
-        else None,
+        max_reauth_ms={name: of.whole("connections.max.reauth.ms", name) for name in mechanisms},
+        oauth=_oauth_settings(of) if "OAUTHBEARER" in mechanisms else None,
         kerberos=KerberosSettings(
-            service_name=text("sasl.kerberos.service.name"),
-            local_rules=words("sasl.kerberos.principal.to.local.rules"),
+            service_name=of.text("sasl.kerberos.service.name"),
+            local_rules=of.words("sasl.kerberos.principal.to.local.rules"),
             jaas=config.secrets.get(f"{_PREFIX}{listener.name.lower()}.gssapi.sasl.jaas.config"),
         )
         if "GSSAPI" in mechanisms
@@ -501,193 +444,72 @@ def listener_security(config: BrokerConfig, listener: Listener) -> ListenerSecur
     )
 
 
+class _SettingsOf:
+    """The settings that count for one listener, by their general names."""
+
+    def __init__(self, config: BrokerConfig, listener: Listener) -> None:
+        self._config = config
+        self._listener = listener.name
+        self.is_sasl = listener.protocol.startswith("SASL_")
+
+    def value(self, name: str, mechanism: str = "") -> Value:
+        of_mechanism = scoped_name(self._listener, f"{mechanism.lower()}.{name}")
+        for full in (of_mechanism, scoped_name(self._listener, name), name):
+            setting = self._config.settings.get(full)
+            is_too_general = full == name and name in _PREFIXED_ONLY and self.is_sasl
+            if setting is not None and not is_too_general:
+                return LISTENER_KEYS[name].parse(setting.text)
+        return LISTENER_KEYS[name].default
+
+    def text(self, name: str) -> str:
+        return str(self.value(name))
+
+    def words(self, name: str) -> tuple[str, ...]:
+        found = self.value(name)
+        assert isinstance(found, tuple)
+        return found
+
+    def whole(self, name: str, mechanism: str = "") -> int:
+        return int(str(self.value(name, mechanism)))
+
+    def secret(self, name: str) -> Secret | None:
+        secrets = self._config.secrets
+        return secrets.get(scoped_name(self._listener, name)) or secrets.get(name)
+
+
+def _tls_settings(of: _SettingsOf) -> TlsSettings:
+    return TlsSettings(
+        keystore_type=of.text("ssl.keystore.type"),
+        keystore_location=of.text("ssl.keystore.location"),
+        keystore_password=of.secret("ssl.keystore.password"),
+        key_password=of.secret("ssl.key.password"),
+        keystore_key=of.secret("ssl.keystore.key"),
+        certificate_chain=of.secret("ssl.keystore.certificate.chain"),
+        truststore_type=of.text("ssl.truststore.type"),
+        truststore_location=of.text("ssl.truststore.location"),
+        truststore_password=of.secret("ssl.truststore.password"),
+        truststore_certificates=of.secret("ssl.truststore.certificates"),
+        client_auth=of.text("ssl.client.auth"),
+        principal_mapping_rules=of.text("ssl.principal.mapping.rules"),
+        enabled_protocols=of.words("ssl.enabled.protocols"),
+    )
+
+
+def _oauth_settings(of: _SettingsOf) -> OAuthSettings:
+    return OAuthSettings(
+        jwks_url=of.text(f"{JWKS}.url"),
+        refresh_ms=of.whole(f"{JWKS}.refresh.ms"),
+        backoff_ms=of.whole(f"{JWKS}.retry.backoff.ms"),
+        backoff_max_ms=of.whole(f"{JWKS}.retry.backoff.max.ms"),
+        issuer=of.text("sasl.oauthbearer.expected.issuer"),
+        audience=of.words("sasl.oauthbearer.expected.audience"),
+        skew_seconds=of.whole("sasl.oauthbearer.clock.skew.seconds"),
+        sub_claim=of.text("sasl.oauthbearer.sub.claim.name"),
+        scope_claim=of.text("sasl.oauthbearer.scope.claim.name"),
+        algorithms=of.words("sasl.oauthbearer.allowed.algorithms"),
+        unsecured=of.value("sasl.oauthbearer.unsecured") is True,
+    )
+
+
 _PREFIXED_ONLY: Final = frozenset({"ssl.client.auth"})
 """On SASL listeners these count with the listener's prefix only (Kafka `ChannelBuilders`)."""
-
-
-def security_problems(config: BrokerConfig) -> list[Problem]:
-    """What does not fit together, each with its cure."""
-    problems = []
-    for listener in config.listeners:
-        security = listener_security(config, listener)
-        for reason, cure in _complaints(security, listener, config):
-            problems.append(
-                Problem(key="listeners", value=str(listener), origin="", reason=reason, cure=cure)
-            )
-    return problems
-
-
-def _complaints(
-    security: ListenerSecurity, listener: Listener, config: BrokerConfig
-) -> list[tuple[str, str]]:
-    found = []
-    tls = security.tls
-    if tls is not None:
-        has_file, has_text = bool(tls.keystore_location), tls.keystore_key is not None
-        if has_file and has_text:
-            found.append(
-                ("a key is given as a file and inline", "remove ssl.keystore.location or .key")
-            )
-        if not has_file and not has_text:
-            found.append(
-                (
-                    "a TLS listener has no certificate",
-                    "set ssl.keystore.location to a file with the key and the certificate",
-                )
-            )
-        if has_text and tls.certificate_chain is None:
-            found.append(("a key without its certificate", "set ssl.keystore.certificate.chain"))
-        found += _complaints_about_stores(tls)
-        trusts = tls.truststore_location or tls.truststore_certificates
-        if tls.client_auth != "none" and not trusts:
-            found.append(
-                (
-                    "clients' certificates are asked for, but none would be trusted",
-                    "set ssl.truststore.location to the authority that signs them",
-                )
-            )
-    if security.protocol == "PLAINTEXT" and not listener.is_loopback and not config.insecure_allow:
-        found.append(
-            (
-                "everyone who reaches this address could read and write everything",
-                "use SSL or SASL_SSL (docs/security.md), listen on 127.0.0.1, or say "
-                "--insecure (insecure.allow=true) where the network itself is trusted",
-            )
-        )
-    if security.protocol.startswith("SASL_") and not security.mechanisms:
-        found.append(("a SASL listener without mechanisms", "set sasl.enabled.mechanisms"))
-    if (
-        security.protocol == "SASL_PLAINTEXT"
-        and not listener.is_loopback
-        and not config.insecure_allow
-    ):
-        found += [
-            (
-                f"{mechanism} would send {secrets} in clear over the network",
-                "use SASL_SSL or SCRAM, or set insecure.allow=true",
-            )
-            for mechanism, secrets in (("PLAIN", "passwords"), ("OAUTHBEARER", "tokens"))
-            if mechanism in security.mechanisms
-        ]
-    return found + _oauth_complaints(security.oauth, listener, config)
-
-
-def _oauth_complaints(
-    oauth: OAuthSettings | None, listener: Listener, config: BrokerConfig
-) -> list[tuple[str, str]]:
-    if oauth is None or (oauth.unsecured and listener.is_loopback):
-        return []
-    if oauth.unsecured:
-        return [
-            (
-                "with sasl.oauthbearer.unsecured everyone who reaches this address may be any user",
-                "listen on 127.0.0.1, or remove sasl.oauthbearer.unsecured",
-            )
-        ]
-    found = []
-    if not oauth.jwks_url:
-        found.append(
-            (
-                "OAUTHBEARER has no keys to verify tokens with",
-                f"set {_JWKS}.url to the key set of the identity provider",
-            )
-        )
-    for name, expected in (("issuer", oauth.issuer), ("audience", oauth.audience)):
-        if not expected and not (listener.is_loopback and config.insecure_allow):
-            found.append(
-                (
-                    f"tokens of any {name} would be accepted",
-                    f"set sasl.oauthbearer.expected.{name} to what the identity provider writes "
-                    "into tokens for this broker",
-                )
-            )
-    if not oauth.algorithms:
-        found.append(
-            (
-                "no signature of a token would be accepted",
-                "set sasl.oauthbearer.allowed.algorithms, or remove it",
-            )
-        )
-    return found
-
-
-def _complaints_about_stores(tls: TlsSettings) -> list[tuple[str, str]]:
-    """What does not fit together in the types and passwords of stores."""
-    found = []
-    for name, kind, location, password, text in (
-        (
-            "keystore",
-            tls.keystore_type,
-            tls.keystore_location,
-            tls.keystore_password,
-            tls.keystore_key,
-        ),
-        (
-            "truststore",
-            tls.truststore_type,
-            tls.truststore_location,
-            tls.truststore_password,
-            tls.truststore_certificates,
-        ),
-    ):
-        prefix = f"ssl.{name}"
-        if kind == "PEM" and password is not None:
-            cure = f"remove it; ssl.key.password decrypts a key in PEM, {prefix}.type names a store"
-            found.append((f"{prefix}.password is set, but a PEM file has no password", cure))
-        if kind != "PEM" and text is not None:
-            cure = f"set {prefix}.type=PEM, or {prefix}.location"
-            found.append((f"certificates are given inline, but {prefix}.type is {kind}", cure))
-        if kind != "PEM" and name == "keystore" and location and password is None:
-            cure = "write file:/PATH or env:NAME"
-            found.append((f"a key store of the type {kind} needs {prefix}.password", cure))
-    return found
-
-
-def metrics_port_problems(config: BrokerConfig) -> list[Problem]:
-    """What is wrong with the settings of the metrics port, each with its cure."""
-    listener = config.metrics_listener
-    if listener is None:
-        return []
-    found = [
-        ("metrics.listener.security", "tls", reason, cure)
-        for reason, cure in _complaints(listener_security(config, listener), listener, config)
-        if listener.protocol == "SSL"
-    ]
-    auth = config.metrics_auth
-    if auth == "bearer" and METRICS_TOKEN not in config.secrets:
-        found.append(
-            (
-                "metrics.auth",
-                auth,
-                "no token is given",
-                f"set {METRICS_TOKEN}=file:/PATH or env:NAME",
-            )
-        )
-    if (
-        auth != "none"
-        and listener.protocol != "SSL"
-        and not listener.is_loopback
-        and not config.insecure_allow
-    ):
-        found.append(
-            (
-                "metrics.auth",
-                auth,
-                f"{listener.address} would take secrets in clear over the network",
-                "set metrics.listener.security=tls, listen on 127.0.0.1, or say "
-                "insecure.allow=true where the network itself is trusted",
-            )
-        )
-    if any(other.name == METRICS for other in config.listeners):
-        found.append(
-            (
-                "listeners",
-                METRICS,
-                "the settings listener.name.metrics.* are those of the metrics port",
-                "give the listener another name",
-            )
-        )
-    return [
-        Problem(key=key, value=value, origin="", reason=reason, cure=cure)
-        for key, value, reason, cure in found
-    ]

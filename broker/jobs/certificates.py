@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from broker.security.tls import TlsContexts, TlsUnusable
+from broker.security.tls.contexts import TlsContexts, TlsUnusable
 from broker.threads import Pool
 
 logger = logging.getLogger("tidelog.broker.jobs.certificates")

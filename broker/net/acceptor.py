@@ -25,7 +25,7 @@ from broker.metrics import Metrics
 from broker.net.connection import Connections
 from broker.quotas.accepting import AcceptRates
 from broker.quotas.rates import MS_PER_S
-from broker.security.tls import TlsContexts
+from broker.security.tls.contexts import TlsContexts
 
 logger = logging.getLogger("tidelog.broker.net.acceptor")
 

@@ -49,13 +49,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from broker.errors import ConnectionMustClose
 from broker.net import limits
+from broker.net.dispatch import Answered
 from broker.net.limits import PIPELINE_MAX, WRITE_AT_ONCE_BYTES, WRITE_BUFFER_HIGH_BYTES
 from broker.net.receive import FIRST_STEP_BYTES, FrameReceiver, recycle
 from broker.requests.answers import AnswerMemory
 from broker.requests.turns import Turns
-from broker.security.distinguished_name import MalformedName
-from broker.security.principal_mapping import NoRuleMatches
 from broker.security.session import Session
+from broker.security.tls.distinguished_name import MalformedName
+from broker.security.tls.principal_mapping import NoRuleMatches
 from protocol.errors import MalformedFrame, ProtocolError
 
 if TYPE_CHECKING:
@@ -70,18 +71,6 @@ logger = logging.getLogger("tidelog.broker.net.connection")
 
 def _size(parts: "list[Buffer]") -> int:
     return len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
-
-
-class _Answered:
-    """The slot of a request that was answered at once but has to wait for earlier ones."""
-
-    __slots__ = ("parts",)
-
-    def __init__(self, parts: "list[Buffer]") -> None:
-        self.parts = parts
-
-    def abandon(self) -> None:
-        """There is nothing to stop."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -104,7 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         self._connections = connections
         self._receiver = FrameReceiver(connections.max_frame_bytes)
         self._transport: asyncio.Transport | None = None
-        self._slots: deque[Exchange | _Answered] = deque()
+        self._slots: deque[Exchange | Answered] = deque()
         self._waiting_bytes = 0
         self._backlog: deque[bytearray | memoryview] = deque()
         self._backlog_bytes = 0
@@ -330,7 +319,7 @@ class Connection(asyncio.BufferedProtocol):
                 if outcome is not None:
                     self._wait_for(outcome, frame)
             elif self._slots:
-                self._slots.append(_Answered(outcome))
+                self._slots.append(Answered(outcome))
                 size_bytes = _size(outcome)
                 self._waiting_bytes += size_bytes
                 self._answers.made_bytes += size_bytes

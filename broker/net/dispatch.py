@@ -116,6 +116,18 @@ class Route:
         return codec
 
 
+class Answered:
+    """The slot of a request that was answered at once but has to wait for earlier ones."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: "list[Buffer]") -> None:
+        self.parts = parts
+
+    def abandon(self) -> None:
+        """There is nothing to stop."""
+
+
 class Exchange:
     """A request whose answer is not ready yet.
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from broker.groups.offsets.lag import GroupLag
     from broker.net.connection import Connections
     from broker.security.service import Security
-    from broker.security.tls import TlsContexts
+    from broker.security.tls.contexts import TlsContexts
     from broker.topics.registry import TopicRegistry
 
 

@@ -27,12 +27,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from broker.errors import StartError
-from broker.security.distinguished_name import MalformedName
 from broker.security.mechanism import AuthenticationFailed
 from broker.security.principal import ANONYMOUS, Principal, user
-from broker.security.principal_mapping import NoRuleMatches
 from broker.security.session import Session
-from broker.security.tls import reveal
+from broker.security.tls.contexts import reveal
+from broker.security.tls.distinguished_name import MalformedName
+from broker.security.tls.principal_mapping import NoRuleMatches
 from config.listeners import METRICS
 from config.security_keys import METRICS_TOKEN
 from config.values import InvalidValue, Secret

@@ -3,7 +3,7 @@
 Owns the credentials, rules and quotas in memory and their documents in the metadata journal. A
 change is durable before it is in force. Loop thread only.
 
-Read next: `broker.security.sasl`, `broker.security.acls`, `broker.security.tls`.
+Read next: `broker.security.sasl`, `broker.security.acls`, `broker.security.tls.contexts`.
 """
 
 import base64
@@ -42,11 +42,9 @@ from broker.security.credentials import (
     UnreadableCredential,
     Upsertion,
 )
-from broker.security.distinguished_name import MalformedName, subject_of
 from broker.security.mechanism import MechanismUnusable, SaslExchange
 from broker.security.plain import PasswordCache, PlainExchange
 from broker.security.principal import Principal, parse_principals, user
-from broker.security.principal_mapping import NoRuleMatches, PrincipalMapping, RuleRefused
 from broker.security.sasl import SaslSession
 from broker.security.scram import (
     SCRAM_BY_NAME,
@@ -56,7 +54,9 @@ from broker.security.scram import (
     ScramMechanism,
 )
 from broker.security.session import Session
-from broker.security.tls import TlsContexts, TlsUnusable, reveal
+from broker.security.tls.contexts import TlsContexts, TlsUnusable, reveal
+from broker.security.tls.distinguished_name import MalformedName, subject_of
+from broker.security.tls.principal_mapping import NoRuleMatches, PrincipalMapping, RuleRefused
 from broker.security.tokens import KIND_TOKEN, Tokens
 from config import BrokerConfig, Listener
 from config.security_keys import ListenerSecurity, listener_security

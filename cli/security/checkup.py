@@ -25,7 +25,7 @@ from broker.security.credentials import KIND_SCRAM, parse_credential
 from broker.security.principal import ANONYMOUS, USER_TYPE, Principal, parse_principal
 from broker.security.scram import ScramCredential
 from broker.security.service import KIND_ACL
-from broker.security.tls import TlsUnusable, build_context, reveal
+from broker.security.tls.contexts import TlsUnusable, build_context, reveal
 from cli.security.secure import PROPERTIES
 from config import BrokerConfig, Listener
 from config.security_keys import ListenerSecurity, TlsSettings, listener_security

@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from broker.security.keystores import read_store
+from broker.security.tls.keystores import read_store
 from tests.support import toolchains
 from tests.support.certificates import der_of
-from tests.unit.broker.security.test_tls import built_context, settings, shake_hands, subject
+from tests.unit.broker.security.tls.test_contexts import (
+    built_context,
+    settings,
+    shake_hands,
+    subject,
+)
 
 
 @pytest.mark.jvm

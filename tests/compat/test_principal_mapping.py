@@ -8,7 +8,7 @@ import pytest
 
 from broker.security.kerberos.names import LocalNames
 from broker.security.kerberos.names import NoRuleMatches as NoLocalName
-from broker.security.principal_mapping import NoRuleMatches, PrincipalMapping, RuleRefused
+from broker.security.tls.principal_mapping import NoRuleMatches, PrincipalMapping, RuleRefused
 from tests.compat.programs import jars
 from tests.support import toolchains
 from tests.unit.broker.security.test_kerberos_names import NAMES, REALM

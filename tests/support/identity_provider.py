@@ -49,7 +49,7 @@ class SigningKey:
         return {name: value for name, value in members.items() if value is not None}
 
     def token(self, *, header: dict[str, Any] | None = None, **changed: Any) -> str:
-        """A token of an hour ago, good for a minute; `changed` claims win, and None takes one out."""
+        """A token of an hour ago, good for a minute; `changed` claims win, None takes one out."""
         now = int(time.time())
         claims = {"sub": "ann", "iss": ISSUER, "aud": AUDIENCE, "iat": now - 3600, "exp": now + 60}
         claims = {name: value for name, value in (claims | changed).items() if value is not None}

@@ -26,7 +26,7 @@ from protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMEST
 
 TopicPartition: TypeAlias = tuple[str, int]
 
-logger = logging.getLogger("tidelog.broker.groups.offsets")
+logger = logging.getLogger("tidelog.broker.groups.offsets.store")
 
 _NOTHING: Mapping[TopicPartition, CommittedOffset] = MappingProxyType({})
 

@@ -25,7 +25,7 @@ from broker.security.jaas import parse_jaas
 from broker.security.kerberos.names import LocalNames, NoRuleMatches
 from broker.security.mechanism import AuthenticationFailed, MechanismUnusable, Step
 from broker.security.principal import user
-from broker.security.principal_mapping import RuleRefused
+from broker.security.tls.principal_mapping import RuleRefused
 from config.security_keys import KerberosSettings
 from config.values import InvalidValue, Secret
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.patterns import Pattern, PatternRefused, compile_pattern
-from broker.security.principal_mapping import CASES, RuleRefused, bad_reference, expanded
+from broker.security.tls.principal_mapping import CASES, RuleRefused, bad_reference, expanded
 
 _SETTING: Final = "sasl.kerberos.principal.to.local.rules"
 _PRINCIPAL: Final = re.compile(r"(?P<first>[^/@\\]+)(?:/(?P<second>[^/@\\]+))?@(?P<realm>[^/@\\]+)")

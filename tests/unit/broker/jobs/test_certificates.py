@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.jobs.certificates import CertificateWatch
-from broker.security.tls import TlsContexts, reveal
+from broker.security.tls.contexts import TlsContexts, reveal
 from broker.threads import Pool
 from config import load
 from config.security_keys import listener_security

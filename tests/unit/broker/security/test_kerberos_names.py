@@ -3,7 +3,7 @@
 import pytest
 
 from broker.security.kerberos.names import LocalNames, NoRuleMatches
-from broker.security.principal_mapping import RuleRefused
+from broker.security.tls.principal_mapping import RuleRefused
 
 REALM = "EXAMPLE.COM"
 

@@ -8,7 +8,7 @@ The first bytes of a file say which it is, not the setting: Java writes PKCS12 w
 JKS, and reads both under either name. Nothing is written to disk here.
 
 Source: RFC 7292, KIP-651; the format of the JDK's `JavaKeyStore` and `KeyProtector`.
-Read next: `broker.security.tls`.
+Read next: `broker.security.tls.contexts`.
 """
 
 import base64
@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from broker.security.distinguished_name import certificate_fields, der_values, dotted
+from broker.security.tls.distinguished_name import certificate_fields, der_values, dotted
 
 STORE_BYTES_MAX: Final = 16 * 1024 * 1024
 CURE_FOR_PKCS12: Final = (

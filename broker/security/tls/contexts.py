@@ -22,8 +22,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 
-from broker.security.certificate import Certificate, read_certificate
-from broker.security.keystores import Store, StoreUnusable, is_store, read_store
+from broker.security.tls.certificate import Certificate, read_certificate
+from broker.security.tls.keystores import Store, StoreUnusable, is_store, read_store
 from config.security_keys import TlsSettings
 from config.values import InvalidValue, Secret
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.security.principal_mapping import NoRuleMatches, PrincipalMapping, RuleRefused
+from broker.security.tls.principal_mapping import NoRuleMatches, PrincipalMapping, RuleRefused
 
 SUBJECT = "CN=Device-7,OU=Devices,O=Example"
 

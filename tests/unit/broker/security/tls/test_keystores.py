@@ -14,12 +14,12 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509 import load_pem_x509_certificate
 
-from broker.security.keystores import StoreUnusable, read_store
-from broker.security.tls import TlsContexts, TlsUnusable
+from broker.security.tls.contexts import TlsContexts, TlsUnusable
+from broker.security.tls.keystores import StoreUnusable, read_store
 from config import ConfigErrors, load
 from tests.support.certificates import authority, der_of, openssl, signed
 from tests.support.keystores import jks
-from tests.unit.broker.security.test_tls import (
+from tests.unit.broker.security.tls.test_contexts import (
     built_context,
     reveal,
     settings,
@@ -201,7 +201,7 @@ def test_a_store_that_is_replaced_is_read_again(place: Path, tmp_path: Path) -> 
 def test_without_the_extra_the_error_names_it_and_a_way_round(place: Path) -> None:
     program = (
         "import sys; sys.modules['cryptography'] = None\n"
-        "from broker.security.keystores import StoreUnusable, read_store\n"
+        "from broker.security.tls.keystores import StoreUnusable, read_store\n"
         f"content = open({str(place / 'one.p12')!r}, 'rb').read()\n"
         "try: read_store(content, 'x', None)\n"
         "except StoreUnusable as error: print(error)\n"

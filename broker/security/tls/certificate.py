@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from broker.security.distinguished_name import (
+from broker.security.tls.distinguished_name import (
     MalformedName,
     certificate_fields,
     der_values,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.security.tls import TlsContexts, TlsUnusable, build_context
+from broker.security.tls.contexts import TlsContexts, TlsUnusable, build_context
 from config.security_keys import TlsSettings
 from config.values import Secret
 from tests.support.certificates import authority, openssl, signed

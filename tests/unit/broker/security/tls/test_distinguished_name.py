@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.security.distinguished_name import MalformedName, subject_of
+from broker.security.tls.distinguished_name import MalformedName, subject_of
 from tests.support.certificates import authority, der_of, signed
 
 SUBJECTS = {
