@@ -13,7 +13,7 @@ from cli.options import json_option
 from cli.output import print_json, print_table
 from cli.serve import command_line_settings, read_config
 from config import load
-from config.security_keys import listener_security
+from config.security.keys import listener_security
 
 _DAY_MS = 86_400_000
 

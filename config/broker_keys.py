@@ -10,7 +10,7 @@ them.
 from types import MappingProxyType
 
 from config.rows import flag, number
-from config.security_keys import SECURITY_KEYS
+from config.security.keys import SECURITY_KEYS
 from config.topic_keys import MS_PER_DAY, TOPIC_KEYS
 from config.values import INT32_MAX, Key, Value, ValueType
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from config.broker_keys import BROKER_KEYS
 from config.group_keys import GROUP_KEYS
 from config.model import BrokerConfig
-from config.security_keys import scoped_key
+from config.security.keys import scoped_key
 from config.topic import canonical_topic_key, inherit
 from config.topic_keys import TOPIC_KEYS
 from config.values import Key, format_value

@@ -22,11 +22,11 @@ from config.broker_keys import (
 from config.errors import ConfigErrors, Problem
 from config.listeners import parse_address, parse_listeners, parse_protocol_map
 from config.model import BrokerConfig, Setting
-from config.security_keys import (
+from config.security.keys import (
     scoped_key,
     scoped_name,
 )
-from config.security_problems import metrics_port_problems, security_problems
+from config.security.problems import metrics_port_problems, security_problems
 from config.suggest import nearest
 from config.topic_keys import TOPIC_KEYS
 from config.values import HIDDEN, InvalidValue, Key, Secret, Value, ValueType

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from config.broker_keys import BROKER_KEYS
 from config.model import BrokerConfig, Setting
-from config.security_keys import scoped_key
+from config.security.keys import scoped_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

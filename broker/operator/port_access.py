@@ -34,7 +34,7 @@ from broker.security.tls.contexts import reveal
 from broker.security.tls.distinguished_name import MalformedName
 from broker.security.tls.principal_mapping import NoRuleMatches
 from config.listeners import METRICS
-from config.security_keys import METRICS_TOKEN
+from config.security.keys import METRICS_TOKEN
 from config.values import InvalidValue, Secret
 from protocol.acl import CLUSTER_NAME, Operation, ResourceType
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.quotas.rates import Rate
 from broker.quotas.throttle import Throttle, Windows
-from config.security_keys import CONNECTION_RATE, scoped_name
+from config.security.keys import CONNECTION_RATE, scoped_name
 from config.values import INT32_MAX
 
 if TYPE_CHECKING:

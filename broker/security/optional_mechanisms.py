@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.clocks.clock import Clock
 from broker.security.mechanism import MechanismUnusable, SaslExchange
-from config.security_keys import KerberosSettings, OAuthSettings
+from config.security.keys import KerberosSettings, OAuthSettings
 from config.values import Secret
 
 logger = logging.getLogger("tidelog.broker.security.optional_mechanisms")

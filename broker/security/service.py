@@ -59,7 +59,7 @@ from broker.security.tls.distinguished_name import MalformedName, subject_of
 from broker.security.tls.principal_mapping import NoRuleMatches, PrincipalMapping, RuleRefused
 from broker.security.tokens import KIND_TOKEN, Tokens
 from config import BrokerConfig, Listener
-from config.security_keys import ListenerSecurity, listener_security
+from config.security.keys import ListenerSecurity, listener_security
 from config.values import InvalidValue
 from protocol.acl import Acl
 from storage.directory.metadata_journal import Json

@@ -28,7 +28,7 @@ from broker.security.service import KIND_ACL
 from broker.security.tls.contexts import TlsUnusable, build_context, reveal
 from cli.security.secure import PROPERTIES
 from config import BrokerConfig, Listener
-from config.security_keys import ListenerSecurity, TlsSettings, listener_security
+from config.security.keys import ListenerSecurity, TlsSettings, listener_security
 from protocol.acl import WILDCARD, Acl, Operation, Permission, ResourceType
 from storage.directory.metadata_journal import JOURNAL_FILE, read_documents
 

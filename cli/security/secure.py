@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from cli.security.authority import AUTHORITY, SERVER, ensure_server_certificate
 from cli.security.offline_users import set_user, users
 from config import BrokerConfig, Listener
-from config.security_keys import AUTHORIZERS
+from config.security.keys import AUTHORIZERS
 from storage.disk.files import Files
 
 ADMIN = "admin"

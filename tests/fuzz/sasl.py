@@ -31,7 +31,7 @@ from broker.security.scram import (
     credential_of_salted_password,
     salted,
 )
-from config.security_keys import OAuthSettings
+from config.security.keys import OAuthSettings
 from tests.support.identity_provider import AUDIENCE, ISSUER, SigningKey, jwks, unsigned
 from tests.unit.broker.security.test_scram import Client
 

@@ -26,7 +26,7 @@ from broker.security.kerberos.names import LocalNames, NoRuleMatches
 from broker.security.mechanism import AuthenticationFailed, MechanismUnusable, Step
 from broker.security.principal import user
 from broker.security.tls.principal_mapping import RuleRefused
-from config.security_keys import KerberosSettings
+from config.security.keys import KerberosSettings
 from config.values import InvalidValue, Secret
 
 NO_LAYER: Final = b"\x01\x00\x00\x00"

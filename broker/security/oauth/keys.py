@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from jwt.exceptions import PyJWTError
 
-from config.security_keys import OAuthSettings
+from config.security.keys import OAuthSettings
 
 DOCUMENT_BYTES_MAX: Final = 1024 * 1024
 TIMEOUT_S: Final = 5

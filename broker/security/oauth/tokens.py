@@ -20,7 +20,7 @@ from jwt import PyJWS
 from jwt.exceptions import PyJWTError
 
 from broker.security.oauth.keys import IdentityKeys
-from config.security_keys import OAuthSettings
+from config.security.keys import OAuthSettings
 
 NAME_LENGTH_MAX: Final = 255
 TIME_S_MAX: Final = 2**40

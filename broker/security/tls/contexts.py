@@ -24,7 +24,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from broker.security.tls.certificate import Certificate, read_certificate
 from broker.security.tls.keystores import Store, StoreUnusable, is_store, read_store
-from config.security_keys import TlsSettings
+from config.security.keys import TlsSettings
 from config.values import InvalidValue, Secret
 
 CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from broker.errors import StartError
+from broker.net.limits import LINGER_MS
 from client.admin import Admin
 from client.core.options import Security
 from client.errors import BrokerRefused, InvalidUse
@@ -19,7 +20,7 @@ from protocol.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenti
 from protocol.error_codes import ErrorCode
 from tests.integration.security.test_sasl import handshake, works
 from tests.support.broker import RawClient, RunningBroker, running_broker
-from tests.support.clock import FrozenClock
+from tests.support.clock import FrozenClock, FrozenTimer
 from tests.support.identity_provider import AUDIENCE, ISSUER, SigningKey, jwks, unsigned
 
 REFUSAL = '{"status":"invalid_token"}'
@@ -55,10 +56,17 @@ class Provider:
         }
 
 
+class PromptClock(FrozenClock):
+    """A clock on which the answer to a failure, and the end of its connection, are due at once."""
+
+    def call_later(self, delay_ms: int, callback: Callable[[], object]) -> FrozenTimer:
+        return super().call_later(0 if delay_ms == LINGER_MS else delay_ms, callback)
+
+
 @pytest.fixture
 async def clock() -> AsyncIterator[FrozenClock]:
-    """A clock that fires what is due now, such as the answer to a failure, and stands still."""
-    made = FrozenClock()
+    """A clock that fires what is due now, and stands still."""
+    made = PromptClock()
 
     async def fire() -> None:
         while True:

@@ -4,7 +4,7 @@ import pytest
 
 from config import BrokerConfig, ConfigErrors, load, topic_config, with_dynamic
 from config.model import Listener
-from config.security_keys import listener_security
+from config.security.keys import listener_security
 
 
 def problems_of(**sources: object) -> list[str]:

@@ -6,7 +6,7 @@ from config import load, with_dynamic
 from config.broker_keys import BROKER_KEYS, NOT_APPLICABLE
 from config.describe import ConfigSource, describe_broker, describe_topic
 from config.model import BrokerConfig, TopicConfig
-from config.security_keys import LISTENER_KEYS
+from config.security.keys import LISTENER_KEYS
 from config.topic_keys import TOPIC_KEYS
 from config.values import ValueType, format_value
 

@@ -11,7 +11,7 @@ from broker.jobs.certificates import CertificateWatch
 from broker.security.tls.contexts import TlsContexts, reveal
 from broker.threads import Pool
 from config import load
-from config.security_keys import listener_security
+from config.security.keys import listener_security
 from tests.support.certificates import authority, signed
 from tests.support.clock import DAY_MS, FrozenClock
 

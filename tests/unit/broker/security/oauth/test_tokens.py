@@ -9,7 +9,7 @@ import pytest
 
 from broker.security.oauth.keys import IdentityKeys
 from broker.security.oauth.tokens import TokenRefused, TokenVerifier
-from config.security_keys import SIGNATURES, OAuthSettings
+from config.security.keys import SIGNATURES, OAuthSettings
 from tests.support.identity_provider import AUDIENCE, ISSUER, SigningKey, jwks, unsigned
 
 KEY = SigningKey()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.security.tls.contexts import TlsContexts, TlsUnusable, build_context
-from config.security_keys import TlsSettings
+from config.security.keys import TlsSettings
 from config.values import Secret
 from tests.support.certificates import authority, openssl, signed
 

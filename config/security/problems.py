@@ -1,12 +1,12 @@
 """What is wrong with the settings of security, each with its cure: what a start refuses.
 
-Read next: `config.security_keys`, docs/security.md.
+Read next: `config.security.keys`, docs/security.md.
 """
 
 from config.errors import Problem
 from config.listeners import METRICS
 from config.model import BrokerConfig, Listener
-from config.security_keys import (
+from config.security.keys import (
     JWKS,
     METRICS_TOKEN,
     ListenerSecurity,
