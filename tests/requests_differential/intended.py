@@ -45,7 +45,7 @@ INTENDED: Final[tuple[Intended, ...]] = (
     # -- what is each broker's own ----------------------------------------------------------------
     Intended(
         "the ranges of versions and the levels of features are each broker's own: Tidelog serves "
-        "all versions from 0 on; Kafka has APIs between brokers, tokens, share and Streams groups",
+        "all versions from 0 on; Kafka has APIs between brokers, and of share and Streams groups",
         (_K.API_VERSIONS,),
         at=r"(api_keys|supported_features|finalized_features).*",
     ),
