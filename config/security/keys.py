@@ -207,7 +207,7 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
             _words(
                 "sasl.oauthbearer.allowed.algorithms",
                 ("RS256", "PS256", "ES256", "EdDSA"),
-                "Ours: the signatures that tokens may have.",
+                "Tidelog's own. The signatures that tokens may have.",
                 *SIGNATURES,
             ),
             _word(
@@ -221,8 +221,8 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
             flag(
                 "sasl.oauthbearer.unsecured",
                 False,
-                "Ours: tokens need no signature, so anyone may be any user. For tests, and on "
-                "loopback only.",
+                "Tidelog's own. Tokens need no signature, so anyone may be any user. For tests, "
+                "and on loopback only.",
             ),
             _word(
                 "sasl.kerberos.service.name",
@@ -333,7 +333,8 @@ SECURITY_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                 flag(
                     "insecure.allow",
                     False,
-                    "Ours: lets a listener without TLS and SASL be reached from other machines.",
+                    "Tidelog's own. Lets a listener without TLS and SASL be reached from other "
+                    "machines.",
                 ),
             )
         },
