@@ -109,9 +109,12 @@ async def _reload_at(hangup: asyncio.Event, broker: Broker, reread: Reread) -> N
     while True:
         await hangup.wait()
         hangup.clear()
-        fresh = reread()
-        if fresh is not None:
-            await broker.reload(fresh)
+        try:
+            fresh = reread()
+            if fresh is not None:
+                await broker.reload(fresh)
+        except Exception:
+            logger.exception("the reload failed; SIGHUP tries again")
 
 
 def _has_terminal() -> bool:

@@ -6,9 +6,10 @@ Source: KIP-133; Kafka `ConfigAdminManager`.
 """
 
 from broker.errors import InvalidRequest
-from broker.requests.config_resources import Operation, Resource, change
+from broker.requests.config_resources import Operation, Resource, ResourceType, change
 from broker.requests.context import Context, RequestContext
 from protocol.api import alter_configs as api
+from protocol.error_codes import ErrorCode
 
 
 async def handle(
@@ -17,14 +18,18 @@ async def handle(
     """Replace the settings of every resource, independently of the others."""
     return api.AlterConfigsResponse(
         responses=[
-            await _alter(context, resource, validate_only=message.validate_only)
+            await _alter(context, request, resource, validate_only=message.validate_only)
             for resource in message.resources
         ]
     )
 
 
 async def _alter(
-    context: Context, asked: api.AlterConfigsResource, *, validate_only: bool
+    context: Context,
+    request: RequestContext,
+    asked: api.AlterConfigsResource,
+    *,
+    validate_only: bool,
 ) -> api.AlterConfigsResourceResponse:
     response = api.AlterConfigsResourceResponse(
         resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
@@ -40,4 +45,11 @@ async def _alter(
         return overrides
 
     await change(context, asked, response, named_alone, validate_only=validate_only)
+    if response.error_code == ErrorCode.NONE and not validate_only:
+        names = ", ".join(config.name for config in asked.configs) or "none"
+        context.security.audit.changed(
+            request.session,
+            f"changed settings of {ResourceType(asked.resource_type).name} "
+            f"{asked.resource_name!r}: {names}",
+        )
     return response

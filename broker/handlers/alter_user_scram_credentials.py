@@ -24,6 +24,13 @@ async def handle(
     """The outcome for every user, each once."""
     if Check(context, request).cluster(Operation.ALTER):
         outcomes = await context.topics.alone(lambda: _alter(context, message))
+        removed = {change.name for change in message.deletions}
+        for outcome in outcomes:
+            if outcome.code == ErrorCode.NONE:
+                what = "removed" if outcome.name in removed else "changed"
+                context.security.audit.changed(
+                    request.session, f"{what} a credential of {outcome.name!r}"
+                )
     else:
         names = dict.fromkeys(change.name for change in message.deletions)
         names.update(dict.fromkeys(change.name for change in message.upsertions))

@@ -56,6 +56,8 @@ async def handle(
             if counts[topic.name] > 1:
                 raise InvalidRequest(f"Topic {topic.name!r} stands in the request more than once.")
             results[topic.name] = await _create(context, message, topic, quota)
+            if not message.validate_only:
+                context.security.audit.changed(request.session, f"created topic {topic.name}")
         except REFUSALS as error:
             results[topic.name] = api.CreatableTopicResult(
                 name=topic.name, error_code=error_code(error), error_message=str(error)

@@ -28,13 +28,18 @@ async def handle(
     if not Check(context, request).cluster(Operation.ALTER):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return _refused(message, code, "Cluster authorization failed.")
-    return await context.topics.alone(lambda: _delete(context, message))
+    gone: list[Acl] = []
+    answer = await context.topics.alone(lambda: _delete(context, message, gone))
+    for acl in gone:
+        context.security.audit.changed(request.session, f"removed the rule {acl}")
+    return answer
 
 
-def _delete(context: Context, message: DeleteAclsRequest) -> DeleteAclsResponse:
+def _delete(context: Context, message: DeleteAclsRequest, gone: list[Acl]) -> DeleteAclsResponse:
+    """Remove the selected rules, which are added to `gone`."""
     access = context.security.access
     assert access is not None
-    results, gone = [], []
+    results = []
     for each in message.filters:
         chosen = filter_of(each)
         complaint = chosen.complaint()

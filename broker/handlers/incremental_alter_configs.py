@@ -7,7 +7,7 @@ Source: KIP-339; Kafka `ConfigAdminManager`.
 
 from collections import Counter
 
-from broker.requests.config_resources import Resource, change
+from broker.requests.config_resources import Resource, ResourceType, change
 from broker.requests.context import Context, RequestContext
 from protocol.api.alter_configs import AlterConfigsResourceResponse
 from protocol.api.incremental_alter_configs import (
@@ -15,6 +15,7 @@ from protocol.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from protocol.error_codes import ErrorCode
 
 
 async def handle(
@@ -26,6 +27,7 @@ async def handle(
         responses=[
             await _alter(
                 context,
+                request,
                 asked,
                 validate_only=message.validate_only,
                 is_repeated=named[asked.resource_type, asked.resource_name] > 1,
@@ -36,7 +38,12 @@ async def handle(
 
 
 async def _alter(
-    context: Context, asked: AlterConfigsResource, *, validate_only: bool, is_repeated: bool
+    context: Context,
+    request: RequestContext,
+    asked: AlterConfigsResource,
+    *,
+    validate_only: bool,
+    is_repeated: bool,
 ) -> AlterConfigsResourceResponse:
     response = AlterConfigsResourceResponse(
         resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
@@ -57,4 +64,11 @@ async def _alter(
         validate_only=validate_only,
         is_repeated=is_repeated,
     )
+    if response.error_code == ErrorCode.NONE and not validate_only:
+        names = ", ".join(config.name for config in asked.configs) or "none"
+        context.security.audit.changed(
+            request.session,
+            f"changed settings of {ResourceType(asked.resource_type).name} "
+            f"{asked.resource_name!r}: {names}",
+        )
     return response

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from broker.metrics import Metrics
 from broker.net.connection import Connections
+from broker.net.limits import host_of
 from broker.quotas.accepting import AcceptRates
 from broker.quotas.rates import MS_PER_S
 from broker.security.tls.contexts import TlsContexts
@@ -96,7 +97,7 @@ class Acceptor:
                 self._pause_accepting(_PAUSE_AFTER_ERROR_MS)
                 return
             client.setblocking(False)
-            host = str(address[0])
+            host = host_of(address)
             if self._rates and (delay_ms := self._rates.delay_ms(self._name)):
                 self._waiting = client
                 self._pause_accepting(delay_ms, partial(self._serve, client, host))

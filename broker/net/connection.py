@@ -130,7 +130,7 @@ class Connection(asyncio.BufferedProtocol):
         # A cast, not a check: uvloop's transports do not inherit from asyncio's.
         self._transport = transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
-        self.peer_host = str(peer[0]) if peer else "unknown"
+        self.peer_host = self.session.peer_host = limits.host_of(peer)
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "unknown"
         transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
         refusal = self._connections.admit(self)

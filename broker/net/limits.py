@@ -50,3 +50,8 @@ def descriptors_for_connections() -> int:
     """
     soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(CONNECTIONS_MIN, soft // 2 - RESERVED_DESCRIPTORS)
+
+
+def host_of(peer: tuple[object, ...] | None) -> str:
+    """The address of a peer, without its port; IPv4 as such, also on a socket of IPv6."""
+    return str(peer[0]).removeprefix("::ffff:") if peer else "unknown"

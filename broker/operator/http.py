@@ -153,7 +153,7 @@ class MetricsServer:
     ) -> "Answer":
         from broker.operator.http_connection import Answer
 
-        refusal = viewer.refusal_of_cluster()
+        refusal = viewer.refusal_of_command()
         if refusal is not None:
             return _refused(refusal)
         status, document = await self._commands[path](query, question)

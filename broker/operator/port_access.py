@@ -98,17 +98,27 @@ class Viewer:
         """Why the figures of the whole broker stay hidden, or None."""
         return self._refusal(ResourceType.CLUSTER, CLUSTER_NAME, "--cluster")
 
+    def refusal_of_command(self) -> str | None:
+        """Why the client may change nothing of the broker, or None."""
+        operation = Operation.ALTER
+        return self._refusal(ResourceType.CLUSTER, CLUSTER_NAME, "--cluster", operation)
+
     def refusal_of_topic(self, topic: str) -> str | None:
         """Why what is asked about `topic` stays hidden, or None; it need not exist."""
         return self._refusal(ResourceType.TOPIC, topic, f"--topic {topic}")
 
-    def _refusal(self, resource_type: ResourceType, name: str, option: str) -> str | None:
+    def _refusal(
+        self,
+        resource_type: ResourceType,
+        name: str,
+        option: str,
+        operation: Operation = Operation.DESCRIBE,
+    ) -> str | None:
         if self._sees_all:
             return None
         if self.is_unknown:
             return CLOSED
         session, access = self._session, self._security.access
-        operation = Operation.DESCRIBE
         if access is None or access.allows(
             session.principal, session.peer_host, operation, resource_type, name
         ):
@@ -116,8 +126,10 @@ class Viewer:
         self._security.audit.refused(session, "HTTP", operation, resource_type, name)
         what = resource_type.name.lower()
         return (
-            f"{session.principal} may not DESCRIBE the {what} {name!r}; an admin can grant it: "
-            f"tidelog acl add --user {session.principal.name} --op describe {option}"
+            f"{session.principal} may not {operation.name} the {what} {name!r}; "
+            "an admin can grant it: "
+            f"tidelog acl add --user {session.principal.name} "
+            f"--op {operation.name.lower()} {option}"
         )
 
 

@@ -3,7 +3,7 @@
 Source: Kafka `KafkaApis`, `ControllerApis`, `ConfigAdminManager`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import Any, Final
 
 from broker.requests.access import Check
@@ -265,17 +265,21 @@ def _on_resources(
     result: Any,
     empty: Any,
     is_invalid: Callable[[Context, Any], bool] | None = None,
+    refuses_repeated: bool = False,
 ) -> Guard:
     """A right on each resource whose settings a request names.
 
-    A change that `is_invalid`, or of a resource that stands in the request twice, goes to the
-    handler whatever the rights are: it is refused before the resource is looked for.
+    A change that `is_invalid` goes to the handler whatever the rights are: it is refused before the
+    resource is looked for. So does a resource that stands in the request twice, if the handler
+    `refuses_repeated` ones.
     """
 
     def guard(context: Context, request: RequestContext, message: Any, handler: Handler) -> Reply:
         check = Check(context, request)
         refusals: list[Any] = []
-        twice = repeated((r.resource_type, r.resource_name) for r in message.resources)
+        twice: Container[Any] = ()
+        if refuses_repeated:
+            twice = repeated((r.resource_type, r.resource_name) for r in message.resources)
 
         def is_allowed(resource: Any) -> bool:
             if is_invalid is not None and (
@@ -331,4 +335,5 @@ incremental_alter_configs_guard = _on_resources(
     alter_configs.AlterConfigsResourceResponse,
     incremental_alter_configs.IncrementalAlterConfigsResponse,
     _is_invalid,
+    refuses_repeated=True,
 )

@@ -8,8 +8,8 @@ lifetime, or earlier. An expired token admits no login, and the sessions that it
 A document of the metadata journal has the kind `token` and the token's id as its key. It has no
 secret in it. So another key in the settings makes every token worthless, as in Kafka.
 
-Differs from Kafka, which bounds neither: a user has at most `TOKENS_MAX` tokens, with at most
-`RENEWERS_MAX` renewers each.
+Differs from Kafka, which bounds none of them: a user has at most `TOKENS_MAX` tokens, with at most
+`RENEWERS_MAX` renewers each, whose names have at most `NAME_MAX` characters.
 
 Source: KIP-48, KIP-373; Kafka `DelegationTokenControlManager`, `DelegationTokenManager`.
 """
@@ -39,6 +39,9 @@ from storage.disk.checkpoints import format_uuid
 KIND_TOKEN: Final = "token"
 TOKENS_MAX: Final = 1_000
 """Tokens that one user may have asked for and that have not been removed."""
+
+NAME_MAX: Final = 512
+"""Characters in the name of an owner or a renewer."""
 
 RENEWERS_MAX: Final = 100
 NO_TIME: Final = -1
@@ -183,13 +186,16 @@ class Tokens:
         """A new token, durably; a `max_lifetime_ms` below one is the longest.
 
         Raises:
-            TokenRefused: tokens are off, a renewer is no user, or there are too many.
+            TokenRefused: tokens are off, a renewer is no user, a name is too long, or
+                there are too many.
             StorageError: nothing has changed.
         """
         self._check_enabled()
         renewers = tuple(dict.fromkeys(renewers))
         if any(renewer.type != USER_TYPE for renewer in renewers):
             raise TokenRefused(ErrorCode.INVALID_PRINCIPAL_TYPE)
+        if any(len(renewer.name) > NAME_MAX for renewer in (owner, *renewers)):
+            raise TokenRefused(ErrorCode.POLICY_VIOLATION)
         if len(renewers) > RENEWERS_MAX or self._requested[requester] >= TOKENS_MAX:
             raise TokenRefused(ErrorCode.POLICY_VIOLATION)
         lifetime_ms = self._max_lifetime_ms

@@ -61,8 +61,22 @@ def _complaints(
         found.append(
             (
                 "everyone who reaches this address could read and write everything",
-                "use SSL or SASL_SSL (docs/security.md), listen on 127.0.0.1, or say "
+                "use SASL_SSL (docs/security.md), listen on 127.0.0.1, or say "
                 "--insecure (insecure.allow=true) where the network itself is trusted",
+            )
+        )
+    if (
+        security.protocol == "SSL"
+        and tls is not None
+        and tls.client_auth != "required"
+        and listener.name != METRICS
+        and not (config.authorizer_class_name or listener.is_loopback or config.insecure_allow)
+    ):
+        found.append(
+            (
+                "everyone who reaches this address could read and write everything",
+                "use SASL_SSL, set ssl.client.auth=required or an authorizer (docs/security.md), "
+                "listen on 127.0.0.1, or say --insecure (insecure.allow=true)",
             )
         )
     if security.protocol.startswith("SASL_") and not security.mechanisms:

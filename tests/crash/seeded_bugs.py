@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from storage.directory import (
-    claim,
     data_dir,
     metadata_journal,
     offset_checkpoints,
@@ -74,7 +73,7 @@ def stale_marker(patch: Patch) -> None:
     def take(directory: str, disk: files.Files) -> bool:
         return disk.exists(f"{directory}/{checkpoints.CLEAN_SHUTDOWN_FILE}")
 
-    patch.setattr(claim, "take_clean_shutdown", take)
+    patch.setattr(checkpoints, "take_clean_shutdown", take)
 
 
 def marker_first(patch: Patch) -> None:

@@ -146,6 +146,8 @@ def _load_trusted(context: ssl.SSLContext, settings: TlsSettings, reveal: Reveal
         raise TlsUnusable(f"{what}: {_reason(error)}") from error
     except OSError as error:
         raise TlsUnusable(f"{what}: {error.strerror or error}") from error
+    except (ValueError, TypeError) as error:
+        raise TlsUnusable(f"{what}: there is no certificate in it ({error})") from error
 
 
 def _read(path: str, what: str, password: str | None, key_password: str | None) -> Store:
@@ -170,7 +172,7 @@ def _is_store(path: str) -> bool:
 def _revealed(secret: Secret | None, reveal: Reveal) -> str | None:
     try:
         return None if secret is None else reveal(secret)
-    except (OSError, InvalidValue) as error:
+    except (OSError, InvalidValue, UnicodeDecodeError) as error:
         raise TlsUnusable(f"a secret of a TLS listener cannot be read: {error}") from error
 
 
