@@ -471,6 +471,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._write_out()
         self._close_reason = reason
+        self.active_tick = self._connections.tick
         logger.info("closing %s: %s", self.peer, reason)
         transport = self._transport
         if transport is not None and self._linger_ms:
@@ -497,6 +498,8 @@ class Connection(asyncio.BufferedProtocol):
     def sweep(self, tick: int, idle_ticks: int) -> None:
         """Once a second: close the connection if it idles, trickles, stalls or starves."""
         if self._close_reason is not None:
+            if tick - self.active_tick >= limits.CLOSING_TICKS and self._transport is not None:
+                self._transport.abort()
             return
         if 0 <= self._authenticate_by_tick <= tick:
             self.cut(f"it did not authenticate in {limits.AUTHENTICATION_TICKS} s")

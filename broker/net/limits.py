@@ -36,6 +36,9 @@ kafka-python 3 drops an answer that it reads together with the end.
 STALL_TICKS = 60
 """Seconds a peer may leave its answers unread before the connection is cut."""
 
+CLOSING_TICKS = 10
+"""Seconds a peer may take to read the last answers of a connection that is being closed."""
+
 SWEEP_INTERVAL_MS = 1000
 REFUSALS_LOGGED_PER_SWEEP = 1
 STRANGERS_MAX = 1000

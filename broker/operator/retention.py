@@ -29,7 +29,7 @@ Read next: `storage.log.forecast` (the model), `cli.time.retention` (its table).
 import json
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from broker.errors import BrokerError
@@ -49,6 +49,8 @@ _MS_PER_DAY = 86_400_000
 _SETTINGS = ("retention.ms", "retention.bytes", "cleanup.policy", "retention.clamp.future")
 
 Document = dict[str, Any]
+
+_DIGITS_MAX: Final = 15
 
 
 class _BadQuery(Exception):
@@ -209,8 +211,8 @@ def _number(asked: dict[str, str], name: str) -> int | None:
     text = asked.pop(name, None)
     if text is None:
         return None
-    if not text.isdigit():
-        raise _BadQuery(f"{name}={text} is not a whole number from 0 on")
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
+        raise _BadQuery(f"{name}={text[:40]} is not a whole number of at most {_DIGITS_MAX} digits")
     return int(text)
 
 

@@ -145,7 +145,7 @@ def _number(asked: dict[str, str], name: str, most: int, default: int | None) ->
     text = asked.get(name)
     if text is None:
         return default
-    if not text.isdigit() or int(text) > most:
+    if not (text.isascii() and text.isdigit() and len(text) < 20) or int(text) > most:
         raise ValueError(f"{name}={text} is not a whole number from 0 to {most}")
     return int(text)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.net.limits import CLOSING_TICKS
 from broker.node import Broker
 from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.error_codes import ErrorCode
@@ -231,6 +232,28 @@ class TestAnswersThatNobodyReads:
             assert len(values_of(await fetch(client, TOPIC, partition_max_bytes=1))) == 1
             for writer in greedy:
                 writer.transport.abort()
+
+
+async def test_a_peer_that_reads_nothing_does_not_keep_a_closed_connection(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker:
+        client = await broker.client()
+        await create_topic(client, TOPIC, max_message_bytes="20000000")
+        assert (await produce(client, TOPIC, batch(b"x" * 9_000_000))).error_code == 0
+        connections = broker.broker.connections
+        before = set(connections)
+        ((greedy,), _) = await _unread(broker.broker, broker.port, 1)
+        (connection,) = set(connections) - before
+        for _ in range(100):
+            if connection.unread_bytes:
+                break
+            await asyncio.sleep(0.05)
+        connection.close("a bad frame")
+        for _ in range(CLOSING_TICKS):
+            assert connection in set(connections)
+            connections.sweep()
+        await asyncio.sleep(0.05)
+        assert connection not in set(connections)
+        greedy.transport.abort()
 
 
 async def _unread(
