@@ -29,7 +29,7 @@ def write(frame: DataFrame, broker: Broker, **options: str) -> None:
 
 def untyped(function: Callable[[Any], Any], kind: str) -> Any:
     """A plain UDF; hints on the function would make Spark look for a vectorised one."""
-    return F.udf(lambda value: function(value), kind)
+    return F.udf(lambda value: function(value), kind, useArrow=False)
 
 
 @pytest.fixture
