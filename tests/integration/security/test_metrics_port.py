@@ -221,7 +221,7 @@ class TestBearer:
             allow(running, "metrics", (ResourceType.CLUSTER, CLUSTER_NAME, Operation.DESCRIBE))
             assert await Client(running, "bearer first").statuses() == [200, 403, 403, 200]
             for wrong in (
-                "Bearer firs",
+                "Bearer fir",
                 "Bearer first2",
                 "Bearer",
                 basic("metrics", "first"),
