@@ -34,6 +34,9 @@ PROBE_INTERVAL_S = 0.005
 QUIET_S = 1.0
 """How long the broker is watched before and after an attack."""
 
+OTHER_CONNECTIONS = 1_000
+"""Connections that the broker allows beside the idle ones: the attack's and the bystander's."""
+
 ATTACK_MAX_S = 120.0
 UNREAD_S = 5.0
 """How long answers are left unread."""
@@ -107,7 +110,7 @@ def besiege(checkout: Checkout, attack: Attack | None, idle: int = 0) -> Outcome
     context = multiprocessing.get_context("spawn")
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-siege-")))
-        process, port = stack.enter_context(_broker(checkout, folder))
+        process, port = stack.enter_context(_broker(checkout, folder, idle))
         _fill(f"127.0.0.1:{port}")
         for _ in range(idle):
             stack.enter_context(socket.create_connection(("127.0.0.1", port)))
@@ -139,9 +142,14 @@ def besiege(checkout: Checkout, attack: Attack | None, idle: int = 0) -> Outcome
 
 
 @contextlib.contextmanager
-def _broker(checkout: Checkout, folder: Path) -> Iterator[tuple["subprocess.Popen[str]", int]]:
+def _broker(
+    checkout: Checkout, folder: Path, idle: int
+) -> Iterator[tuple["subprocess.Popen[str]", int]]:
     settings = ["listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={folder}", "metrics.listener="]
     settings += ["auto.create.topics.enable=false", "log.flush.policy=os"]
+    room = idle + OTHER_CONNECTIONS
+    settings += [f"max.connections={room}", f"max.connections.per.ip={room}"]
+    settings += ["socket.listen.backlog.size=4096"]
     command = [checkout.python, "-m", "broker", *settings]
     with subprocess.Popen(
         command, cwd=checkout.path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

@@ -305,3 +305,27 @@ async def test_bug_in_a_handler_costs_one_request(
     assert "a bug" in caplog.text
     assert broker.broker.metrics.api(ApiKey.FETCH).failures == 1
     assert (await client.request(HELLO, 3)).error_code == 0
+
+
+async def test_a_thousand_clients_connect_while_the_loop_is_busy(broker: RunningBroker) -> None:
+    """Nothing here awaits, so nothing is accepted: the kernel has to keep all of them.
+
+    One that finds no room would try again a second later.
+    """
+    peers = [socket.socket() for _ in range(1_000)]
+    try:
+        for peer in peers:
+            peer.setblocking(False)
+            peer.connect_ex((broker.host, broker.port))
+        assert len({peer for peer in peers if _is_established(peer)}) == len(peers)
+    finally:
+        for peer in peers:
+            peer.close()
+
+
+def _is_established(peer: socket.socket) -> bool:
+    try:
+        peer.getpeername()
+    except OSError:
+        return False
+    return True
