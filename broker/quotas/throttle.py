@@ -44,7 +44,7 @@ from broker.quotas.book import (
     QuotaBook,
 )
 from broker.quotas.rates import MS_PER_S, Rate, TokenBucket
-from broker.requests.replies import then
+from broker.replies.forms import then
 from broker.security.session import Channel, Session
 from protocol.api_keys import ApiKey
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import CoroutineType, GeneratorType
 from typing import Any
 
-from broker.requests.pending import Pending
+from broker.replies.pending import Pending
 
 
 class _Later(Pending[Any]):

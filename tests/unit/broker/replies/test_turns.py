@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.requests.pending import Pending
-from broker.requests.turns import Turns, Work
+from broker.replies.pending import Pending
+from broker.replies.turns import Turns, Work
 from broker.threads import Pool
 from storage.disk.steps import Steps, off_loop
 from storage.errors import CorruptBatch

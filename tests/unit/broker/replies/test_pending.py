@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.requests.pending import Pending
+from broker.replies.pending import Pending
 
 
 def test_subscriber_gets_a_later_value() -> None:

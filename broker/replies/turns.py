@@ -22,7 +22,7 @@ import time
 from collections import deque
 from typing import Any, Final, Protocol
 
-from broker.requests.pending import Pending
+from broker.replies.pending import Pending
 from broker.threads import Pool
 from storage.disk.steps import OffLoop, Steps
 
