@@ -17,15 +17,15 @@ import click
 
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.logs import set_up
+from cli.server.logs import set_up
 
 if TYPE_CHECKING:
     from broker.clocks.clock import Clock
     from broker.node import ReadyInfo
-    from cli.security.secure import Secured
+    from cli.server.secure import Secured
     from config import BrokerConfig
 
-logger = logging.getLogger("tidelog.cli.serve")
+logger = logging.getLogger("tidelog.cli.server.serve")
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -161,7 +161,7 @@ def _clock(kind: str, sessions: str) -> "Clock | None":
 
 def _secure(settings: dict[str, str], read: "Callable[[], BrokerConfig]") -> "Secured":
     """Set up the data directory, and change `settings` to those of a secured broker."""
-    from cli.security.secure import ADMIN, prepare, secure_settings
+    from cli.server.secure import ADMIN, prepare, secure_settings
     from storage.disk.files import RealFiles
 
     given = dict(settings)

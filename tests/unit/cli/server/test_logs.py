@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.failures import CommandFailed
-from cli.logs import set_up
+from cli.server.logs import set_up
 
 logger = logging.getLogger("tides")
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cli import group
+from cli.topics import group
 from client.core.offsets import EARLIEST
 from client.descriptions import GroupInfo
 from client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicInfo, TopicPartition

@@ -10,9 +10,10 @@ import pytest
 from broker.security.acls import format_acl
 from broker.security.credentials import Upsertion
 from broker.security.service import KIND_ACL
-from cli.security import checkup, offline_users
-from cli.security.checkup import Finding, Verdict, examine_security, why_it_never_matches
+from cli.security import offline_users
 from cli.security.offline_users import set_user
+from cli.server import checkup
+from cli.server.checkup import Finding, Verdict, examine_security, why_it_never_matches
 from config import load
 from protocol.acl import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from storage.directory.offline import open_journal

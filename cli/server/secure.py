@@ -12,8 +12,8 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cli.security.authority import AUTHORITY, SERVER, ensure_server_certificate
 from cli.security.offline_users import set_user, users
+from cli.server.authority import AUTHORITY, SERVER, ensure_server_certificate
 from config import BrokerConfig, Listener
 from config.security.keys import AUTHORIZERS
 from storage.disk.files import Files

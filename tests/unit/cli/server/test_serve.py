@@ -5,7 +5,7 @@ import pytest
 
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.serve import command_line_settings, read_config
+from cli.server.serve import command_line_settings, read_config
 
 
 def test_shortcuts_are_settings_and_set_wins() -> None:

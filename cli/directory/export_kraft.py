@@ -12,7 +12,13 @@ from pathlib import Path
 
 import click
 
-from cli.directory_copy import check_new, copy_file, copy_partitions, make_new, sync_directory
+from cli.directory.directory_copy import (
+    check_new,
+    copy_file,
+    copy_partitions,
+    make_new,
+    sync_directory,
+)
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import DirectoryType, json_option, now_ms

@@ -11,7 +11,7 @@ from broker.security.tls.contexts import TlsUnusable, build_context, reveal
 from cli.exit_codes import ExitCode
 from cli.options import json_option
 from cli.output import print_json, print_table
-from cli.serve import command_line_settings, read_config
+from cli.server.serve import command_line_settings, read_config
 from config import load
 from config.security.keys import listener_security
 

@@ -3,8 +3,8 @@
 import click
 import pytest
 
-from cli.consume import StartType
-from cli.reading import Reading, Start
+from cli.records.consume import StartType
+from cli.records.reading import Reading, Start
 from client.types import ConsumerRecord
 from protocol.records.layout import TimestampType
 

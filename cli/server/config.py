@@ -29,7 +29,7 @@ def check(*, file: Path, pairs: tuple[str, ...], as_json: bool) -> int:
 
     The environment (TIDELOG_...) counts too, as it does for serve.
     """
-    from cli.serve import command_line_settings, read_config
+    from cli.server.serve import command_line_settings, read_config
     from config import ConfigErrors
 
     try:

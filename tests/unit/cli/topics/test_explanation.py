@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cli.explanation import lines
+from cli.topics.explanation import lines
 
 
 def told(index: str | None, timestamp: int = 60_000) -> str:

@@ -1,11 +1,11 @@
-"""``tidelog consume`` without a group: partitions from a position on; see `cli.consume`."""
+"""``tidelog consume`` without a group: partitions from a position on; see `cli.records.consume`."""
 
 import sys
 
 from cli.failures import CommandFailed
 from cli.options import now_ms
 from cli.output import Progress
-from cli.reading import POLL_MS, Reading
+from cli.records.reading import POLL_MS, Reading
 from client.consumer import Consumer
 from client.errors import NotThere
 from client.types import ConsumerRecord, TopicPartition

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cli.output import Progress
-from cli.produce import LineRules, _split_lines, read_chunks
+from cli.records.produce import LineRules, _split_lines, read_chunks
 from client.errors import InvalidUse
 
 

@@ -15,7 +15,7 @@ still follow a new one. Reading therefore continues to the end that the partitio
 (for a TIME in the future: until that time). Where the broker stamps the records, times only rise,
 and the first record after the window ends a partition.
 
-A group (`cli.consume_group`) commits the records it has shown, so it must skip none: with
+A group (`cli.records.consume_group`) commits the records it has shown, so it must skip none: with
 ``--until`` it stops in each partition before the first record of TIME or later.
 """
 
@@ -24,11 +24,11 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from cli.consume_alone import read_alone
-from cli.consume_group import read_as_group
 from cli.options import BrokerOptions, TimeType, broker_options, now_ms, run_async
-from cli.reading import Reading, Start
 from cli.record_format import DEFAULT_FORMAT, check_format, format_line, to_json
+from cli.records.consume_alone import read_alone
+from cli.records.consume_group import read_as_group
+from cli.records.reading import Reading, Start
 from client.consumer import Consumer
 from client.errors import InvalidTime
 from client.times import format_time, parse_time

@@ -26,7 +26,7 @@ from broker.security.principal import ANONYMOUS, USER_TYPE, Principal, parse_pri
 from broker.security.scram import ScramCredential
 from broker.security.service import KIND_ACL
 from broker.security.tls.contexts import TlsUnusable, build_context, reveal
-from cli.security.secure import PROPERTIES
+from cli.server.secure import PROPERTIES
 from config import BrokerConfig, Listener
 from config.security.keys import ListenerSecurity, TlsSettings, listener_security
 from protocol.acl import WILDCARD, Acl, Operation, Permission, ResourceType

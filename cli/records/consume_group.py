@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cli.options import now_ms
-from cli.reading import POLL_MS, Reading
+from cli.records.reading import POLL_MS, Reading
 from client.consumer import Consumer
 from client.types import ConsumerRecord, TopicPartition
 

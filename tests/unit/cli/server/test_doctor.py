@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cli.doctor import command, examine
-from cli.security.checkup import Finding, Verdict
+from cli.server.checkup import Finding, Verdict
+from cli.server.doctor import command, examine
 from config import load
 
 
@@ -57,7 +57,7 @@ def test_a_directory_to_be_made_is_not_made(tmp_path: Path) -> None:
 def test_a_clock_that_was_never_set_is_in_the_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cli.doctor.time.time_ns", lambda: 1_000_000_000_000)
+    monkeypatch.setattr("cli.server.doctor.time.time_ns", lambda: 1_000_000_000_000)
     assert findings(log_dirs=str(tmp_path))["clock"].verdict is Verdict.BAD
 
 

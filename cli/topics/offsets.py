@@ -4,7 +4,6 @@ from typing import Any
 
 import click
 
-from cli.explanation import show_explanations
 from cli.options import (
     BrokerOptions,
     TimeType,
@@ -15,6 +14,7 @@ from cli.options import (
 )
 from cli.output import RIGHT, print_json, print_table, time_fields
 from cli.time.options import partitions_of
+from cli.topics.explanation import show_explanations
 from client.admin import Admin
 from client.core.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from client.times import format_duration, format_time

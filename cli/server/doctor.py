@@ -1,7 +1,7 @@
 """``tidelog doctor``: checks of this machine before a broker runs on it.
 
 Each check is a function that examines one point and returns a `Finding`: good, a warning or an
-obstacle, with its cure; `cli.security.checkup` has the checks of security. Checks change nothing,
+obstacle, with its cure; `cli.server.checkup` has the checks of security. Checks change nothing,
 except that one writes, syncs and removes a file of a few kilobytes in the data directory to time a
 sync.
 """
@@ -24,8 +24,8 @@ import click
 from cli.exit_codes import ExitCode
 from cli.options import json_option
 from cli.output import format_size, print_json, print_table
-from cli.security.checkup import Finding, Verdict, examine_security
-from cli.serve import command_line_settings, read_config
+from cli.server.checkup import Finding, Verdict, examine_security
+from cli.server.serve import command_line_settings, read_config
 from config import BrokerConfig, Listener, load
 
 SYNC_ROUNDS = 20
