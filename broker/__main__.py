@@ -1,6 +1,6 @@
 """`python -m broker KEY=VALUE ...`: the broker alone, for development and for tests of the process.
 
-The command line of the product is `cli.serve`; this one has no colours, files or help.
+The command line of the product is `cli.server.serve`; this one has no colours, files or help.
 """
 
 import logging

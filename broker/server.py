@@ -11,7 +11,7 @@ signal stays ignored.
 Settings of the interpreter: `gc.freeze` after the start, so that no collection walks the objects of
 imports and opening again, and rarer collections, because reference counting frees requests. The
 switch interval is a millisecond: the loop waits that long for the interpreter lock, in each of its
-callbacks, while the side thread (`broker.requests.turns`) runs Python. It makes no difference to
+callbacks, while the side thread (`broker.replies.turns`) runs Python. It makes no difference to
 sync threads. One that returns from `fdatasync` gets the lock at the loop's next system call, and
 intervals between 0.1 and 5 ms measured the same.
 """

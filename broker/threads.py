@@ -3,7 +3,7 @@
 | pool    | threads | what it calls                                                           |
 |---------|---------|-------------------------------------------------------------------------|
 | sync    | 8       | syncs of logs: those of group commit, and the last ones of a stop       |
-| side    | 1       | steps of requests that cannot be sliced; see `broker.requests.turns`    |
+| side    | 1       | steps of requests that cannot be sliced; see `broker.replies.turns`    |
 | jobs    | 4       | steps of background jobs: unlinking, checkpoints, compaction, statistics |
 | control | 2       | steps of changes of topics, and loading code after a start              |
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
+from cli.client_properties import ClientProperties, read_client_properties
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.security.client_properties import ClientProperties, read_client_properties
 from client.core.options import (
     NOT_SECURED,
     PASSWORD_MECHANISMS,

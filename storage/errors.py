@@ -96,10 +96,6 @@ class RecordListTooLarge(AppendRejected):
     """The records of one append do not fit into one segment (`segment.bytes`)."""
 
 
-class UnsupportedForMessageFormat(AppendRejected):
-    """The feature (idempotence, transactions) does not exist in the batch's message format."""
-
-
 class UnsupportedCompressionType(AppendRejected):
     """The codec is unknown, or may not be used at this request version or message format."""
 

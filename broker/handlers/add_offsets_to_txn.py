@@ -6,8 +6,8 @@ TRANSACTION_ABORTABLE.
 Source: Kafka `KafkaApis.handleAddOffsetsToTxnRequest`; KIP-98.
 """
 
+from broker.replies.pending import Pending
 from broker.requests.context import Context, RequestContext
-from broker.requests.pending import Pending
 from protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from protocol.error_codes import ErrorCode
 

@@ -8,9 +8,9 @@ Versions: v2 PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH, v3 flexible.
 Source: Kafka `KafkaApis.handleAddPartitionsToTxnRequest`; KIP-98.
 """
 
+from broker.replies.pending import Pending
 from broker.requests.by_topic import by_topic
 from broker.requests.context import Context, RequestContext
-from broker.requests.pending import Pending
 from broker.topics.registry import is_internal
 from broker.transactions.state import TopicPartition
 from protocol.api import add_partitions_to_txn as api

@@ -18,9 +18,9 @@ from broker.groups.consumer.values import (
     HeartbeatRequest,
     Partitions,
 )
+from broker.replies.pending import Pending
 from broker.requests.access import Check
 from broker.requests.context import Context, RequestContext
-from broker.requests.pending import Pending
 from protocol.api import consumer_group_heartbeat as api
 from protocol.error_codes import ErrorCode
 

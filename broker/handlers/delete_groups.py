@@ -7,9 +7,9 @@ Source: Kafka `GroupCoordinatorService.deleteGroups`; KIP-229.
 
 from functools import partial
 
+from broker.replies.pending import Pending
 from broker.requests.by_topic import by_key
 from broker.requests.context import Context, RequestContext
-from broker.requests.pending import Pending
 from protocol.api import delete_groups as api
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import Steps

@@ -9,8 +9,8 @@ TRANSACTION_ABORTABLE, v5 transaction version 2: the identity for the next trans
 Source: Kafka `TransactionCoordinator.handleEndTransaction`; KIP-98.
 """
 
+from broker.replies.pending import Pending
 from broker.requests.context import Context, RequestContext
-from broker.requests.pending import Pending
 from protocol.api.end_txn import EndTxnRequest, EndTxnResponse
 from protocol.error_codes import ErrorCode
 

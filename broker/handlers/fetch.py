@@ -32,13 +32,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from broker.errors import BrokerError
 from broker.fetch.sessions import NO_SESSION_ID, FetchPlan, FetchTarget
 from broker.fetch.waiters import FetchWaiter
+from broker.replies.pending import Pending
+from broker.replies.turns import NEXT_TURN, Work
 from broker.requests.access import Check
 from broker.requests.by_topic import STEP, by_topic
 from broker.requests.commit_wait import CommitWait
 from broker.requests.context import Context, RequestContext
 from broker.requests.fetch_read import PARTITION_BYTES_MAX, ZSTD_SINCE, FetchReader
-from broker.requests.pending import Pending
-from broker.requests.turns import NEXT_TURN, Work
 from protocol.api.fetch import (
     FetchableTopicResponse,
     FetchPartition,

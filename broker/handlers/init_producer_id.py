@@ -11,9 +11,9 @@ TRANSACTION_ABORTABLE.
 Source: Kafka `TransactionCoordinator.handleInitProducerId`; KIP-98, KIP-360.
 """
 
+from broker.replies.pending import Pending
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import error_code
-from broker.requests.pending import Pending
 from broker.transactions.state import ProducerIdAndEpoch
 from protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.error_codes import ErrorCode

@@ -11,8 +11,8 @@ Source: Kafka `GroupCoordinatorService.joinGroup`, `JoinGroupRequest`.
 """
 
 from broker.groups.classic.values import JoinAnswer, JoinRequest
+from broker.replies.pending import Pending
 from broker.requests.context import Context, RequestContext
-from broker.requests.pending import Pending
 from protocol.api.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
 _MEMBER_ID_REQUIRED_SINCE = 4

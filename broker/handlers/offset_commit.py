@@ -16,10 +16,10 @@ from typing import Final
 
 from broker.groups.offsets.records import CommittedOffset
 from broker.groups.offsets.store import OffsetCommit
+from broker.replies.pending import Pending
 from broker.requests.by_topic import by_topic
 from broker.requests.context import Context, RequestContext
 from broker.requests.offsets_to_commit import OffsetsToCommit
-from broker.requests.pending import Pending
 from protocol.api import offset_commit as api
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP

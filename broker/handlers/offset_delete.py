@@ -7,9 +7,9 @@ Source: Kafka `OffsetMetadataManager.deleteOffsets`; KIP-496.
 """
 
 from broker.groups.offsets.store import TopicPartition
+from broker.replies.pending import Pending
 from broker.requests.by_topic import by_topic
 from broker.requests.context import Context, RequestContext
-from broker.requests.pending import Pending
 from protocol.api import offset_delete as api
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import Steps

@@ -41,11 +41,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.clocks.clock import TimerHandle
 from broker.errors import ConnectionMustClose, InternalTopic
+from broker.replies.pending import Pending
 from broker.requests.by_topic import STEP, by_key, by_topic
 from broker.requests.commit_wait import PATIENCE_MS
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
-from broker.requests.pending import Pending
 from broker.topics.registry import is_internal
 from broker.transactions.coordinator import transactional_producer
 from broker.transactions.state import ProducerIdAndEpoch, TopicPartition, refusal_of_a_write

@@ -10,8 +10,8 @@ Source: Kafka `GroupCoordinatorService.syncGroup`.
 """
 
 from broker.groups.classic.values import SyncAnswer, SyncRequest
+from broker.replies.pending import Pending
 from broker.requests.context import Context, RequestContext
-from broker.requests.pending import Pending
 from protocol.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from protocol.error_codes import ErrorCode
 

@@ -12,10 +12,10 @@ Source: Kafka `KafkaApis.handleTxnOffsetCommitRequest`,
 
 from broker.groups.offsets.records import CommittedOffset
 from broker.groups.offsets.store import OffsetCommit
+from broker.replies.pending import Pending
 from broker.requests.by_topic import by_topic
 from broker.requests.context import Context, RequestContext
 from broker.requests.offsets_to_commit import OffsetsToCommit
-from broker.requests.pending import Pending
 from broker.transactions.state import refusal_of_a_write
 from protocol.api import txn_offset_commit as api
 from protocol.error_codes import ErrorCode

@@ -15,10 +15,10 @@ Source: Kafka `KafkaApis.handleWriteTxnMarkersRequest`; KIP-98, KIP-664.
 
 from functools import partial
 
+from broker.replies.pending import Pending
 from broker.requests.by_topic import by_key
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
-from broker.requests.pending import Pending
 from broker.transactions.state import TopicPartition
 from protocol.api import write_txn_markers as api
 from protocol.error_codes import ErrorCode

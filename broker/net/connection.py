@@ -21,21 +21,21 @@ together are large. `broker.requests.answers` bounds the unread answers of all c
 A connection that a quota has muted starts no request (`broker.quotas.throttle`).
 
 Turns. The first request of a read starts at once, more of them for a slice. Then the connection
-waits for its turn (`broker.requests.turns`), so that no other peer waits for a thousand requests of
+waits for its turn (`broker.replies.turns`), so that no other peer waits for a thousand requests of
 one.
 
 Invariants: bytes of the answer to request n are handed to the transport before any of request n+1;
 nothing is written after `close`.
 
 `Connections` holds what they share: the per-address count, the request-memory budget, the memory of
-unread answers (`broker.requests.answers`), the turns (`broker.requests.turns`) and the
+unread answers (`broker.requests.answers`), the turns (`broker.replies.turns`) and the
 once-a-second sweep that finds idle, trickling and stalled peers. One sweep over all connections
 costs less than a timer per connection, and a connection notes its activity by copying `tick`.
 Invariant: its `memory_bytes` is the sum of `held_bytes` over all connections.
 
 Source: Kafka's `SocketServer.Processor`, which mutes a channel while it has a request in flight;
 `ConnectionQuotas`, `queued.max.request.bytes`, `connections.max.idle.ms`.
-Read next: `broker.requests.turns`, `broker.net.dispatch`.
+Read next: `broker.replies.turns`, `broker.net.dispatch`.
 """
 
 import asyncio
@@ -52,8 +52,8 @@ from broker.net import limits
 from broker.net.dispatch import Answered
 from broker.net.limits import PIPELINE_MAX, WRITE_AT_ONCE_BYTES, WRITE_BUFFER_HIGH_BYTES
 from broker.net.receive import FIRST_STEP_BYTES, FrameReceiver, recycle
+from broker.replies.turns import Turns
 from broker.requests.answers import AnswerMemory
-from broker.requests.turns import Turns
 from broker.security.session import Session
 from broker.security.tls.distinguished_name import MalformedName
 from broker.security.tls.principal_mapping import NoRuleMatches

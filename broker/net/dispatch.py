@@ -10,11 +10,11 @@ and no semantics of any API (the handlers do).
           -> answer: at once | none | Exchange   an Exchange is an answer that comes later
 
 A handler may be a generator of steps (`storage.disk.steps`): it runs in slices, and is answered at
-once when one slice is enough (`broker.requests.turns`). For a request with many elements, or a
+once when one slice is enough (`broker.replies.turns`). For a request with many elements, or a
 large one without records, the side thread decodes the request and encodes the answer: neither can
 be sliced.
 
-The boundary in `_call` and `_encode` (and in `broker.requests.turns.Work`, which passes on what
+The boundary in `_call` and `_encode` (and in `broker.replies.turns.Work`, which passes on what
 steps raised) is one of the two places in the broker that catch everything: a bug in a handler, or
 in the encoding of its answer, must cost one request. `CancelledError` is not an `Exception` and
 passes through.
@@ -32,9 +32,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.errors import ConnectionMustClose
 from broker.handlers import handler_of
+from broker.replies.pending import Pending
+from broker.replies.turns import Work
 from broker.requests.context import Context, Handler, RequestContext
-from broker.requests.pending import Pending
-from broker.requests.turns import Work
 from broker.security.session import Session
 from protocol.api.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.api_keys import SUPPORTED, ApiKey, VersionRange

@@ -44,8 +44,7 @@ from broker.quotas.book import (
     QuotaBook,
 )
 from broker.quotas.rates import MS_PER_S, Rate, TokenBucket
-from broker.requests.replies import then
-from broker.security.session import Channel, Session
+from broker.replies.forms import then
 from protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
@@ -71,6 +70,28 @@ _NOT_TIMED: Final = frozenset(
 )
 
 
+class Channel(Protocol):
+    """What the enforcement of quotas needs of a connection."""
+
+    muted_until_ms: int
+    """Monotonic time before which no request starts; 0 when it is not muted."""
+
+    def unmute(self) -> None:
+        """Start requests again."""
+
+
+class Client(Protocol):
+    """What is asked of `broker.security.session.Session`."""
+
+    @property
+    def user(self) -> str:
+        """The name of the principal."""
+
+    @property
+    def channel(self) -> Channel | None:
+        """The connection, while it is open."""
+
+
 class Request(Protocol):
     """What is asked of `broker.requests.context.RequestContext`."""
 
@@ -83,7 +104,7 @@ class Request(Protocol):
         """The name that the client gives itself."""
 
     @property
-    def session(self) -> Session:
+    def session(self) -> Client:
         """Who the client is, and its connection."""
 
 
@@ -442,7 +463,7 @@ class Throttle:
     # --- buckets --------------------------------------------------------------------------------
 
     def _limits_of(self, request: Request) -> _Limits:
-        client = request.session.principal.name, request.client_id or ""
+        client = request.session.user, request.client_id or ""
         limits = self._limits.get(client)
         if limits is None:
             if len(self._limits) >= BUCKETS_MAX:

@@ -1,6 +1,5 @@
 """Shared parts of the handlers: request context, error codes, configuration resources, waiting.
 
-Owns the translation of refusals into Kafka's error codes and answers that are not ready yet. Also
-turns for long work, the memory of answers, and waiting for a group commit. Knows no sockets.
-Imported by `broker.handlers` and `broker.net`.
+Owns the translation of refusals into Kafka's error codes, the memory of answers, and waiting for a
+group commit. Knows no sockets. Imported by `broker.handlers`, `broker.rights` and `broker.net`.
 """

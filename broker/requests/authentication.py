@@ -10,8 +10,8 @@ Source: Kafka `SaslServerAuthenticator`, `Selector.DelayedAuthenticationFailureC
 import logging
 from typing import Any
 
+from broker.replies.pending import Pending
 from broker.requests.context import Context
-from broker.requests.pending import Pending
 from broker.security.mechanism import AuthenticationFailed, SaslExchange, Step
 from broker.security.sasl import Authenticated
 from broker.security.session import Session

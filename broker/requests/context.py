@@ -9,7 +9,7 @@ A handler is a plain function in `broker/handlers/<api>.py`:
     def handle(context: Context, request: RequestContext, message: XRequest) -> XResponse
 
 and may return the response, `None` (there is no response: Produce with acks=0), or a
-`broker.requests.pending.Pending` that is resolved later. A handler with long work is a generator of
+`broker.replies.pending.Pending` that is resolved later. A handler with long work is a generator of
 steps (`storage.disk.steps`). It yields wherever other requests may have a turn, for instance after
 each element of a list. `async def` handlers are allowed where a request needs several waits; they
 cost a task. A handler that raises loses only its own request.
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from broker.clocks.clock import Clock
 from broker.clocks.trusted_clock import TrustedClock
-from broker.requests.pending import Pending
+from broker.replies.pending import Pending
 from broker.security.session import Session
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from broker.group_commit import GroupCommit
     from broker.groups.coordinator import GroupCoordinator
     from broker.metrics import Metrics
+    from broker.replies.turns import Turns
     from broker.requests.answers import AnswerMemory
-    from broker.requests.turns import Turns
     from broker.security.service import Security
     from broker.space import SpaceGuard
     from broker.topics.registry import TopicRegistry

@@ -40,7 +40,6 @@ ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
         storage_errors.CorruptBatch: ErrorCode.CORRUPT_MESSAGE,
         storage_errors.MessageTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
         storage_errors.RecordListTooLarge: ErrorCode.RECORD_LIST_TOO_LARGE,
-        storage_errors.UnsupportedForMessageFormat: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
         storage_errors.UnsupportedCompressionType: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
         # Kafka has no code for it: an internal argument check there fails.
         storage_errors.UnstorableTimestamp: ErrorCode.UNKNOWN_SERVER_ERROR,

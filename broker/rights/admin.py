@@ -6,11 +6,11 @@ Source: Kafka `KafkaApis`, `ControllerApis`, `ConfigAdminManager`.
 from collections.abc import Callable, Container, Mapping
 from typing import Any, Final
 
+from broker.replies.forms import then
 from broker.requests.access import Check
 from broker.requests.config_resources import ResourceType as ConfigResourceType
 from broker.requests.config_resources import complaint_about
 from broker.requests.context import Context, Handler, Reply, RequestContext
-from broker.requests.replies import then
 from broker.rights.guards import (
     CLUSTER_DENIED,
     CLUSTER_MESSAGE,

@@ -7,9 +7,9 @@ Source: Kafka `KafkaApis`.
 
 from typing import Any
 
+from broker.replies.forms import then
 from broker.requests.access import Check
 from broker.requests.context import Context, Handler, Reply, RequestContext
-from broker.requests.replies import then
 from broker.rights.guards import (
     GROUP_DENIED,
     GROUP_MESSAGE,

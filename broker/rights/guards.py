@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypeVar
 
+from broker.replies.forms import then
 from broker.requests.access import Check
 from broker.requests.context import Context, Handler, Reply, RequestContext
-from broker.requests.replies import then
 from protocol.acl import Operation
 from protocol.error_codes import ErrorCode
 

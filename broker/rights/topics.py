@@ -6,10 +6,10 @@ Source: Kafka `KafkaApis`, `ControllerApis`, `DescribeTopicPartitionsRequestHand
 from typing import Any
 
 from broker.errors import ConnectionMustClose, InvalidTopicName
+from broker.replies.forms import then
 from broker.requests.access import Check
 from broker.requests.authorized_operations import NOT_ASKED
 from broker.requests.context import Context, Handler, Reply, RequestContext
-from broker.requests.replies import then
 from broker.rights.guards import (
     TOPIC_DENIED,
     TOPIC_MESSAGE,

@@ -5,9 +5,9 @@ Source: Kafka `KafkaApis`; KIP-679 (idempotent producers need no right of their 
 
 from typing import Any
 
+from broker.replies.forms import then
 from broker.requests.access import Check
 from broker.requests.context import Context, Handler, Reply, RequestContext
-from broker.requests.replies import then
 from broker.rights.guards import (
     CLUSTER_DENIED,
     GROUP_DENIED,

@@ -5,20 +5,10 @@ principal. On a listener without SASL the principal is fixed when the connection
 """
 
 from collections.abc import Callable
-from typing import Protocol
 
+from broker.quotas.throttle import Channel
 from broker.security.principal import ANONYMOUS, Principal
 from broker.security.sasl import SaslSession
-
-
-class Channel(Protocol):
-    """What the enforcement of quotas needs of a connection."""
-
-    muted_until_ms: int
-    """Monotonic time before which no request starts; 0 when it is not muted."""
-
-    def unmute(self) -> None:
-        """Start requests again."""
 
 
 class Session:
@@ -65,6 +55,11 @@ class Session:
     def principal(self) -> Principal:
         """Who the client is."""
         return self._fixed if self.sasl is None else self.sasl.principal
+
+    @property
+    def user(self) -> str:
+        """The name of the principal."""
+        return self.principal.name
 
     @property
     def may_handle_tokens(self) -> bool:

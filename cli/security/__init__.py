@@ -1,5 +1,4 @@
-"""What the commands know of security: own certificates, users of a stopped directory, the files
-of clients, and ``serve --secure``, which sets all of it up.
+"""Commands about who may do what: users, tokens, rights, and limits on what clients use.
 
-Owns no state. May be imported by `cli` only.
+They ask a broker, or change the users of a stopped directory. May be imported by `cli` only.
 """

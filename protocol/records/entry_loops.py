@@ -515,12 +515,11 @@ def check_messages(
     wrapper_timestamp: cython.longlong,
     stamped: cython.bint,
     crc32: Callable[[memoryview], int],
-) -> tuple[int, int, int, bool, list[tuple[int, int, int]] | None, int]:
+) -> tuple[int, int, list[tuple[int, int, int]] | None, int]:
     """Walk the inner messages of a decompressed magic 0 or 1 wrapper, as `check_records` does.
 
-    Returns (messages, max timestamp, index of the first that has it, are the inner offsets
-    0, 1, 2, ..., faults, min timestamp). With `stamped` each message has `wrapper_timestamp`
-    instead of its own.
+    Returns (messages, max timestamp, faults, min timestamp). With `stamped` each message has
+    `wrapper_timestamp` instead of its own.
 
     Raises:
         CorruptRecords: a message is incomplete, contradicts its sizes, or its CRC is wrong.
@@ -534,9 +533,7 @@ def check_messages(
     position: cython.Py_ssize_t = start
     index: cython.longlong = 0
     max_timestamp: cython.longlong = -1
-    max_index: cython.longlong = -1
     min_timestamp: cython.longlong = 0x7FFFFFFFFFFFFFFF
-    sequential: cython.bint = True
     faults: list[tuple[int, int, int]] | None = None
     size: cython.longlong
     timestamp: cython.longlong
@@ -555,16 +552,13 @@ def check_messages(
         if fault != 0:
             faults = faults or []
             faults.append((index, fault, timestamp))
-        if _int64(data, position) != index:
-            sequential = False
         if timestamp > max_timestamp:
             max_timestamp = timestamp
-            max_index = index
         if timestamp < min_timestamp:
             min_timestamp = timestamp
         position += size
         index += 1
-    return index, max_timestamp, max_index, sequential, faults, min_timestamp
+    return index, max_timestamp, faults, min_timestamp
 
 
 @cython.cfunc

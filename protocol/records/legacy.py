@@ -27,7 +27,7 @@ from protocol.records.record import DECOMPRESSED_BYTES_MAX, Record
 class Message:
     """A magic 0 or 1 message inside a borrowed buffer, plain or wrapper.
 
-    The buffer must outlive the view and be writable for the `stamp_*` methods.
+    The buffer must outlive the view.
 
     Attributes:
         buffer: the memory; `position` is where in it the message starts, `size` its bytes.
@@ -127,38 +127,10 @@ class Message:
             raise CorruptRecords(f"{size} bytes of key or value in {end - start}")
         return memoryview(self.buffer)[start : start + size], start + size
 
-    def compute_crc(self) -> int:
-        """CRC-32 of the message as its bytes are now."""
-        view = memoryview(self.buffer)
-        return crc32(view[self.position + layout.MAGIC_AT : self.position + self.size])
-
     def crc_ok(self) -> bool:
-        """Whether the CRC field is that of the bytes."""
-        return self.compute_crc() == self.crc
-
-    def stamp_offset(self, offset: int) -> None:
-        """Give the message its offset (a wrapper: its last one); not under the CRC."""
-        assert offset >= 0, "offsets of a log start at 0"
-        layout.INT64.pack_into(self.buffer, self.position + layout.OFFSET_AT, offset)
-        self.offset = offset
-
-    def stamp_timestamp(self, timestamp_type: layout.TimestampType, timestamp: int) -> bool:
-        """Set type and time (ms) of a magic 1 message; True if bytes had to change.
-
-        A wrapper's inner messages are left alone: readers take their type from the wrapper.
-        """
-        assert self.magic == layout.MAGIC_V1, "magic 0 has no timestamp"
-        if timestamp == self.timestamp and timestamp_type == self.timestamp_type:
-            return False
-        self.attributes &= layout.CODEC_MASK
-        if timestamp_type == layout.TimestampType.LOG_APPEND_TIME:
-            self.attributes |= layout.TIMESTAMP_TYPE_BIT
-        self.timestamp = timestamp
-        memoryview(self.buffer)[self.position + layout.LEGACY_ATTRIBUTES_AT] = self.attributes
-        layout.INT64.pack_into(self.buffer, self.position + layout.V1_TIMESTAMP_AT, timestamp)
-        self.crc = self.compute_crc()
-        layout.UINT32.pack_into(self.buffer, self.position + layout.LEGACY_CRC_AT, self.crc)
-        return True
+        """Whether the CRC-32 field is that of the bytes."""
+        view = memoryview(self.buffer)
+        return crc32(view[self.position + layout.MAGIC_AT : self.position + self.size]) == self.crc
 
     def inner_bytes(
         self, *, max_bytes: int = DECOMPRESSED_BYTES_MAX, max_pieces: int = PIECES_MAX

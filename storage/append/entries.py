@@ -1,11 +1,12 @@
 """One incoming entry on its way into the log: examined, stamped, recompressed or decoded.
 
-The two kinds of entry, a magic 2 batch and a message of magic 0 or 1, have the same interface;
-`storage.append.plan` uses it and decides. Nothing here knows a topic's configuration: the bounds
+The two kinds of entry, a magic 2 batch and a message of magic 0 or 1, are examined in one way;
+`storage.append.plan` decides what follows. Nothing here knows a topic's configuration: the bounds
 arrive as a `Window`.
 
 Lifecycle of an entry: made (header read), `examine` (records walked once, refused or counted), then
-`stamp` (bytes written), or `recompress`/`decode` (fresh bytes made).
+of a batch `stamp` (bytes written), or `recompress`/`decode` (fresh bytes made); a log holds batches
+alone, so a message is always decoded.
 
 Source: Kafka `LogValidator` (validateRecord, validateBatch).
 """
@@ -26,8 +27,6 @@ from protocol.records.entry import Entry
 from protocol.records.layout import (
     CONTROL_BIT,
     INT64_MAX,
-    MAGIC_V0,
-    MAGIC_V1,
     MAGIC_V2,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
@@ -37,7 +36,6 @@ from protocol.records.layout import (
 )
 from protocol.records.legacy import Message, decode_message
 from protocol.records.record import Record, decode_batch, record_bytes
-from protocol.records.scan import scan_entries
 from storage.append.opening import Opening
 from storage.errors import InvalidRecord, InvalidTimestamp, RecordError, UnstorableTimestamp
 
@@ -84,23 +82,21 @@ class _Examined:
         records_count: number of records; inside of a wrapper, those in it.
         max_timestamp: true maximum (ms) of the records, or NO_TIMESTAMP.
         min_timestamp: true minimum (ms) of the records; NO_TIMESTAMP if one has none.
-        is_sequential: whether the offset deltas, or a wrapper's inner offsets, are 0, 1, 2, ...
     """
 
-    __slots__ = ("is_sequential", "max_timestamp", "min_timestamp", "records_count")
+    __slots__ = ("max_timestamp", "min_timestamp", "records_count")
 
     def __init__(self, records_count: int) -> None:
         """Start with what the header claims."""
         self.records_count = records_count
         self.max_timestamp = NO_TIMESTAMP
         self.min_timestamp = NO_TIMESTAMP
-        self.is_sequential = True
 
 
 class BatchEntry(_Examined):
     """A magic 2 batch of an append; `view` is the batch in the append's buffer."""
 
-    __slots__ = ("_clear", "view")
+    __slots__ = ("_clear", "is_sequential", "view")
 
     magic = MAGIC_V2
 
@@ -108,6 +104,8 @@ class BatchEntry(_Examined):
         """Read the header at `position`; raises CorruptRecords as `RecordBatch` does."""
         self.view = RecordBatch(buffer, position)
         super().__init__(self.view.records_count)
+        self.is_sequential = True
+        """Whether the offset deltas are 0, 1, 2, ..."""
         self._clear: tuple[Buffer, int, int] | None = None
 
     @property
@@ -154,10 +152,10 @@ class BatchEntry(_Examined):
         opening.open(max_bytes, decompress)
         return opened[0]
 
-    def fits_in_place(self, target_magic: int) -> bool:
-        """Whether the bytes can be stored as they are, apart from the header."""
-        is_gapless = self.view.last_offset_delta == self.records_count - 1
-        return target_magic == MAGIC_V2 and self.is_sequential and is_gapless
+    @property
+    def is_gapless(self) -> bool:
+        """Whether its records can be stored as they are."""
+        return self.is_sequential and self.view.last_offset_delta == self.records_count - 1
 
     def stamp(
         self, offset: int, leader_epoch: int, timestamp_type: TimestampType, append_time: int
@@ -265,8 +263,6 @@ class MessageEntry(_Examined):
         (
             self.records_count,
             self.max_timestamp,
-            _,
-            self.is_sequential,
             faults,
             self.min_timestamp,
         ) = entry_loops.check_messages(
@@ -285,29 +281,6 @@ class MessageEntry(_Examined):
         if self.records_count == 0:
             raise InvalidRecords("a wrapper message holds no messages")
         return faults or []
-
-    def fits_in_place(self, target_magic: int) -> bool:
-        """Whether the bytes can be stored as they are, apart from the header.
-
-        A magic 0 wrapper holds absolute offsets, so it never can. Neither can a wrapper flagged
-        LogAppendTime: without the flag its inner messages would have other times than before.
-        """
-        if self.magic != target_magic:
-            return False
-        if not self.view.is_wrapper:
-            return True
-        flagged = self.view.timestamp_type == TimestampType.LOG_APPEND_TIME
-        return self.magic == MAGIC_V1 and self.is_sequential and not flagged
-
-    def stamp(
-        self, offset: int, _leader_epoch: int, timestamp_type: TimestampType, append_time: int
-    ) -> None:
-        """Write the last offset, and in magic 1 the true or the broker's timestamp."""
-        self.view.stamp_offset(offset + self.records_count - 1)
-        if self.magic == MAGIC_V0:
-            return
-        stamped = timestamp_type == TimestampType.LOG_APPEND_TIME
-        self.view.stamp_timestamp(timestamp_type, append_time if stamped else self.max_timestamp)
 
     def decode(self, max_bytes: int) -> list[Record]:
         """The message, or those inside the wrapper."""
@@ -364,24 +337,6 @@ def check_client_batch(batch: RecordBatch) -> None:
         raise InvalidRecord(
             f"producer {batch.producer_id} sent base sequence {batch.base_sequence}"
         )
-
-
-def read_back(view: memoryview, records: int, min_timestamp: int) -> list[IncomingEntry]:
-    """The entries of freshly built bytes that hold `records` records in all.
-
-    `min_timestamp` is the smallest of them all (ms), and is used for each entry.
-    """
-    stored: list[IncomingEntry] = []
-    for header in scan_entries(view):
-        entry = incoming(view, header)
-        if isinstance(entry, MessageEntry) and entry.view.is_wrapper:
-            entry.records_count = records
-        # These records were built here, so their header is correct.
-        entry.max_timestamp = header.max_timestamp
-        entry.min_timestamp = min_timestamp
-        stored.append(entry)
-    assert sum(entry.records_count for entry in stored) == records, "built what was asked for"
-    return stored
 
 
 def refuse_negative_timestamps(records: Sequence[Record]) -> None:

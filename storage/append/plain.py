@@ -60,7 +60,6 @@ def plan_plain(
         not BATCH_OVERHEAD <= size <= rules.max_message_bytes
         or size > rules.segment_bytes
         or rules.timestamp_type is not TimestampType.CREATE_TIME
-        or rules.target_magic != MAGIC_V2
     ):
         return None
     (

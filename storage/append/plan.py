@@ -15,8 +15,8 @@ The checks run in Kafka's order, so the same records meet the same error:
    (UnsupportedCompressionType).
 2. Per entry: a client's base offset is 0 (InvalidRecord), the size (MessageTooLarge), the CRC
    (CorruptBatch).
-3. One entry if compressed or magic 2, one magic, counts that agree, no control batch from a
-   client (InvalidRecord); idempotence needs a log of magic 2 (UnsupportedForMessageFormat).
+3. One entry if compressed or magic 2, one magic, counts that agree, no control batch from a client
+   (InvalidRecord).
 4. Records: structure and keys (InvalidRecord), timestamps (InvalidTimestamp); every bad record is
    listed, and one bad timestamp decides for the whole.
 5. Sizes: rebuilt entries (MessageTooLarge), all of it against a segment (RecordListTooLarge).
@@ -27,9 +27,9 @@ fits:
 
 | way       | when                                                    | cost                       |
 |-----------|---------------------------------------------------------|----------------------------|
-| in place  | stored magic and codec are the producer's               | a few header bytes, CRC    |
+| in place  | magic 2, and the codec stored is the producer's         | a few header bytes, CRC    |
 | recompress| magic 2 with only the codec to change                   | records copied as a blob   |
-| rebuild   | another magic, or inner offsets that are not 0, 1, 2... | every record decoded       |
+| rebuild   | an older magic, or offset deltas other than 0, 1, 2...  | every record decoded       |
 
 The two halves are available separately: `examine_append`, which may take long and runs in any
 thread, and `place_append`, which assigns the offsets.
@@ -60,7 +60,7 @@ from protocol.errors import (
     UnsupportedCompression,
 )
 from protocol.records import entry_loops
-from protocol.records.builder import build_batch, build_message_set
+from protocol.records.builder import build_batch
 from protocol.records.entry import Entry
 from protocol.records.layout import (
     INT64_MAX,
@@ -86,7 +86,6 @@ from storage.errors import (
     MessageTooLarge,
     RecordListTooLarge,
     UnsupportedCompressionType,
-    UnsupportedForMessageFormat,
 )
 
 __all__ = [
@@ -130,13 +129,13 @@ class Examined(NamedTuple):
     """Records that may enter a log by `rules`, in the bytes that it will have without the stamps.
 
     Attributes:
-        view: the bytes; no entries and no bytes for an empty set.
-        entries: the entries in them.
+        view: the bytes; none for an empty set.
+        batch: the batch in them, or None for an empty set.
         rules: the rules by which they were judged.
     """
 
     view: memoryview
-    entries: Sequence[IncomingEntry]
+    batch: BatchEntry | None
     rules: AppendRules
 
 
@@ -183,7 +182,7 @@ def plan_append(
         opening=opening,
     )
     examined = _examine(view, place, produce_version)
-    return _stamp_in_place(examined.view, examined.entries, place)
+    return _stamp(examined, place)
 
 
 def examine_append(
@@ -194,11 +193,10 @@ def examine_append(
     opening: Opening,
     produce_version: int | None = None,
 ) -> Examined:
-    """The first half of a client's `plan_append` into magic 2: all but the offsets and the stamps.
+    """The first half of a client's `plan_append`: all but the offsets and the stamps.
 
     Raises AppendRejected as `plan_append` does.
     """
-    assert rules.target_magic == MAGIC_V2, "older wrappers have offsets in their compressed part"
     view = records if not records.readonly else memoryview(bytearray(records))
     place = _Place(
         rules=rules,
@@ -223,7 +221,7 @@ def place_append(
         origin=Origin.CLIENT,
         opening=_NOTHING_TO_OPEN,
     )
-    return _stamp_in_place(examined.view, examined.entries, place)
+    return _stamp(examined, place)
 
 
 def _examine(view: memoryview, place: _Place, produce_version: int | None) -> Examined:
@@ -231,7 +229,7 @@ def _examine(view: memoryview, place: _Place, produce_version: int | None) -> Ex
     try:
         entries, end = _split(view, place, produce_version)
         if not entries:
-            return Examined(view[:0], (), place.rules)
+            return Examined(view[:0], None, place.rules)
         return _examine_entries(view[:end], entries, place)
     except UnsupportedCompression as error:
         raise UnsupportedCompressionType(str(error)) from error
@@ -316,15 +314,8 @@ def _check_entry_rules(entries: Sequence[IncomingEntry], source: Codec, place: _
     for entry in entries:
         if entry.magic != first.magic:
             raise InvalidRecord(f"magic {entry.magic} follows magic {first.magic} in one append")
-        if isinstance(entry, BatchEntry):
-            if place.origin is Origin.CLIENT:
-                append_entries.check_client_batch(entry.view)
-            if place.rules.target_magic < MAGIC_V2 and (
-                entry.view.is_transactional or entry.view.has_producer_id
-            ):
-                raise UnsupportedForMessageFormat(
-                    f"a log of magic {place.rules.target_magic} cannot hold idempotent records"
-                )
+        if isinstance(entry, BatchEntry) and place.origin is Origin.CLIENT:
+            append_entries.check_client_batch(entry.view)
 
 
 # --- steps 4 and 5: records, and the way they are stored ----------------------------------------
@@ -337,34 +328,30 @@ def _examine_entries(view: memoryview, entries: Sequence[IncomingEntry], place: 
     target = source if rules.codec is None else rules.codec
     if entries[0].is_control and source == Codec.NONE:
         target = Codec.NONE
-    if target == Codec.ZSTD and rules.target_magic < MAGIC_V2:
-        raise UnsupportedCompressionType(f"zstd does not exist in magic {rules.target_magic}")
     _check_entry_rules(entries, source, place)
     window = rules.window(place.now_ms)
-    in_place = source == target
-    if not in_place:
+    if source != target:
         place.opening.write_anew(len(view))
     clear_bytes = 0
     for entry in entries:
         clear_bytes += entry.examine(window, rules.decompressed_bytes_max, place.opening)
-        in_place = in_place and entry.fits_in_place(rules.target_magic)
-    if in_place:
-        _check_total(len(view), rules)
-        return Examined(view, entries, rules)
-    place.opening.write_anew(clear_bytes)
     first = entries[0]
-    if isinstance(first, BatchEntry) and first.fits_in_place(rules.target_magic):
+    keeps_records = isinstance(first, BatchEntry) and first.is_gapless
+    if keeps_records and source == target:
+        _check_total(len(view), rules)
+        return Examined(view, first, rules)
+    place.opening.write_anew(clear_bytes)
+    if keeps_records:
         built = first.recompress(target, rules.compression_level)
     else:
         built = _rebuild(entries, target, place)
     view = memoryview(bytearray(built))
-    stored = append_entries.read_back(
-        view,
-        sum(entry.records_count for entry in entries),
-        min(entry.min_timestamp for entry in entries),
-    )
-    for entry in stored:
-        _check_size(entry.view.size, rules)
+    stored = BatchEntry(view, 0)
+    assert stored.records_count == sum(entry.records_count for entry in entries), "none is lost"
+    # The batch was built here, so its header is correct.
+    stored.max_timestamp = stored.view.max_timestamp
+    stored.min_timestamp = min(entry.min_timestamp for entry in entries)
+    _check_size(len(view), rules)
     _check_total(len(view), rules)
     return Examined(view, stored, rules)
 
@@ -377,52 +364,35 @@ def _check_total(size: int, rules: AppendRules) -> None:
         )
 
 
-def _stamp_in_place(
-    view: memoryview, entries: Sequence[IncomingEntry], place: _Place
-) -> AppendPlan:
-    """Assign offsets, epoch and timestamps to entries that keep their bytes otherwise.
+def _stamp(examined: Examined, place: _Place) -> AppendPlan:
+    """Assign offsets, epoch and timestamps to a batch that keeps its bytes otherwise.
 
-    Without entries there is nothing to write: an empty set is a success that uses no offset.
+    Without a batch there is nothing to write: an empty set is a success that uses no offset.
     """
-    if not entries:
+    view, batch, rules = examined
+    if batch is None:
         return AppendPlan(view, (), NO_OFFSET, NO_OFFSET, NO_TIMESTAMP, NO_TIMESTAMP, 0, INT64_MAX)
-    rules = place.rules
-    offset = place.next_offset
     append_time = place.now_ms if rules.stamps else NO_TIMESTAMP
-    for entry in entries:
-        entry.stamp(offset, place.leader_epoch, rules.timestamp_type, append_time)
-        offset += entry.records_count
-    batches = []
-    max_timestamp, min_timestamp = NO_TIMESTAMP, INT64_MAX
-    offset = place.next_offset
-    for entry, batch in zip(entries, scan_entries(view), strict=True):
-        if batch.magic != MAGIC_V2:
-            # A wrapper's header has neither its first offset nor the number of its messages.
-            batch = batch._replace(base_offset=offset, records_count=entry.records_count)
-        assert batch.base_offset == offset, "entries lie one after the other"
-        batches.append(batch)
-        max_timestamp = max(max_timestamp, batch.max_timestamp)
-        min_timestamp = min(
-            min_timestamp, batch.max_timestamp if rules.stamps else entry.min_timestamp
-        )
-        offset += entry.records_count
-        assert batch.last_offset == offset - 1, "an entry spans as many offsets as it has records"
-    assert offset > place.next_offset, "an entry has records"
-    assert batches[-1].position + batches[-1].size == len(view), "the entries are all the bytes"
+    batch.stamp(place.next_offset, place.leader_epoch, rules.timestamp_type, append_time)
+    (line,) = scan_entries(view)
+    assert line.base_offset == place.next_offset, "a log has no gaps"
+    assert line.size == len(view), "the batch is all the bytes"
+    assert line.last_offset - line.base_offset == batch.records_count - 1, "an offset each"
+    assert batch.records_count > 0, "a batch has records"
     return AppendPlan(
         view,
-        tuple(batches),
-        place.next_offset,
-        offset - 1,
-        max_timestamp,
+        (line,),
+        line.base_offset,
+        line.last_offset,
+        line.max_timestamp,
         append_time,
-        offset - place.next_offset,
-        min_timestamp,
+        batch.records_count,
+        line.max_timestamp if rules.stamps else batch.min_timestamp,
     )
 
 
 def _rebuild(entries: Sequence[IncomingEntry], target: Codec, place: _Place) -> bytes:
-    """Rebuild: every record decoded into one batch, or into a message set of an older magic.
+    """Rebuild: every record decoded into one batch.
 
     Offset, epoch and time of arrival are stamped later, as in place.
     """
@@ -439,11 +409,9 @@ def _rebuild(entries: Sequence[IncomingEntry], target: Codec, place: _Place) -> 
     append_entries.refuse_negative_timestamps(records)
     # Offsets are assigned again: the producer's inner ones may be the reason for the rebuild.
     records = [record._replace(offset=place.next_offset + i) for i, record in enumerate(records)]
-    if rules.target_magic == MAGIC_V2:
-        return build_batch(
-            records,
-            codec=target,
-            level=rules.compression_level,
-            **append_entries.producer_fields(entries[0]),
-        )
-    return build_message_set(records, rules.target_magic, target, level=rules.compression_level)
+    return build_batch(
+        records,
+        codec=target,
+        level=rules.compression_level,
+        **append_entries.producer_fields(entries[0]),
+    )

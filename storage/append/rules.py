@@ -11,7 +11,6 @@ from config import TopicConfig
 from protocol.records.layout import (
     INT64_MAX,
     INT64_MIN,
-    MAGIC_V2,
     Codec,
     TimestampType,
 )
@@ -32,7 +31,6 @@ class AppendRules:
         compacted: cleanup.policy contains compact, so every record needs a key.
         max_message_bytes: largest entry, as stored (header included).
         segment_bytes: largest append as a whole.
-        target_magic: format stored; 2 unless a test or tool asks for an older log.
         decompressed_bytes_max: cap on what one batch may decompress to.
     """
 
@@ -44,7 +42,6 @@ class AppendRules:
     compacted: bool = False
     max_message_bytes: int = 1_048_588
     segment_bytes: int = 1_073_741_824
-    target_magic: int = MAGIC_V2
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
 
     @classmethod

@@ -19,7 +19,6 @@ class AppendPlan:
     Attributes:
         buffer: exactly the bytes to write; the caller's own memory unless records were rebuilt.
         batches: the stamped entries in `buffer`, in order; their positions count from its start.
-            Of a message of magic 0 or 1 too, base offset and count of records are true.
         first_offset: offset of the first record, or NO_OFFSET.
         last_offset: offset of the last record, or NO_OFFSET.
         max_timestamp: largest timestamp of all records (ms), or NO_TIMESTAMP.

@@ -2,7 +2,7 @@
 
 Owns the plan. It lists the files to copy, has the translated metadata and states in sentences what
 cannot be moved. Partitions need no translation, since their files are Kafka's. It copies nothing
-and starts nothing: `cli.export_kraft` does. `storage.kafka.kafka_import` is the reverse.
+and starts nothing: `cli.directory.export_kraft` does. `storage.kafka.kafka_import` is the reverse.
 
 | what                          | with Tidelog        | with Apache Kafka                        |
 |-------------------------------|---------------------|------------------------------------------|

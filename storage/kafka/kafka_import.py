@@ -3,7 +3,7 @@
 Owns the plan, made from a directory that Kafka wrote and that no Kafka has open. Topics, ids and
 settings come from its metadata log (KRaft). Without one, topics and ids come from the names of the
 directories and their ``partition.metadata``, and settings are unknown. It only reads, and copies
-nothing: `cli.import_kafka` does.
+nothing: `cli.directory.import_kafka` does.
 
 | case                                            | action                                         |
 |-------------------------------------------------|------------------------------------------------|

@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 from protocol.records.batch import RecordBatch
 from protocol.records.builder import build_batch, build_message_set
 from protocol.records.layout import INT64_MAX, Codec, TimestampType
-from protocol.records.legacy import Message
 from protocol.records.record import Record
 from protocol.records.scan import iter_records, scan_entries
 from storage.append.plan import AppendRules, plan_append
 from storage.errors import (
     InvalidRecord,
     InvalidTimestamp,
-    UnsupportedCompressionType,
 )
 
 NOW = 10_000
@@ -36,7 +34,6 @@ RULES = st.builds(
     timestamp_after_max_ms=st.sampled_from([INT64_MAX, 5000]),
     codec=st.one_of(st.none(), st.sampled_from(list(Codec))),
     compacted=st.booleans(),
-    target_magic=st.sampled_from([2, 2, 2, 1, 0]),
 )
 
 
@@ -61,8 +58,6 @@ def test_plan_is_the_model(
         if magic == 2
         else build_message_set(records, magic, codec)
     )
-    if rules.codec == Codec.ZSTD and rules.target_magic < 2:
-        return
     sent = bytearray(made)
     seen = [record if magic else record._replace(timestamp=-1) for record in records]
     in_window = [
@@ -92,24 +87,17 @@ def test_plan_is_the_model(
 def check_plan(plan: Any, seen: list[Record], rules: AppendRules, next_offset: int) -> None:
     stored = []
     for entry, batch in zip(scan_entries(plan.buffer), plan.batches, strict=True):
-        view: RecordBatch | Message = (
-            RecordBatch(plan.buffer, entry.position)
-            if entry.magic == 2
-            else Message(plan.buffer, entry.position)
-        )
-        assert view.crc_ok()
-        assert entry.magic == rules.target_magic
+        assert RecordBatch(plan.buffer, entry.position).crc_ok()
         assert (batch.position, batch.size) == (entry.position, entry.size)
         assert (batch.last_offset, batch.max_timestamp) == (entry.last_offset, entry.max_timestamp)
         held = list(iter_records(plan.buffer, entry.position))
         assert batch.records_count == len(held) == batch.last_offset - batch.base_offset + 1
         assert batch.max_timestamp == max(record.timestamp for record in held)
         stored += held
-    has_time = rules.target_magic > 0
     expected = [
         Record(
             next_offset + i,
-            (NOW if rules.stamps else record.timestamp) if has_time else -1,
+            NOW if rules.stamps else record.timestamp,
             record.key,
             record.value,
         )
@@ -119,10 +107,3 @@ def check_plan(plan: Any, seen: list[Record], rules: AppendRules, next_offset: i
     assert plan.max_timestamp == max(record.timestamp for record in expected)
     assert (plan.first_offset, plan.last_offset) == (next_offset, next_offset + len(seen) - 1)
     assert plan.log_append_time_ms == (NOW if rules.stamps else -1)
-
-
-def test_zstd_has_no_place_in_old_logs() -> None:
-    rules = AppendRules(codec=Codec.ZSTD, target_magic=1)
-    data = build_message_set([Record(0, 1, b"k", b"v")], 1)
-    with pytest.raises(UnsupportedCompressionType):
-        plan_append(data, rules=rules, now_ms=NOW, next_offset=0, leader_epoch=0)

@@ -12,8 +12,8 @@ MODULE_LINES_MAX = 700
 FUNCTION_LINES_MAX = 70
 BOUNDARIES = {  # where anything may arrive: of a request, job, thread, command, listener, directory
     "broker/net/dispatch.py",
-    "broker/requests/turns.py",
-    "broker/requests/replies.py",
+    "broker/replies/turns.py",
+    "broker/replies/forms.py",
     "broker/quotas/throttle.py",
     "broker/server.py",
     "broker/jobs/scheduler.py",

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cli.security.authority import ensure_server_certificate
+from cli.server.authority import ensure_server_certificate
 from storage.disk.files import RealFiles
 from tests.support.broker import broker_process
 from tests.support.kafka_peer import free_ports

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from cli.failures import CommandFailed
-from cli.security import authority
-from cli.security.authority import ensure_server_certificate
+from cli.server import authority
+from cli.server.authority import ensure_server_certificate
 from storage.disk.files import RealFiles
 from tests.support.certificates import openssl
 from tests.support.cli import environment, tidelog

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from broker.handlers import handler_of
+from broker.replies.pending import Pending
+from broker.replies.turns import NEXT_TURN, ROUND_READ_BYTES
 from broker.requests.context import Context, RequestContext
-from broker.requests.pending import Pending
-from broker.requests.turns import NEXT_TURN, ROUND_READ_BYTES
 from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from protocol.api.delete_groups import DeleteGroupsRequest
 from protocol.api.delete_records import (

@@ -11,10 +11,10 @@ import pytest
 from broker.errors import ConnectionMustClose
 from broker.metrics import Metrics
 from broker.net.dispatch import ELEMENTS_AT_ONCE, Dispatcher, Exchange
+from broker.replies.pending import Pending
+from broker.replies.turns import Turns
 from broker.requests.answers import AnswerMemory
 from broker.requests.context import Context, RequestContext
-from broker.requests.pending import Pending
-from broker.requests.turns import Turns
 from broker.security.session import Session
 from broker.threads import Pool
 from protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse

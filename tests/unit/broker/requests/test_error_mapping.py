@@ -43,7 +43,6 @@ def test_every_exception_has_a_line_of_its_own(cls: type[Exception]) -> None:
         (storage_errors.MessageTooLarge("x"), 10),
         (storage_errors.RecordListTooLarge("x"), 18),
         (storage_errors.InvalidTimestamp("x"), 32),
-        (storage_errors.UnsupportedForMessageFormat("x"), 43),
         (storage_errors.OutOfOrderSequence("x"), 45),
         (storage_errors.InvalidProducerEpoch("x"), 47),
         (storage_errors.LogOffline("/d", "x"), 56),

@@ -131,13 +131,6 @@ def test_as_much_as_is_allowed_is_written_anew_at_once(more: int) -> None:
         plan(records, Opening(INT64_MAX), rules)
 
 
-def test_messages_that_stay_as_they_are_are_not_written_anew() -> None:
-    sent = memoryview(bytearray(encode_message(1, 0, NOW, None, bytes(100_000))))
-    plan(sent, Opening(INT64_MAX), replace(RULES, target_magic=1))
-    with pytest.raises(TooMuchAtOnce):
-        plan(sent, Opening(INT64_MAX))
-
-
 def of_many_pieces(sent: bytes) -> bytes:
     """The payload of `sent`, gzip, after more empty members than are opened at once."""
     return gzip.compress(b"") * AT_ONCE_PIECES + gzip.compress(sent)
@@ -165,16 +158,15 @@ def test_records_in_many_pieces_are_not_opened_at_once() -> None:
         records = memoryview(bytearray(sent))
         with pytest.raises(TooMuchAtOnce):
             plan(records, Opening(INT64_MAX), rules)
-        assert examine(records, Opening(INT64_MAX, at_once=False), rules).entries
+        assert examine(records, Opening(INT64_MAX, at_once=False), rules).batch
 
 
 def test_large_wrapper_is_not_opened_at_once() -> None:
     record = Record(0, NOW, None, bytes(AT_ONCE_BYTES))
     sent = memoryview(bytearray(build_message_set([record], 1, Codec.GZIP)))
-    rules = replace(RULES, target_magic=1)
     with pytest.raises(TooMuchAtOnce):
-        plan(sent, Opening(INT64_MAX), rules)
-    plan(sent, Opening(INT64_MAX, at_once=False), rules)
+        plan(sent, Opening(INT64_MAX))
+    plan(sent, Opening(INT64_MAX, at_once=False))
 
 
 def test_a_large_batch_that_is_only_stamped_is_done_at_once() -> None:
@@ -262,7 +254,7 @@ def test_first_half_refuses_what_one_call_refuses() -> None:
 def test_millions_of_records_are_not_made_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     wrapper = memoryview(bytearray(SENT["wrapper"]))
     monkeypatch.setattr("storage.append.plan.REBUILT_RECORDS_MAX", 20)
-    assert examine(wrapper, Opening(INT64_MAX)).entries
+    assert examine(wrapper, Opening(INT64_MAX)).batch
     monkeypatch.setattr("storage.append.plan.REBUILT_RECORDS_MAX", 19)
     with pytest.raises(MessageTooLarge) as caught:
         examine(wrapper, Opening(INT64_MAX))

@@ -182,7 +182,6 @@ def test_what_is_unusual_is_left_to_the_general_way_untouched(name: str) -> None
         replace(RULES, codec=Codec.ZSTD),
         replace(RULES, max_message_bytes=100),
         replace(RULES, segment_bytes=100),
-        replace(RULES, target_magic=1),
         replace(RULES, timestamp_after_max_ms=1),
         replace(RULES, timestamp_before_max_ms=-4),
     ],

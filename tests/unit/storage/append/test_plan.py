@@ -39,7 +39,6 @@ from storage.errors import (
     RecordListTooLarge,
     UnstorableTimestamp,
     UnsupportedCompressionType,
-    UnsupportedForMessageFormat,
 )
 
 NOW = 10_000
@@ -268,24 +267,19 @@ def test_case_30_lying_max_timestamp_is_overwritten(codec: Codec, claim: int) ->
 
 
 def test_case_31_wrapper_of_magic_1_gets_its_largest_inner_timestamp() -> None:
-    rules = AppendRules(target_magic=1)
-    data = bytearray(build_message_set(records_at(5, 9, 7), 1, Codec.GZIP))
-    data[18:26] = bytes(8)
-    UINT32.pack_into(data, LEGACY_CRC_AT, Message(data).compute_crc())
-    inner_before = bytes(Message(data).value or b"")
-    made = plan(data, rules, next_offset=40, produce_version=2)
-    wrapper = Message(made.buffer)
-    assert (wrapper.timestamp, wrapper.offset, made.max_timestamp) == (9, 42, 9)
-    assert bytes(wrapper.value or b"") == inner_before
+    wrapper = Message(build_message_set(records_at(5, 9, 7), 1, Codec.GZIP))
+    data = encode_message(1, wrapper.offset, 0, None, wrapper.value, Codec.GZIP)
+    made = plan(data, next_offset=40, produce_version=2)
+    batch = RecordBatch(made.buffer)
+    assert (batch.max_timestamp, batch.last_offset, made.max_timestamp) == (9, 42, 9)
     assert [record[:2] for record in stored(made)] == [(40, 5), (41, 9), (42, 7)]
 
 
-@pytest.mark.parametrize("target_magic", [1, 2])
-def test_case_32_wrapper_with_scattered_inner_offsets_is_rebuilt(target_magic: int) -> None:
+def test_case_32_wrapper_with_scattered_inner_offsets_is_rebuilt() -> None:
     inner = b"".join(encode_message(1, offset, 7, b"k", b"v") for offset in (5, 9, 20))
     blob = compress(Codec.GZIP, inner)
     data = encode_message(1, 20, 7, None, blob, Codec.GZIP)
-    made = plan(data, AppendRules(target_magic=target_magic), next_offset=3, produce_version=2)
+    made = plan(data, next_offset=3, produce_version=2)
     assert [record.offset for record in stored(made)] == [3, 4, 5]
 
 
@@ -364,9 +358,10 @@ def test_case_39_timestamp_below_minus_one_is_stored_but_never_rewritten() -> No
     data = build_batch(records_at(-2))
     made = plan(data)
     assert (stored(made)[0].timestamp, made.max_timestamp) == (-2, NO_TIMESTAMP)
-    for rules in (AppendRules(codec=Codec.GZIP), AppendRules(target_magic=1)):
-        with pytest.raises(UnstorableTimestamp, match="timestamp -2 is negative"):
-            plan(data, rules)
+    with pytest.raises(UnstorableTimestamp, match="timestamp -2 is negative"):
+        plan(data, AppendRules(codec=Codec.GZIP))
+    with pytest.raises(UnstorableTimestamp, match="timestamp -2 is negative"):
+        plan(build_message_set(records_at(-2), 1), produce_version=2)
 
 
 # --- golden bytes -------------------------------------------------------------------------------
@@ -390,19 +385,9 @@ def test_true_batch_on_a_create_time_topic_changes_outside_the_checksum_only() -
     assert facts(made) == (258, 260, 999, NO_TIMESTAMP, 3, 100)
 
 
-def test_stamped_message_of_magic_1_is_golden() -> None:
-    sent = bytes.fromhex("0000000000000000000000186d55d1d301000000000000000064000000016b0000000161")
-    rules = AppendRules(target_magic=1, timestamp_type=TimestampType.LOG_APPEND_TIME)
-    made = plan(sent, rules, next_offset=5, produce_version=2, now_ms=5000)
-    assert made.buffer.hex() == (
-        "000000000000000500000018325dc23a01080000000000001388000000016b0000000161"
-    )
-
-
 def test_stamped_messages_count_for_the_minimum_with_their_stamp() -> None:
     sent = build_message_set(records_at(1, 2), 1)
-    rules = AppendRules(target_magic=1, timestamp_type=TimestampType.LOG_APPEND_TIME)
-    made = plan(sent, rules, produce_version=2)
+    made = plan(sent, STAMP, produce_version=2)
     assert (made.min_timestamp, made.max_timestamp) == (NOW, NOW)
 
 
@@ -502,13 +487,11 @@ def test_coordinator_batches_meet_the_timestamp_window_too() -> None:
         plan(build_batch(records_at(1)), rules, origin=Origin.COORDINATOR, produce_version=None)
 
 
-def test_idempotent_batch_needs_a_sequence_and_a_log_of_magic_2() -> None:
+def test_idempotent_batch_needs_a_sequence() -> None:
     good = build_batch(records_at(1, 2), producer_id=5, producer_epoch=1, base_sequence=2**31 - 1)
     made = plan(good)
     assert made.batches[0][9:12] == (5, 1, 2**31 - 1)
     assert made.batches[0].last_sequence == 0
-    with pytest.raises(UnsupportedForMessageFormat):
-        plan(good, AppendRules(target_magic=1))
     with pytest.raises(InvalidRecord):
         plan(build_batch(records_at(1), producer_id=5, producer_epoch=1))
 
@@ -662,13 +645,9 @@ def test_only_the_wrapper_says_whose_the_times_inside_are(
 ) -> None:
     """As Kafka 0.10.2.2, 2.8.2 and 3.9.1 do; up to 3.5 a flagged wrapper is refused everywhere."""
     flag = 0x08
-    inner = bytearray(build_message_set(records_at(100, 200), 1))
-    for start in (0, len(inner) // 2):
-        inner[start + 17] = flag
-        message = inner[start : start + len(inner) // 2]
-        UINT32.pack_into(inner, start + LEGACY_CRC_AT, Message(message).compute_crc())
+    inner = b"".join(encode_message(1, i, 100 + 100 * i, b"k", b"v", flag) for i in (0, 1))
     attributes = codec | (flag if is_outside_flagged else 0)
-    data = encode_message(1, 1, 300, None, compress(codec, bytes(inner)), attributes)
+    data = encode_message(1, 1, 300, None, compress(codec, inner), attributes)
     rules = STAMP if stamps else AppendRules()
     if stamps and is_outside_flagged:
         with pytest.raises(InvalidTimestamp):
@@ -699,18 +678,8 @@ def test_wrapper_stamped_by_a_broker_keeps_its_time_for_all_records() -> None:
         records_at(5, 6), 1, Codec.GZIP,
         timestamp_type=TimestampType.LOG_APPEND_TIME, append_timestamp=777,
     )  # fmt: skip
-    for target_magic in (1, 2):
-        made = plan(flagged, AppendRules(target_magic=target_magic), produce_version=2)
-        assert [record.timestamp for record in stored(made)] == [777, 777]
-
-
-def test_log_of_magic_0_stores_neither_time_nor_flag() -> None:
-    rules = AppendRules(target_magic=0, timestamp_type=TimestampType.LOG_APPEND_TIME)
-    for codec in (Codec.NONE, Codec.SNAPPY):
-        data = build_message_set(records_at(1, 2), 0, codec)
-        made = plan(data, rules, produce_version=0, next_offset=6)
-        assert made.max_timestamp == NO_TIMESTAMP
-        assert [record[:2] for record in stored(made)] == [(6, -1), (7, -1)]
+    made = plan(flagged, produce_version=2)
+    assert [record.timestamp for record in stored(made)] == [777, 777]
 
 
 def test_window_is_clamped_to_64_bits() -> None:
@@ -868,11 +837,6 @@ REFUSALS: list[tuple[bytes | bytearray, AppendRules, int | None, type[AppendReje
         "zstd needs Produce v7, the request is v6",
     ),
     (
-        ONE,
-        *(AppendRules(target_magic=1, codec=Codec.ZSTD), 9, UnsupportedCompressionType),
-        "zstd does not exist in magic 1",
-    ),
-    (
         with_codec(7),
         *(CREATE, 9, UnsupportedCompressionType),
         "codec number 7 is not defined",
@@ -901,11 +865,6 @@ REFUSALS: list[tuple[bytes | bytearray, AppendRules, int | None, type[AppendReje
         OLD + build_message_set(records_at(1), 0),
         *(CREATE, 2, InvalidRecord),
         "magic 0 follows magic 1 in one append",
-    ),
-    (
-        build_batch(records_at(1), producer_id=1, producer_epoch=0, base_sequence=0),
-        *(AppendRules(target_magic=1), 9, UnsupportedForMessageFormat),
-        "a log of magic 1 cannot hold idempotent records",
     ),
 ]
 
@@ -943,14 +902,10 @@ def facts(made: AppendPlan) -> tuple[int, ...]:
     )
 
 
-def test_a_plan_of_old_messages_has_a_line_for_each() -> None:
+def test_a_plan_of_old_messages_has_one_batch_for_all() -> None:
     data = build_message_set(records_at(9, 5), 1)
-    size = len(data) // 2
-    made = plan(data, AppendRules(target_magic=1), next_offset=7, produce_version=2)
-    assert made.batches == (
-        Entry(0, size, 1, 7, 7, 9, 0, -1, -1, -1, -1, -1, 1),
-        Entry(size, size, 1, 8, 8, 5, 0, -1, -1, -1, -1, -1, 1),
-    )
+    made = plan(data, next_offset=7, produce_version=2)
+    assert made.batches == (Entry(0, len(made.buffer), 2, 7, 8, 9, 0, 4, 9, -1, -1, -1, 2),)
     assert facts(made) == (7, 8, 9, NO_TIMESTAMP, 2, 5)
 
 
@@ -1001,21 +956,15 @@ SQUEEZABLE = Record(0, 1, b"k", bytes(range(64)) * 40 + b"abcab" * 300)
 
 
 @pytest.mark.parametrize(
-    ("data", "target_magic", "version"),
-    [
-        (build_batch([SQUEEZABLE]), 2, 9),
-        (build_message_set([SQUEEZABLE], 1), 2, 2),
-        (build_message_set([SQUEEZABLE], 0), 1, 2),
-    ],
-    ids=["a batch", "messages into a batch", "messages into older ones"],
+    ("data", "version"),
+    [(build_batch([SQUEEZABLE]), 9), (build_message_set([SQUEEZABLE], 1), 2)],
+    ids=["a batch", "messages into a batch"],
 )
-def test_records_are_compressed_at_the_level_of_the_topic(
-    data: bytes, target_magic: int, version: int
-) -> None:
+def test_records_are_compressed_at_the_level_of_the_topic(data: bytes, version: int) -> None:
     made = {
         level: plan(
             data,
-            AppendRules(codec=Codec.GZIP, compression_level=level, target_magic=target_magic),
+            AppendRules(codec=Codec.GZIP, compression_level=level),
             produce_version=version,
         )
         for level in (1, 9)

@@ -1,0 +1,166 @@
+"""``tidelog consume``: records of a topic from an offset or a time, once or following.
+
+Where reading stops, by option:
+
+| given             | stops                                              |
+|-------------------|----------------------------------------------------|
+| nothing           | never: it follows, until Ctrl-C                    |
+| ``--max N``       | after N records                                    |
+| ``--exit-at-end`` | at the ends that the partitions had at the start   |
+| ``--until TIME``  | when no record of the window can follow, see below |
+
+``--until`` closes a window: only records from ``--from`` (if that is a time) to before TIME are
+shown. Records are in order of arrival, and CreateTime may be out of order, so an old record can
+still follow a new one. Reading therefore continues to the end that the partition had at the start
+(for a TIME in the future: until that time). Where the broker stamps the records, times only rise,
+and the first record after the window ends a partition.
+
+A group (`cli.records.consume_group`) commits the records it has shown, so it must skip none: with
+``--until`` it stops in each partition before the first record of TIME or later.
+"""
+
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from cli.options import BrokerOptions, TimeType, broker_options, now_ms, run_async
+from cli.record_format import DEFAULT_FORMAT, check_format, format_line, to_json
+from cli.records.consume_alone import read_alone
+from cli.records.consume_group import read_as_group
+from cli.records.reading import Reading, Start
+from client.consumer import Consumer
+from client.errors import InvalidTime
+from client.times import format_time, parse_time
+
+_OFFSETS_BELOW = 10**8
+"""A bare number below this is an offset, above it a time (1970-01-02 in milliseconds)."""
+
+_HINTS = {
+    **dict.fromkeys(("beginning", "begin", "start", "oldest", "first", "smallest"), "earliest"),
+    **dict.fromkeys(("end", "newest", "last", "largest", "head", "tail"), "latest"),
+}
+"""Other tools' names for the ends of a log."""
+
+
+class StartType(click.ParamType[Start]):
+    """``--from``: earliest, latest, an offset, or a time; words in any case."""
+
+    name = "TIME|earliest|latest|OFFSET"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Start:
+        """The start that a text names; a mistake is a usage error that lists the valid forms."""
+        if isinstance(value, Start):
+            return value
+        text = str(value).strip()
+        word = text.lower()
+        if word in ("earliest", "latest"):
+            return Start(word=word)
+        if word in _HINTS:
+            self.fail(f"'{text}' is not a place to begin: did you mean {_HINTS[word]}?", param, ctx)
+        number = word.removeprefix("offset:")
+        if number.isdigit() and (number != text or int(number) < _OFFSETS_BELOW):
+            return Start(offset=int(number))
+        try:
+            return Start(time_ms=parse_time(text, now_ms=now_ms()))
+        except InvalidTime as error:
+            offset = text if text.isdigit() else "N"
+            words = f"or write earliest or latest; for an offset write offset:{offset}"
+            self.fail(f"{error}, {words}", param, ctx)
+
+
+@click.command()
+@click.argument("topic")
+@click.option("-f", "--from", "start", type=StartType(), help="Where to begin; default latest.")
+@click.option("-u", "--until", "until_ms", type=TimeType(), help="Only records before this time.")
+@click.option("-e", "--exit-at-end", is_flag=True, help="Stop at the present end.")
+@click.option("-n", "--max", "limit", type=click.IntRange(min=1), help="Stop after so many.")
+@click.option("-p", "--partition", "numbers", type=click.IntRange(min=0), multiple=True)
+@click.option("-g", "--group", help="Share the topic with this group, and commit.")
+@click.option("--format", "template", default=DEFAULT_FORMAT, show_default=True, metavar="TEXT")
+@click.option("--json", "as_json", is_flag=True, help="One JSON record per line.")
+@click.option("--read-committed", is_flag=True, help="Hide aborted and open transactions.")
+@broker_options
+def command(
+    *,
+    topic: str,
+    start: Start | None,
+    until_ms: int | None,
+    exit_at_end: bool,
+    limit: int | None,
+    numbers: tuple[int, ...],
+    group: str | None,
+    template: str,
+    as_json: bool,
+    read_committed: bool,
+    broker: BrokerOptions,
+) -> None:
+    """Show the records of a topic, one line each; follows it until Ctrl-C.
+
+    Fields of --format: topic, partition, offset, timestamp, time, key, value, headers.
+
+    \b
+    Examples:
+      tidelog consume hello --from earliest
+      tidelog consume flights --from 2013-07-04T12:00-04:00 --until 2013-07-04T13:00-04:00
+      tidelog consume hello --from -15m --format '{value}'
+    """
+    if group is not None and numbers:
+        raise click.UsageError("--partition and --group contradict each other: a group assigns")
+    if group is not None and start is not None and start.offset is not None:
+        raise click.UsageError("with --group, --from is for new groups: a time or an end")
+    is_formatted = (
+        click.get_current_context().get_parameter_source("template") is ParameterSource.COMMANDLINE
+    )
+    if as_json and is_formatted:
+        raise click.UsageError("--json and --format contradict each other: give one of them")
+    _check_window(start, until_ms, is_group=group is not None)
+    check_format(template)
+    reading = Reading(
+        start=start or Start(word="latest"),
+        until_ms=until_ms,
+        exit_at_end=exit_at_end,
+        limit=limit,
+        render=to_json if as_json else lambda record: format_line(record, template),
+    )
+    options: dict[str, Any] = {
+        **broker,
+        "group_id": group,
+        "start": _policy(reading.start),
+        "isolation": "read_committed" if read_committed else "read_uncommitted",
+    }
+    if group is not None:
+        run_async(read_as_group(topic, reading, options))
+    else:
+        run_async(read_alone(Consumer(**options), topic, numbers, reading))
+
+
+def _check_window(start: Start | None, until_ms: int | None, *, is_group: bool) -> None:
+    """Refuse a window in which no record can be.
+
+    Raises:
+        click.UsageError: it ends before it begins.
+    """
+    if until_ms is None:
+        return
+    from_ms = None if start is None else start.time_ms
+    if from_ms is not None and until_ms <= from_ms:
+        raise click.UsageError(
+            f"--until ({format_time(until_ms)}) is not after --from ({format_time(from_ms)}), so "
+            "no record can be shown: give a later --until or an earlier --from"
+        )
+    is_at_end = start is None or start.word == "latest"
+    if is_at_end and not is_group and until_ms <= now_ms():
+        raise click.UsageError(
+            f"--until ({format_time(until_ms)}) lies in the past, and reading begins at the end: "
+            "give --from, for example --from earliest"
+        )
+
+
+def _policy(start: Start) -> str | int:
+    if start.time_ms is not None:
+        return start.time_ms
+    # An offset that has left the log meanwhile is an error; no other offset is read instead.
+    return start.word or "none"

@@ -1,0 +1,412 @@
+"""What the settings, files, users and rules of a broker leave open: the security of ``doctor``.
+
+Reads the metadata journal as it lies there, so a broker may be running. Changes nothing.
+Each check yields a `Finding` for every weakness, or one that all is good.
+
+Source: docs/security.md.
+"""
+
+import ipaddress
+import os
+import socket
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from broker.security.acls import (
+    ANY_USER,
+    OPERATIONS_OF,
+    parse_acl,
+)
+from broker.security.credentials import KIND_SCRAM, parse_credential
+from broker.security.principal import ANONYMOUS, USER_TYPE, Principal, parse_principal
+from broker.security.scram import ScramCredential
+from broker.security.service import KIND_ACL
+from broker.security.tls.contexts import TlsUnusable, build_context, reveal
+from cli.server.secure import PROPERTIES
+from config import BrokerConfig, Listener
+from config.security.keys import ListenerSecurity, TlsSettings, listener_security
+from protocol.acl import WILDCARD, Acl, Operation, Permission, ResourceType
+from storage.directory.metadata_journal import JOURNAL_FILE, read_documents
+
+ITERATIONS_GOOD = 8192
+SALT_BYTES_GOOD = 8
+EXPIRY_WARNING_DAYS = 30
+NAMES_SHOWN = 5
+
+_DAY_MS = 86_400_000
+_ANY_HOST = ("", "0.0.0.0", "::")
+
+
+class Verdict(StrEnum):
+    """How bad it is."""
+
+    GOOD = "good"
+    WARN = "warn"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The result of one check; `cure` is empty where nothing needs to be done."""
+
+    check: str
+    verdict: Verdict
+    seen: str
+    cure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """What the checks look at."""
+
+    config: BrokerConfig
+    listeners: tuple[tuple[Listener, ListenerSecurity], ...]
+    users: dict[str, list[ScramCredential]]
+    acls: tuple[Acl, ...]
+    super_users: tuple[Principal, ...]
+
+    @property
+    def has_authorizer(self) -> bool:
+        return bool(self.config.authorizer_class_name)
+
+
+def examine_security(config: BrokerConfig) -> Iterator[Finding]:
+    """Every check of security, the outermost wall first."""
+    try:
+        place = _place(config)
+    except ValueError as error:
+        yield _bad("metadata journal", str(error), "restore metadata.journal from a copy")
+        return
+    checks: tuple[tuple[str, str, Callable[[_Place], Iterator[Finding]]], ...] = (
+        ("listeners", "none lets strangers in from the network", _listeners),
+        ("certificates", "none is missing, none expires soon", _certificates),
+        ("secret files", "their user alone may read them", _files),
+        ("users", "no key is weak, no user is useless", _users),
+        ("rules", "none is for everyone, none never matches", _rules),
+        ("metrics port", "strangers learn nothing from it", _metrics_port),
+    )
+    for name, good, check in checks:
+        yield from list(check(place)) or [Finding(check=name, verdict=Verdict.GOOD, seen=good)]
+
+
+def _place(config: BrokerConfig) -> _Place:
+    try:
+        journal = Path(config.data_dir, JOURNAL_FILE).read_bytes()
+    except OSError:
+        journal = b""
+    users: dict[str, list[ScramCredential]] = {}
+    for key, document in read_documents(journal, KIND_SCRAM).items():
+        _, name, credential = parse_credential(key, document)
+        users.setdefault(name, []).append(credential)
+    return _Place(
+        config=config,
+        listeners=tuple((one, listener_security(config, one)) for one in config.listeners),
+        users=users,
+        acls=tuple(parse_acl(document) for document in read_documents(journal, KIND_ACL).values()),
+        super_users=tuple(
+            parse_principal(word.strip()) for word in config.super_users.split(";") if word.strip()
+        ),
+    )
+
+
+# --- listeners and certificates -----------------------------------------------------------------
+
+
+def _listeners(place: _Place) -> Iterator[Finding]:
+    for listener, security in place.listeners:
+        check = f"listener {listener.name}"
+        if listener.is_loopback:
+            continue
+        if security.protocol == "PLAINTEXT":
+            yield _warn(
+                check,
+                f"{listener.address} is open to everyone who reaches it (insecure.allow)",
+                "use SASL_SSL (tidelog serve --secure), or listen on 127.0.0.1",
+            )
+        if security.protocol == "SASL_PLAINTEXT":
+            sends = "PLAIN" in security.mechanisms
+            what = "passwords and records" if sends else "records"
+            yield (_bad if sends else _warn)(
+                check, f"{listener.address} sends {what} in clear", "use SASL_SSL"
+            )
+        if (
+            security.protocol == "SSL"
+            and security.tls is not None
+            and security.tls.client_auth != "required"
+            and not place.has_authorizer
+        ):
+            yield _warn(
+                check,
+                f"{listener.address} encrypts, but serves everyone who reaches it",
+                "ask for certificates (ssl.client.auth=required) or users (SASL_SSL)",
+            )
+
+
+def _certificates(place: _Place) -> Iterator[Finding]:
+    metrics = place.config.metrics_listener
+    more = [] if metrics is None else [(metrics, listener_security(place.config, metrics))]
+    for listener, security in (*place.listeners, *more):
+        if security.tls is not None:
+            yield from _certificate(place.config, listener, security.tls)
+
+
+def _certificate(
+    config: BrokerConfig, listener: Listener, settings: TlsSettings
+) -> Iterator[Finding]:
+    check = f"certificate of {listener.name}"
+    cure = "put a new certificate in its place (docs/security.md); SIGHUP makes the broker read it"
+    try:
+        _, certificate = build_context(settings, reveal)
+    except TlsUnusable as error:
+        yield _bad(check, str(error), "correct the ssl.* settings or the files that they name")
+        return
+    now_ms = int(time.time() * 1000)
+    days = (certificate.not_after_ms - now_ms) // _DAY_MS
+    if now_ms > certificate.not_after_ms:
+        yield _bad(check, f"{certificate.subject} has expired {-days} days ago", cure)
+    elif now_ms < certificate.not_before_ms:
+        yield _bad(check, f"{certificate.subject} is not valid yet", "set the clock, or renew it")
+    elif days < EXPIRY_WARNING_DAYS:
+        yield _warn(check, f"{certificate.subject} expires in {days} days", cure)
+    hosts = [one.host for one in config.advertised_listeners if one.name == listener.name]
+    for host in hosts or [listener.host]:
+        if host not in _ANY_HOST and not _covers(certificate.names, host):
+            names = ", ".join(certificate.names) or "no name"
+            yield _warn(
+                check,
+                f"it is for {names}, but clients connect to {host}",
+                f"make one with the name {host}, or advertise another address",
+            )
+
+
+def _covers(names: Iterable[str], host: str) -> bool:
+    """Whether a certificate for `names` is one for `host`, as clients compare them."""
+    wanted = host.lower()
+    for name in names:
+        known = name.lower()
+        if known == wanted or (known.startswith("*.") and known[1:] == wanted[wanted.find(".") :]):
+            return True
+    return False
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def _files(place: _Place) -> Iterator[Finding]:
+    config = place.config
+    named = [one.tls for _, one in place.listeners if one.tls is not None]
+    if config.metrics_listener is not None:
+        metrics = listener_security(config, config.metrics_listener).tls
+        named += [] if metrics is None else [metrics]
+    keys = [settings.keystore_location for settings in named]
+    secrets = [secret.file for secret in config.secrets.values()]
+    own = [f"{config.data_dir}/{name}" for name in (JOURNAL_FILE, "ca.key", PROPERTIES)]
+    for path in dict.fromkeys(path for path in (*keys, *secrets, *own) if path):
+        yield from _secret_file(path, "a secret")
+    for path in dict.fromkeys(settings.truststore_location for settings in named):
+        if path and _mode(path) & (stat.S_IWGRP | stat.S_IWOTH):
+            yield _bad(
+                f"file {path}",
+                f"other users may write it (mode {_mode(path):04o}), and so name whom to trust",
+                f"chmod go-w {path}",
+            )
+    for origin in dict.fromkeys(
+        config.settings[name].origin
+        for name, secret in config.secrets.items()
+        if secret.is_literal and name in config.settings
+    ):
+        yield from _secret_file(origin, "a password in clear")
+
+
+def _secret_file(path: str, what: str) -> Iterator[Finding]:
+    mode = _mode(path)
+    if mode & (stat.S_IRWXO | stat.S_IWGRP):
+        yield _bad(
+            f"file {path}",
+            f"it has {what}, and users beside its own may read or write it (mode {mode:04o})",
+            f"chmod 600 {path}",
+        )
+
+
+def _mode(path: str) -> int:
+    """The permissions of a file; 0 for one that is missing or is no file."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return 0
+    return stat.S_IMODE(status.st_mode) if stat.S_ISREG(status.st_mode) else 0
+
+
+# --- users --------------------------------------------------------------------------------------
+
+
+def _users(place: _Place) -> Iterator[Finding]:
+    for listener, security in place.listeners:
+        if security.mechanisms and not place.users:
+            yield _bad(
+                f"listener {listener.name}",
+                "it asks for users, and there are none",
+                f"tidelog user add admin --data-dir {place.config.data_dir}",
+            )
+    weak = [
+        name
+        for name, credentials in sorted(place.users.items())
+        if any(one.iterations < ITERATIONS_GOOD for one in credentials)
+    ]
+    if weak:
+        yield _warn(
+            "users",
+            f"the keys of {_listed(weak)} have fewer than {ITERATIONS_GOOD} iterations",
+            f"set these passwords again: tidelog user add NAME --iterations {ITERATIONS_GOOD}",
+        )
+    bare = [
+        name
+        for name, credentials in sorted(place.users.items())
+        if any(len(one.salt) < SALT_BYTES_GOOD for one in credentials)
+    ]
+    if bare:
+        yield _warn(
+            "users",
+            f"the keys of {_listed(bare)} have a salt of less than {SALT_BYTES_GOOD} bytes",
+            "set these passwords again: tidelog user add NAME",
+        )
+    if place.has_authorizer:
+        yield from _super_users(place)
+        yield from _users_without_rules(place)
+
+
+def _super_users(place: _Place) -> Iterator[Finding]:
+    if not place.super_users and not place.acls and not place.config.allow_everyone_if_no_acl_found:
+        yield _bad(
+            "super users",
+            "there is an authorizer, but no super user and no rule: everything is refused",
+            "set super.users=User:admin",
+        )
+    if ANONYMOUS in place.super_users:
+        yield _bad(
+            "super users",
+            f"{ANONYMOUS} is one: who proves nothing may do everything",
+            "take it out of super.users, and give rules to named users",
+        )
+    has_certificates = any(
+        security.tls is not None and security.tls.client_auth != "none"
+        for _, security in place.listeners
+    )
+    for one in place.super_users:
+        if one.type != USER_TYPE or one.name == WILDCARD:
+            yield _warn(
+                "super users", f"{one} never matches", "name single users: super.users=User:admin"
+            )
+        elif one != ANONYMOUS and one.name not in place.users and not has_certificates:
+            yield _warn(
+                "super users",
+                f"{one} is one, but there is no such user",
+                "correct the name, or take it out: who makes that user gets every right",
+            )
+
+
+def _users_without_rules(place: _Place) -> Iterator[Finding]:
+    named = {acl.principal for acl in place.acls} | {str(one) for one in place.super_users}
+    idle = [name for name in sorted(place.users) if f"{USER_TYPE}:{name}" not in named]
+    if idle and ANY_USER not in named and not place.config.allow_everyone_if_no_acl_found:
+        yield _warn(
+            "users",
+            f"{_listed(idle)} may do nothing: no rule names them",
+            "tidelog acl add --user NAME --produce TOPIC, or tidelog user remove NAME",
+        )
+
+
+# --- rules --------------------------------------------------------------------------------------
+
+
+def _rules(place: _Place) -> Iterator[Finding]:
+    if place.acls and not place.has_authorizer:
+        yield _warn(
+            "rules",
+            f"there are {len(place.acls)} rules, but no authorizer: none of them counts",
+            "set authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        )
+    if place.has_authorizer and place.config.allow_everyone_if_no_acl_found:
+        yield _warn(
+            "rules",
+            "everyone may use what no rule names, and make rules while none is for the cluster",
+            "set allow.everyone.if.no.acl.found=false, and add the rules that are needed",
+        )
+    for acl in place.acls:
+        is_for_all = acl.principal == ANY_USER and acl.host == WILDCARD
+        if is_for_all and acl.permission == Permission.ALLOW:
+            yield _warn("rules", f"everyone is let in: {acl}", "name the users that need it")
+        if (reason := why_it_never_matches(acl, place.super_users)) is not None:
+            is_deny = acl.permission == Permission.DENY
+            yield (_bad if is_deny else _warn)(
+                "rules",
+                f"it never matches, {reason}: {acl}",
+                "it protects nothing: remove it and add one that matches (tidelog acl)"
+                if is_deny
+                else "remove it (tidelog acl remove)",
+            )
+
+
+def why_it_never_matches(acl: Acl, super_users: Iterable[Principal]) -> str | None:
+    """Why no request can ever match a rule, or None."""
+    kind, _, _ = acl.principal.partition(":")
+    if kind != USER_TYPE:
+        return f"since principals are of the type {USER_TYPE}"
+    if acl.host != WILDCARD and not _is_address(acl.host):
+        return "since hosts are addresses, neither names nor networks"
+    resource = ResourceType(acl.resource_type)
+    if acl.operation not in (Operation.ALL, *OPERATIONS_OF[resource]):
+        return f"since {Operation(acl.operation).name} is never done to a {resource.name.lower()}"
+    if acl.permission == Permission.DENY and acl.principal in map(str, super_users):
+        return "since super users pass every rule"
+    return None
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+# --- the metrics port ---------------------------------------------------------------------------
+
+
+def _metrics_port(place: _Place) -> Iterator[Finding]:
+    config = place.config
+    listener = config.metrics_listener
+    if listener is None or config.metrics_auth != "none":
+        return
+    if not listener.is_loopback:
+        shows = not place.has_authorizer and config.insecure_allow
+        yield _warn(
+            "metrics port",
+            f"{listener.address} shows {'everything' if shows else 'figures without names'} to "
+            "everyone who reaches it",
+            "set metrics.auth=basic and metrics.listener.security=tls",
+        )
+    elif place.has_authorizer:
+        yield _warn(
+            "metrics port",
+            f"every user of {socket.gethostname()} reads names of topics and times of records",
+            "set metrics.auth=basic if others use this machine",
+        )
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(names[:NAMES_SHOWN])
+    rest = len(names) - NAMES_SHOWN
+    return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+def _warn(check: str, seen: str, cure: str) -> Finding:
+    return Finding(check=check, verdict=Verdict.WARN, seen=seen, cure=cure)
+
+
+def _bad(check: str, seen: str, cure: str) -> Finding:
+    return Finding(check=check, verdict=Verdict.BAD, seen=seen, cure=cure)

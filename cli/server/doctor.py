@@ -1,0 +1,233 @@
+"""``tidelog doctor``: checks of this machine before a broker runs on it.
+
+Each check is a function that examines one point and returns a `Finding`: good, a warning or an
+obstacle, with its cure; `cli.server.checkup` has the checks of security. Checks change nothing,
+except that one writes, syncs and removes a file of a few kilobytes in the data directory to time a
+sync.
+"""
+
+import errno
+import os
+import platform
+import resource
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from cli.exit_codes import ExitCode
+from cli.options import json_option
+from cli.output import format_size, print_json, print_table
+from cli.server.checkup import Finding, Verdict, examine_security
+from cli.server.serve import command_line_settings, read_config
+from config import BrokerConfig, Listener, load
+
+SYNC_ROUNDS = 20
+SYNC_SLOW_MS = 10.0
+DISK_FREE_MIN_BYTES = 1 << 30
+OPEN_FILES_MIN = 4096
+CLOCK_FLOOR_MS = 1_577_836_800_000  # 2020-01-01: earlier than that, a clock was never set
+
+
+@click.command()
+@click.option("--data-dir", metavar="DIR", help="As for serve.")
+@click.option("--listen", metavar="HOST:PORT", help="As for serve.")
+@click.option("--config", "config_file", metavar="FILE", help="As for serve.")
+@click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="As for serve.")
+@json_option
+def command(
+    *,
+    data_dir: str | None,
+    listen: str | None,
+    config_file: str | None,
+    pairs: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Say what on this machine would trouble a broker with these settings."""
+    config = load(
+        file_text=read_config(config_file),
+        file_name=config_file or "",
+        environment=os.environ,
+        command_line=command_line_settings(data_dir, listen, pairs),
+    )
+    findings = list(examine(config))
+    is_bad = any(finding.verdict is Verdict.BAD for finding in findings)
+    if as_json:
+        print_json({"good": not is_bad, "findings": [asdict(finding) for finding in findings]})
+    else:
+        rows = [
+            (finding.check, finding.verdict.value, finding.seen, finding.cure)
+            for finding in findings
+        ]
+        print_table(["CHECK", "VERDICT", "SEEN", "WHAT TO DO"], rows)
+    return ExitCode.FAILED if is_bad else ExitCode.OK
+
+
+def examine(config: BrokerConfig) -> Iterator[Finding]:
+    """Every check, in the order in which a start would meet the trouble."""
+    checks: tuple[Callable[[BrokerConfig], Iterator[Finding]], ...] = (
+        _interpreter,
+        _speedups,
+        _open_files,
+        _ports,
+        _directory,
+        _clock,
+        examine_security,
+    )
+    for check in checks:
+        yield from check(config)
+
+
+def _interpreter(_: BrokerConfig) -> Iterator[Finding]:
+    version = platform.python_version()
+    if sys.flags.optimize:
+        yield Finding(
+            check="python",
+            verdict=Verdict.BAD,
+            seen=f"{version} with -O, which strips the checks that protect the log",
+            cure="run it without -O and without PYTHONOPTIMIZE",
+        )
+    else:
+        yield Finding(check="python", verdict=Verdict.GOOD, seen=version)
+
+
+def _speedups(_: BrokerConfig) -> Iterator[Finding]:
+    from protocol.records import checksums, record_loops
+
+    if record_loops.COMPILED:
+        yield Finding(check="record loops", verdict=Verdict.GOOD, seen="compiled")
+    else:
+        yield Finding(
+            check="record loops",
+            verdict=Verdict.WARN,
+            seen="plain Python, some fifty times slower per record",
+            cure="install a C compiler, then reinstall tidelog",
+        )
+    if checksums.HARDWARE_CRC32C:
+        yield Finding(check="CRC-32C", verdict=Verdict.GOOD, seen="in hardware")
+    else:
+        yield Finding(
+            check="CRC-32C",
+            verdict=Verdict.WARN,
+            seen="in plain Python",
+            cure="install the package crc32c",
+        )
+
+
+def _open_files(_: BrokerConfig) -> Iterator[Finding]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    seen = f"{soft:,} now, {hard:,} at most (the broker raises it to that)"
+    if hard < OPEN_FILES_MIN:
+        cure = f"raise the hard limit to {OPEN_FILES_MIN:,} or more (ulimit -Hn, LimitNOFILE=)"
+        yield Finding(check="open files", verdict=Verdict.WARN, seen=seen, cure=cure)
+    else:
+        yield Finding(check="open files", verdict=Verdict.GOOD, seen=seen)
+
+
+def _ports(config: BrokerConfig) -> Iterator[Finding]:
+    for listener in config.listeners:
+        yield _port(f"port of {listener.name}", listener, is_fixed=True)
+    metrics = config.metrics_listener
+    if metrics is not None:
+        yield _port("port of metrics", metrics, is_fixed=config.is_set("metrics.listener"))
+
+
+def _port(check: str, listener: Listener, *, is_fixed: bool) -> Finding:
+    address = f"{listener.host}:{listener.port}"
+    if listener.port == 0:
+        return Finding(check=check, verdict=Verdict.GOOD, seen="a free one will be picked")
+    try:
+        family, *_, where = socket.getaddrinfo(
+            listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(where)
+            probe.listen(1)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE and not is_fixed:
+            seen = f"{address} is taken; a free one will be picked"
+            return Finding(check=check, verdict=Verdict.WARN, seen=seen)
+        why = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
+        return Finding(
+            check=check,
+            verdict=Verdict.BAD,
+            seen=f"{address} {why}",
+            cure="stop what uses it, or choose another address (--listen, --set)",
+        )
+    return Finding(check=check, verdict=Verdict.GOOD, seen=f"{address} is free")
+
+
+def _directory(config: BrokerConfig) -> Iterator[Finding]:
+    directory = Path(config.data_dir)
+    place = directory
+    while not place.exists():
+        place = place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        yield Finding(
+            check="data directory",
+            verdict=Verdict.BAD,
+            seen=f"{place} is not a directory that this user may write to",
+            cure="choose another one (--data-dir), or change its owner or mode",
+        )
+        return
+    try:
+        sync = _sync_time(place)
+    except OSError as error:
+        yield Finding(
+            check="data directory",
+            verdict=Verdict.BAD,
+            seen=f"no file can be written in {place}: {error.strerror}",
+            cure="choose another one (--data-dir)",
+        )
+        return
+    seen = str(directory) if place == directory else f"{directory} will be made"
+    yield Finding(check="data directory", verdict=Verdict.GOOD, seen=seen)
+    yield _free_space(place)
+    yield sync
+
+
+def _free_space(place: Path) -> Finding:
+    free = shutil.disk_usage(place).free
+    seen = f"{format_size(free)} free"
+    if free < DISK_FREE_MIN_BYTES:
+        cure = "free some, or choose another disk; appends stop when it is full"
+        return Finding(check="disk space", verdict=Verdict.WARN, seen=seen, cure=cure)
+    return Finding(check="disk space", verdict=Verdict.GOOD, seen=seen)
+
+
+def _sync_time(place: Path) -> Finding:
+    times = []
+    with tempfile.TemporaryFile(dir=place) as file:
+        for _ in range(SYNC_ROUNDS):
+            file.write(bytes(1024))
+            file.flush()
+            started = time.perf_counter()
+            os.fdatasync(file.fileno())
+            times.append((time.perf_counter() - started) * 1000)
+    median = sorted(times)[len(times) // 2]
+    seen = f"{median:.2f} ms for 1 KiB, {max(times):.2f} ms at worst"
+    if median > SYNC_SLOW_MS:
+        cure = "acks=all waits for it: use a faster disk, or flush.policy=os where loss is bearable"
+        return Finding(check="sync", verdict=Verdict.WARN, seen=seen, cure=cure)
+    return Finding(check="sync", verdict=Verdict.GOOD, seen=seen)
+
+
+def _clock(_: BrokerConfig) -> Iterator[Finding]:
+    now_ms = time.time_ns() // 1_000_000
+    seen = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now_ms / 1000))
+    if now_ms < CLOCK_FLOOR_MS:
+        yield Finding(
+            check="clock",
+            verdict=Verdict.BAD,
+            seen=f"{seen}, which cannot be",
+            cure="set the clock; timestamps, retention and bounds depend on it",
+        )
+    else:
+        yield Finding(check="clock", verdict=Verdict.GOOD, seen=seen)

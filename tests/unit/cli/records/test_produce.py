@@ -1,0 +1,77 @@
+"""From lines of input to records."""
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.output import Progress
+from cli.records.produce import LineRules, _split_lines, read_chunks
+from client.errors import InvalidUse
+
+
+def rules(**given: Any) -> LineRules:
+    defaults: dict[str, Any] = {
+        "is_json": False,
+        "key_separator": None,
+        "timestamp_ms": None,
+        "timestamp_field": None,
+        "key_field": None,
+        "partition": None,
+        "headers": (),
+    }
+    return LineRules(**defaults | given)
+
+
+def test_a_raw_line_is_a_value() -> None:
+    record = rules().record(b"a:b")
+    assert (record.key, record.value, record.timestamp_ms) == (None, b"a:b", None)
+
+
+def test_the_first_separator_ends_the_key() -> None:
+    record = rules(key_separator=":").record(b"k:v:w")
+    assert (record.key, record.value) == (b"k", b"v:w")
+
+
+def test_a_line_without_the_separator_is_refused() -> None:
+    with pytest.raises(InvalidUse, match="no key separator ':'"):
+        rules(key_separator=":").record(b"kv")
+
+
+def test_options_win_over_what_a_json_line_says() -> None:
+    line = b'{"value":"v","timestamp_ms":5,"partition":1,"headers":[["a","1"]]}'
+    record = rules(is_json=True, timestamp_ms=7, partition=2, headers=(("b", b"2"),)).record(line)
+    assert (record.timestamp_ms, record.partition) == (7, 2)
+    assert record.headers == (("a", b"1"), ("b", b"2"))
+
+
+async def chunks(*parts: bytes) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
+async def lines_of(*parts: bytes) -> list[tuple[int, bytes]]:
+    with Progress("", None) as progress:
+        return [item async for item in _split_lines(chunks(*parts), progress)]
+
+
+async def test_lines_are_put_together_over_chunks() -> None:
+    assert await lines_of(b"a\nb", b"c\r\n", b"\nd") == [(1, b"a"), (2, b"bc"), (3, b""), (4, b"d")]
+
+
+async def test_no_input_is_no_lines() -> None:
+    assert await lines_of() == []
+
+
+async def test_files_and_pipes_are_read_to_their_end(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_bytes(b"x" * 300_000)
+    with file.open("rb") as stream:
+        assert len(b"".join([chunk async for chunk in read_chunks(stream.fileno())])) == 300_000
+    reading, writing = os.pipe()
+    os.write(writing, b"hello")
+    os.close(writing)
+    assert [chunk async for chunk in read_chunks(reading)] == [b"hello"]
+    os.close(reading)

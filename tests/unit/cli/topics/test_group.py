@@ -1,0 +1,52 @@
+"""Moving a group whose positions outlived a topic."""
+
+from typing import Any
+
+import pytest
+
+from cli.topics import group
+from client.core.offsets import EARLIEST
+from client.descriptions import GroupInfo
+from client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicInfo, TopicPartition
+
+STAYS, GOES = TopicPartition("stays", 0), TopicPartition("goes", 0)
+
+
+class FakeAdmin:
+    """A cluster with one topic, and a group with positions in two."""
+
+    moved: dict[TopicPartition, int] | None = None
+
+    async def describe_group(self, group_id: str) -> GroupInfo:
+        return GroupInfo(
+            group_id=group_id, state="Empty", protocol_type="", assignor="", members=()
+        )
+
+    async def group_offsets(self, _: str) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {STAYS: OffsetAndMetadata(5), GOES: OffsetAndMetadata(5)}
+
+    async def topics(self, *, internal: bool) -> dict[str, TopicInfo]:
+        partitions: Any = {0: None}
+        info = TopicInfo(name="stays", topic_id=b"", is_internal=False, partitions=partitions)
+        return {"stays": info}
+
+    async def list_offsets(self, wanted: dict[TopicPartition, int]) -> Any:
+        # A broker is asked for a minute whether a missing partition comes to be.
+        assert list(wanted) == [STAYS]
+        return {STAYS: OffsetAndTimestamp(0 if wanted[STAYS] == EARLIEST else 9, -1, 0)}
+
+    first_records = list_offsets
+
+    async def alter_group_offsets(self, _: str, positions: dict[TopicPartition, int]) -> None:
+        FakeAdmin.moved = positions
+
+
+async def test_positions_in_a_deleted_topic_are_left_and_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    admin: Any = FakeAdmin()
+    options: dict[str, Any] = {"execute": True, "may_be_new": False}
+    moves = await group._reset(admin, "g", (), EARLIEST, **options)
+    assert moves == [(STAYS, 5, 0)]
+    assert FakeAdmin.moved == {STAYS: 0}
+    assert "they do not exist any more: goes-0" in capsys.readouterr().err
