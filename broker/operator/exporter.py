@@ -10,6 +10,7 @@ Only this module imports `prometheus_client`.
 """
 
 import resource
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from broker.security.service import Security
     from broker.security.tls.contexts import TlsContexts
     from broker.topics.registry import TopicRegistry
+
+_LOADING: Final = threading.Lock()
 
 
 class BrokerCollector:
@@ -383,11 +386,22 @@ class _Families(NamedTuple):
     collect: Callable[[], Iterator[Any]]
 
 
+def load() -> None:
+    """Import `prometheus_client`; a second caller waits for the first.
+
+    Modules of the library import each other, so that two threads which import it at the same time
+    may see half of one.
+    """
+    with _LOADING:
+        import prometheus_client.core  # noqa: F401
+
+
 def render(collector: BrokerCollector, *, shows_names: bool) -> Iterator[bytes]:
     """The exposition in Prometheus' text format, in pieces; other work may run between them.
 
     Without `shows_names` there are no figures of single partitions, groups and clients.
     """
+    load()
     from prometheus_client import CollectorRegistry, generate_latest
 
     registry = CollectorRegistry(auto_describe=False)
