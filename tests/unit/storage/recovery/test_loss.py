@@ -177,6 +177,7 @@ def test_a_quarantined_partition_has_not_stopped_cleanly() -> None:
     log = log_of(opened(disk))
     assert log.offline_reason is None
     assert log.append(one(0), now_ms=NOW_MS).first_offset == RECORDS
+    log.flush()
     assert [record.offset for record in read_all(log)] == list(range(RECORDS + 1))
 
 

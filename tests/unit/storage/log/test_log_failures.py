@@ -1,0 +1,133 @@
+"""What a log says when the disk fails: the operation, the partition, the reason of the system."""
+
+from collections.abc import Callable
+
+import pytest
+
+from storage.errors import LogOffline, OffsetOutOfRange, StorageFailed
+from storage.log.values import Isolation
+from tests.support.logs import LogHarness, produced
+from tests.support.simulated_disk import Operation
+from tests.unit.storage.log.test_log import fail_next
+
+OPERATIONS: dict[str, tuple[Callable[[LogHarness], object], tuple[Operation, ...]]] = {
+    "append": (lambda log: log.append(2), (Operation.APPEND,)),
+    "roll": (lambda log: log.log.roll(5), (Operation.CREATE,)),
+    "delete": (lambda log: log.log.delete_before(1), (Operation.APPEND, Operation.SYNC)),
+    "close": (lambda log: log.log.begin_close(5), (Operation.APPEND, Operation.CREATE)),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_failure_names_the_operation_the_partition_and_the_reason(operation: str) -> None:
+    log = LogHarness(index_interval_bytes=0)
+    log.append(1)
+    act, kinds = OPERATIONS[operation]
+    fail_next(log.files, *kinds, errno=5)
+    with pytest.raises(StorageFailed) as raised:
+        act(log)
+    error = raised.value
+    assert (error.operation, error.path) == (operation, log.path)
+    assert error.reason == str(error.__cause__)
+    assert "Errno 5" in error.reason
+
+
+def test_a_first_segment_of_an_epoch_that_cannot_be_noted_fails_the_append() -> None:
+    log = LogHarness()
+    fail_next(log.files, Operation.CREATE, errno=5)
+    with pytest.raises(StorageFailed) as raised:
+        log.append(1)
+    error = raised.value
+    assert (error.operation, error.path) == ("append", log.path)
+    assert error.reason == str(error.__cause__)
+    assert log.append(1).first_offset == 0
+
+
+def test_a_log_does_not_close_during_a_sync() -> None:
+    log = LogHarness()
+    log.append(1, flush=False)
+    ticket = log.log.begin_flush()
+    with pytest.raises(StorageFailed) as raised:
+        log.log.begin_close(5)
+    assert str(raised.value) == f"close failed on {log.path}: a sync is still under way"
+    assert ticket is not None
+    ticket.run()
+    log.log.complete_flush(ticket)
+
+
+def test_what_took_the_log_offline_is_its_reason() -> None:
+    log = LogHarness()
+    log.append(1, flush=False)
+    ticket = log.log.begin_flush()
+    assert ticket is not None
+    fail_next(log.files, Operation.SYNC, errno=5)
+    ticket.run()
+    with pytest.raises(LogOffline) as raised:
+        log.log.complete_flush(ticket)
+    assert raised.value.path == log.path
+    assert log.log.offline_reason == str(ticket.error)
+    assert "Errno 5" in str(ticket.error)
+
+
+def test_a_write_that_cannot_be_taken_back_is_the_reason() -> None:
+    log = LogHarness()
+    log.append(1)
+    fail_next(
+        log.files, Operation.APPEND, Operation.TRUNCATE, for_ever=True, short_write=True, errno=5
+    )
+    with pytest.raises(LogOffline, match="Errno 5"):
+        log.append(2)
+
+
+def test_a_closed_log_says_so() -> None:
+    log = LogHarness()
+    assert log.log.is_closed is False
+    log.log.close(5)
+    assert log.log.is_closed is True
+    with pytest.raises(LogOffline) as raised:
+        log.append(1)
+    assert (raised.value.path, raised.value.reason) == (log.path, "the log was closed")
+
+
+def test_a_read_out_of_range_says_which_offset() -> None:
+    log = LogHarness()
+    log.append(1)
+    with pytest.raises(OffsetOutOfRange) as raised:
+        log.log.read(5, max_bytes=1, isolation=Isolation.READ_UNCOMMITTED)
+    error = raised.value
+    assert (error.offset, error.start, error.end) == (5, 0, 1)
+
+
+def test_committed_readers_get_a_list_even_of_nothing() -> None:
+    log = LogHarness()
+    log.append(1)
+    found = {
+        isolation: log.log.read(0, max_bytes=999, isolation=isolation).aborted_transactions
+        for isolation in (Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED)
+    }
+    assert found == {Isolation.READ_UNCOMMITTED: None, Isolation.READ_COMMITTED: []}
+
+
+@pytest.mark.parametrize("has_producer", [True, False])
+@pytest.mark.parametrize("segments", [1, 2])
+def test_a_close_saves_producers_where_a_start_would_have_to_look_for_them(
+    segments: int, has_producer: bool
+) -> None:
+    log = LogHarness()
+    if has_producer:
+        log.write(produced(1, producer_id=7, sequence=0))
+    else:
+        log.append(1)
+    if segments == 2:
+        log.log.roll(5)
+        log.append(2)
+    log.log.close(5)
+    end = log.log.log_end_offset
+    assert (f"{end:020d}.snapshot" in log.names()) is (has_producer or segments == 2)
+
+
+def test_a_log_that_nothing_was_appended_to_closes_without_a_write() -> None:
+    log = LogHarness()
+    log.append(1)
+    log.reopen()
+    assert log.log.begin_close(5) is None
