@@ -192,7 +192,12 @@ class Acceptor:
             TimeoutError: it has not.
         """
         arrived = self._loop.create_future()
-        self._loop.add_reader(client.fileno(), lambda: arrived.done() or arrived.set_result(None))
+
+        def readable() -> None:
+            if not arrived.done():
+                arrived.set_result(None)
+
+        self._loop.add_reader(client.fileno(), readable)
         try:
             async with asyncio.timeout(SILENCE_TIMEOUT_S):
                 await arrived

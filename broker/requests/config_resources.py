@@ -316,10 +316,10 @@ class _Loggers(Resource):
                 )
         if _ROOT not in overrides:
             raise InvalidConfig("The level of the root logger cannot be removed; set another.")
-        level = _audit_level(overrides)
-        if level > logging.INFO and level > _audit_level(self.overrides()):
+        least = _audit_level(overrides)
+        if least > logging.INFO and least > _audit_level(self.overrides()):
             raise InvalidConfig(
-                f"The audit log would lose lines with the level {_level_name(level)}; set the "
+                f"The audit log would lose lines with the level {_level_name(least)}; set the "
                 f"level of {AUDIT_LOGGER} to INFO before, or with it."
             )
 

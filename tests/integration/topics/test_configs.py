@@ -75,7 +75,7 @@ async def change_response(
     resource_type: int,
     name: str,
     validate_only: bool = False,
-) -> incremental_alter_configs.AlterConfigsResourceResponse:
+) -> alter_configs.AlterConfigsResourceResponse:
     request = incremental_alter_configs.IncrementalAlterConfigsRequest(
         resources=[
             incremental_alter_configs.AlterConfigsResource(
@@ -92,7 +92,7 @@ async def change_response(
         validate_only=validate_only,
     )
     (response,) = (await client.request(request, 1)).responses
-    assert isinstance(response, incremental_alter_configs.AlterConfigsResourceResponse)
+    assert isinstance(response, alter_configs.AlterConfigsResourceResponse)
     return response
 
 
@@ -338,7 +338,7 @@ async def test_bad_change_of_a_logger_changes_nothing(
 
 async def change_levels(
     client: RawClient, *changes: tuple[str, int, str | None]
-) -> incremental_alter_configs.AlterConfigsResourceResponse:
+) -> alter_configs.AlterConfigsResourceResponse:
     return await change_response(client, *changes, resource_type=LOGGER, name="1")
 
 

@@ -81,9 +81,10 @@ def test_a_write_that_cannot_be_taken_back_is_the_reason() -> None:
 
 def test_a_closed_log_says_so() -> None:
     log = LogHarness()
-    assert log.log.is_closed is False
+    states: list[object] = [log.log.is_closed]
     log.log.close(5)
-    assert log.log.is_closed is True
+    states.append(log.log.is_closed)
+    assert states == [False, True]
     with pytest.raises(LogOffline) as raised:
         log.append(1)
     assert (raised.value.path, raised.value.reason) == (log.path, "the log was closed")
