@@ -156,6 +156,7 @@ def test_a_stop_with_a_quarantined_partition_is_clean_for_the_others() -> None:
     assert not [line for line in audit_directory(ROOT, disk).findings if "other" in str(line)]
     with open_journal(load(command_line={"log.dirs": ROOT}), files=disk, random_bytes=bytes):
         assert read_unclean(ROOT, disk) == frozenset()
+    assert read_unclean(ROOT, disk) == {"t-0"}
     again = opened(kill(disk))
     assert again.stopped_cleanly
     found = log_of(again, "other")
