@@ -165,6 +165,19 @@ def test_a_stop_with_a_quarantined_partition_is_clean_for_the_others() -> None:
     assert log_of(again).quarantine is not None
 
 
+def test_a_loss_may_be_accepted_after_a_stop_that_is_clean_for_the_others() -> None:
+    disk = stopped(is_clean=False)
+    remove(disk, MIDDLE)
+    opened(disk).close(NOW_MS)
+    accept_loss(ROOT, "t", 0, disk)
+    disk = kill(disk)
+    data_dir = opened(disk)
+    assert (data_dir.stopped_cleanly, log_of(data_dir).offline_reason) == (True, None)
+    assert log_of(data_dir).append(one(0), now_ms=NOW_MS).first_offset == RECORDS
+    data_dir.close(NOW_MS)
+    assert audit_directory(ROOT, disk).findings == []
+
+
 def test_a_quarantined_partition_has_not_stopped_cleanly() -> None:
     """Its end was never sealed: what a crash tore there is found once the quarantine ends."""
     disk = stopped(is_clean=False)
