@@ -280,7 +280,7 @@ def _audit_level(levels: Mapping[str, str]) -> int:
     name = AUDIT_LOGGER
     while name and name not in levels:
         name = name.rpartition(".")[0]
-    return _LEVELS[levels[name or _ROOT]]
+    return _LEVELS[levels.get(name or _ROOT, "TRACE")]
 
 
 class _Loggers(Resource):

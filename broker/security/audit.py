@@ -48,8 +48,10 @@ class Audit:
         self._write_folded(
             logging.INFO,
             kind,
-            f"{session.principal} at {session.peer_host} may not {operation.name} the "
-            f"{resource_type.name.lower().replace('_', ' ')} {name[:_NAME_MAX]!r} ({api})",
+            lambda: (
+                f"{session.principal} at {session.peer_host} may not {operation.name} the "
+                f"{resource_type.name.lower().replace('_', ' ')} {name[:_NAME_MAX]!r} ({api})"
+            ),
         )
 
     def login_failed(
@@ -60,8 +62,10 @@ class Audit:
         self._write_folded(
             logging.WARNING,
             (peer_host, mechanism, listener, reason, known_user),
-            f"{peer_host} failed to authenticate with {mechanism} on listener {listener}: "
-            f"{reason}{claimed}",
+            lambda: (
+                f"{peer_host} failed to authenticate with {mechanism} on listener {listener}: "
+                f"{reason}{claimed}"
+            ),
         )
 
     def authenticated(self, session: Session, how: str, *, again: bool = False) -> None:
@@ -78,14 +82,14 @@ class Audit:
         self._write_folded(
             logging.WARNING,
             (peer_host, listener, str(reason)),
-            f"{peer_host} failed to authenticate on listener {listener}: {reason}",
+            lambda: f"{peer_host} failed to authenticate on listener {listener}: {reason}",
         )
 
     def changed(self, session: Session, what: str) -> None:
         """An administrator has changed something."""
         _write(logging.INFO, f"{session.principal} at {session.peer_host} {what}")
 
-    def _write_folded(self, level: int, kind: tuple[object, ...], line: str) -> None:
+    def _write_folded(self, level: int, kind: tuple[object, ...], text: Callable[[], str]) -> None:
         """Write the line about an event, or count it while lines of its kind are folded."""
         now_ms = self._monotonic_ms()
         since_ms, count = self._folded.get(kind, (now_ms - FOLD_MS, 0))
@@ -95,7 +99,7 @@ class Audit:
         if len(self._folded) >= _KINDS_MAX:
             self._folded.clear()
         self._folded[kind] = (now_ms, 0)
-        _write(level, f"{line}; {count} more like it before" if count else line)
+        _write(level, text() + (f"; {count} more like it before" if count else ""))
 
 
 def _write(level: int, line: str) -> None:
