@@ -10,7 +10,6 @@ Only this module imports `prometheus_client`.
 """
 
 import resource
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.metrics import Distribution, Metrics
 from broker.quotas.book import ENTITY_TYPES
+from broker.threads import IMPORTING
 
 if TYPE_CHECKING:
     from broker.fetch.sessions import FetchSessions
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from broker.security.service import Security
     from broker.security.tls.contexts import TlsContexts
     from broker.topics.registry import TopicRegistry
-
-_LOADING: Final = threading.Lock()
 
 
 class BrokerCollector:
@@ -387,12 +385,8 @@ class _Families(NamedTuple):
 
 
 def load() -> None:
-    """Import `prometheus_client`; a second caller waits for the first.
-
-    Modules of the library import each other, so that two threads which import it at the same time
-    may see half of one.
-    """
-    with _LOADING:
+    """Import `prometheus_client`; a second caller waits for the first."""
+    with IMPORTING:
         import prometheus_client.core  # noqa: F401
 
 

@@ -4,6 +4,7 @@ import threading
 from typing import Any, cast
 
 from broker.operator import exporter
+from broker.threads import IMPORTING
 
 
 def test_a_scrape_waits_for_the_import_of_another_thread() -> None:
@@ -16,7 +17,7 @@ def test_a_scrape_waits_for_the_import_of_another_thread() -> None:
     scrape = threading.Thread(
         target=lambda: pieces.extend(exporter.render(collector, shows_names=False))
     )
-    with exporter._LOADING:
+    with IMPORTING:
         scrape.start()
         scrape.join(0.2)
         assert scrape.is_alive()
