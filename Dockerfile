@@ -2,8 +2,11 @@
 ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
-RUN apt-get update \
-    && apt-get install -y --no-install-recommends gcc libc6-dev \
+# Optional parts, separated by commas: docker build --build-arg EXTRAS=oauth,keystores,kerberos
+ARG EXTRAS=
+RUN case ",$EXTRAS," in *,kerberos,*) kerberos=libkrb5-dev ;; esac \
+    && apt-get update \
+    && apt-get install -y --no-install-recommends gcc libc6-dev $kerberos \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY pyproject.toml setup.py README.md LICENSE ./
@@ -16,13 +19,17 @@ COPY cli cli
 COPY pipeline pipeline
 COPY tidelog tidelog
 RUN python -m venv /opt/tidelog \
-    && /opt/tidelog/bin/pip install --no-cache-dir --disable-pip-version-check . \
+    && /opt/tidelog/bin/pip install --no-cache-dir --disable-pip-version-check ".${EXTRAS:+[$EXTRAS]}" \
     && cd / && /opt/tidelog/bin/python -c "from tidelog.protocol.records import record_loops; assert record_loops.COMPILED" \
     && find /opt/tidelog -depth \( -name __pycache__ -o -name tests -o -name pip -o -name setuptools \) \
         -path '*site-packages*' -exec rm -rf {} + \
     && /opt/tidelog/bin/python -m compileall -q /opt/tidelog/lib
 
 FROM ${PYTHON_IMAGE}
+ARG EXTRAS=
+RUN case ",$EXTRAS," in *,kerberos,*) apt-get update \
+        && apt-get install -y --no-install-recommends libgssapi-krb5-2 \
+        && rm -rf /var/lib/apt/lists/* ;; esac
 LABEL org.opencontainers.image.title="Tidelog" \
       org.opencontainers.image.description="A message broker that speaks Kafka's wire protocol, with time at its heart" \
       org.opencontainers.image.licenses="Apache-2.0"

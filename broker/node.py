@@ -43,7 +43,7 @@ from broker.net.acceptor import Acceptor
 from broker.net.connection import Connection, Connections
 from broker.net.dispatch import Dispatcher
 from broker.operator.explain import explain
-from broker.operator.exporter import BrokerCollector, render
+from broker.operator.exporter import BrokerCollector, load, render
 from broker.operator.http import Command, MetricsServer, Query
 from broker.operator.port_access import PortAccess
 from broker.operator.retention import RetentionForecast
@@ -373,7 +373,13 @@ class Broker:
         contexts = None if guard is None else guard.tls
         self._servers.append(
             Acceptor(
-                bound, contexts, self.connections, connection, rates, self.metrics, listener.name
+                bound,
+                contexts,
+                self.connections.handshakes,
+                connection,
+                rates,
+                self.metrics,
+                listener.name,
             )
         )
 
@@ -400,8 +406,7 @@ class Broker:
         import re2  # noqa: F401
 
         if self.config.metrics_listener is not None:
-            import prometheus_client.core  # noqa: F401
-
+            load()
             from broker.operator import http_connection  # noqa: F401
 
     async def _finish_requests(self) -> None:
@@ -488,7 +493,6 @@ class Broker:
             secure = partial(
                 Acceptor,
                 contexts=guard.tls,
-                connections=self.connections,
                 rates=None,
                 metrics=self.metrics,
                 name=listener.name,

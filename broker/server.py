@@ -36,6 +36,7 @@ logger = logging.getLogger("tidelog.broker.server")
 
 GC_THRESHOLDS = (20_000, 20, 50)
 SWITCH_INTERVAL_S = 0.001
+_PR_SET_DUMPABLE = 4
 
 
 Reread = Callable[[], BrokerConfig | None]
@@ -63,6 +64,8 @@ def run(
             "start it without -O and PYTHONOPTIMIZE",
         )
     _raise_descriptor_limit()
+    if config.secrets or any(listener.protocol != "PLAINTEXT" for listener in config.listeners):
+        forbid_core_dumps()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(config, announce=announce, reread=reread, clock=clock))
     return 0
@@ -124,6 +127,20 @@ def _has_terminal() -> bool:
     except OSError:
         return False
     return True
+
+
+def forbid_core_dumps() -> None:
+    """Write no memory of this process to a file: it has keys and passwords of users.
+
+    On Linux no other process of the same user may read or trace it either.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, most))
+    if sys.platform == "linux":
+        import ctypes
+
+        # Programs that take dumps through a pipe do not look at the limit.
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def _raise_descriptor_limit() -> None:

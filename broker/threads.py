@@ -16,7 +16,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any, Final, TypeAlias, TypeVar
 
 from storage.disk.steps import Steps
@@ -44,6 +44,12 @@ JOB_THREADS: Final = 4
 
 CONTROL_THREADS: Final = 2
 """Changes of topics run one at a time, and may come while the start still loads code."""
+
+IMPORTING: Final = Lock()
+"""Held while a library is imported that a start and a request may need at the same time.
+
+Where modules import each other, a second thread may see half of one.
+"""
 
 SLICE_NS: Final = 2_000_000
 """How long `drive` runs steps in the loop thread before other work has a turn."""

@@ -21,6 +21,7 @@ from broker.groups.offsets.store import ExpiryRule, OffsetStore, TopicPartition,
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
 from protocol.stored.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from storage.disk.steps import Steps
 
 logger = logging.getLogger("tidelog.broker.groups.cleanup")
 
@@ -89,12 +90,16 @@ class GroupCleanup:
         else:
             self._delete(group, self._offsets.table.partitions_of(group_id), when_done)
 
-    def topic_deleted(self, topic: str) -> None:
-        """Delete every group's offsets of a deleted topic."""
+    def topic_deleted(self, topic: str) -> Steps[None]:
+        """Delete every group's offsets of a deleted topic, in a step for each group.
+
+        Groups may come and go between the steps. The topic may not come back before the end.
+        """
         for group_id in list(self._offsets.table.groups()):
             known = self._offsets.table.partitions_of(group_id)
             partitions = [tp for tp in known if tp[0] == topic]
             self._offsets.delete(group_id, partitions, log_failure)
+            yield None
 
     def expire(self, now_ms: int) -> None:
         """Expire offsets and empty groups that are past their retention at `now_ms` (wall)."""

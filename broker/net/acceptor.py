@@ -3,12 +3,13 @@
 The event loop's own servers accept everything and shake hands before anything of ours is asked. A
 handshake costs a millisecond of CPU, so a stranger could keep the loop busy. Here a socket is
 accepted, measured against the rates (`broker.quotas.accepting`), counted against the limits of
-connections, and connected in a task of its own:
+connections (`broker.net.handshakes`), and connected in a task of its own:
 
 * over the rate of the broker or the listener nothing more is accepted for the delay;
 * over the rate of its address a client is held for the delay and closed, without a handshake;
-* at most `HANDSHAKES_AT_ONCE` shake hands, others wait, and `Connections` bounds them all;
-* a handshake has `HANDSHAKE_TIMEOUT_S`;
+* a client that sends nothing for `SILENCE_TIMEOUT_S` is closed; it never had a handshake;
+* a handshake waits for its place, of which each address has a share, and has
+  `HANDSHAKE_TIMEOUT_S`;
 * the context is the listener's of that moment, so a reloaded certificate is used at once.
 
 Source: docs/security.md; Kafka's `Acceptor` and `SslTransportLayer`.
@@ -22,7 +23,7 @@ from functools import partial
 from typing import Any, Final
 
 from broker.metrics import Metrics
-from broker.net.connection import Connections
+from broker.net.handshakes import Handshakes
 from broker.net.limits import host_of
 from broker.quotas.accepting import AcceptRates
 from broker.quotas.rates import MS_PER_S
@@ -30,13 +31,18 @@ from broker.security.tls.contexts import TlsContexts
 
 logger = logging.getLogger("tidelog.broker.net.acceptor")
 
-HANDSHAKES_AT_ONCE: Final = 64
+SILENCE_TIMEOUT_S: Final = 3.0
+"""The time that a TLS client has for its first byte."""
+
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 SHUTDOWN_TIMEOUT_S: Final = 1.0
 HELD_MAX: Final = 256
 """Clients over the rate of their address that are held at once; further ones are closed at once."""
 
 _ACCEPTED_PER_TURN: Final = 64
+_LOG_INTERVAL_S: Final = 1.0
+"""One failed handshake is logged in this time."""
+
 _PAUSE_AFTER_ERROR_MS: Final = 100
 """The pause after a failed accept: without file descriptors the socket stays ready."""
 
@@ -48,7 +54,7 @@ class Acceptor:
         self,
         bound: socket.socket,
         contexts: TlsContexts | None,
-        connections: Connections,
+        handshakes: Handshakes,
         make: Callable[[], asyncio.BaseProtocol],
         rates: AcceptRates | None,
         metrics: Metrics,
@@ -57,20 +63,19 @@ class Acceptor:
         """Accept from `bound`, which listens already, and serve with `make()`.
 
         Without `contexts` there is no TLS, without `rates` no limit of new connections. Handshakes
-        are counted in `metrics` for the listener `name`.
+        take places of `handshakes` and are counted in `metrics` for the listener `name`.
         """
         self._socket = bound
         self._contexts = contexts
-        self._connections = connections
+        self._handshakes = handshakes
         self._make = make
         self._rates = rates
         self._loop = asyncio.get_running_loop()
-        self._free = asyncio.Semaphore(HANDSHAKES_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self._held = 0
         self._waiting: socket.socket | None = None
         self._pause: asyncio.TimerHandle | None = None
-        self._last_logged_tick = -1
+        self._logs_from_s = 0.0
         self._metrics = metrics
         self._name = name
         bound.setblocking(False)
@@ -124,8 +129,8 @@ class Acceptor:
             self._start(self._hold(client, hold_ms), self._released)
         elif self._contexts is None:
             self._start(self._connect(client))
-        elif self._connections.begin_handshake(host):
-            ended = partial(self._connections.end_handshake, host)
+        elif self._handshakes.begin(host):
+            ended = partial(self._handshakes.end, host)
             self._start(self._shake_hands(client, host, self._contexts), ended)
         else:
             client.close()
@@ -159,7 +164,8 @@ class Acceptor:
 
     async def _shake_hands(self, client: socket.socket, host: str, contexts: TlsContexts) -> None:
         try:
-            async with self._free:
+            await self._first_byte(client)
+            async with self._handshakes.turn(host):
                 await self._loop.connect_accepted_socket(
                     self._make,
                     client,
@@ -170,11 +176,32 @@ class Acceptor:
         except (OSError, EOFError) as error:
             self._metrics.handshakes[self._name, "failed"] += 1
             client.close()
-            if self._last_logged_tick != self._connections.tick:
-                self._last_logged_tick = self._connections.tick
+            if self._loop.time() >= self._logs_from_s:
+                self._logs_from_s = self._loop.time() + _LOG_INTERVAL_S
                 logger.info("TLS handshake with %s failed: %s", host, error or "end of stream")
         except asyncio.CancelledError:
             client.close()
             raise
         else:
             self._metrics.handshakes[self._name, "ok"] += 1
+
+    async def _first_byte(self, client: socket.socket) -> None:
+        """Wait until the client has sent something, or has closed its end.
+
+        Raises:
+            TimeoutError: it has not.
+        """
+        arrived = self._loop.create_future()
+
+        def readable() -> None:
+            if not arrived.done():
+                arrived.set_result(None)
+
+        self._loop.add_reader(client.fileno(), readable)
+        try:
+            async with asyncio.timeout(SILENCE_TIMEOUT_S):
+                await arrived
+        except TimeoutError:
+            raise TimeoutError(f"it sent nothing for {SILENCE_TIMEOUT_S:g} s") from None
+        finally:
+            self._loop.remove_reader(client.fileno())

@@ -50,6 +50,7 @@ from typing import TYPE_CHECKING, Any, cast
 from broker.errors import ConnectionMustClose
 from broker.net import limits
 from broker.net.dispatch import Answered
+from broker.net.handshakes import Handshakes
 from broker.net.limits import PIPELINE_MAX, WRITE_AT_ONCE_BYTES, WRITE_BUFFER_HIGH_BYTES
 from broker.net.receive import FIRST_STEP_BYTES, FrameReceiver, recycle
 from broker.replies.turns import Turns
@@ -551,13 +552,18 @@ class Connections:
         self._idle_ticks = max(1, config.connections_max_idle_ms // limits.SWEEP_INTERVAL_MS)
         self._open: dict[Connection, None] = {}
         self._per_host: Counter[str] = Counter()
-        self._handshakes: Counter[str] = Counter()
         self._starved: dict[Connection, None] = {}
         self._is_feeding = False
         self._ids = itertools.count(1)
         self._refusals_since_sweep = 0
         self._strangers: set[tuple[str, str]] = set()
         self._empty = asyncio.Event()
+        self.handshakes = Handshakes(
+            self._has_room,
+            at_once=limits.HANDSHAKES_AT_ONCE,
+            waiting_max=limits.HANDSHAKES_WAITING_MAX,
+        )
+        """The clients of all listeners with TLS that are not connections yet."""
         self.turns = Turns(side)
         self.answers = AnswerMemory(config.queued_max_response_bytes, lambda: self._open)
         self.tick = 0
@@ -575,28 +581,12 @@ class Connections:
         """A snapshot of the open connections."""
         return iter(list(self._open))
 
-    def begin_handshake(self, host: str) -> bool:
-        """Count a client in that begins a TLS handshake; False if there is no room for it.
-
-        Handshakes count as connections until `end_handshake`: one that stalls takes a place.
-        """
-        shaking = self._handshakes.total()
-        reason = self._why_full(
-            len(self._open) + shaking, self._per_host[host] + self._handshakes[host]
-        )
-        if shaking >= limits.HANDSHAKES_MAX:
-            reason = f"{limits.HANDSHAKES_MAX} clients wait for a handshake"
+    def _has_room(self, host: str, shaking: int, shaking_of_host: int) -> bool:
+        """Whether a client of `host` may begin a handshake; those that stall take places too."""
+        reason = self._why_full(len(self._open) + shaking, self._per_host[host] + shaking_of_host)
         if reason is not None:
             self._refuse(host, reason)
-            return False
-        self._handshakes[host] += 1
-        return True
-
-    def end_handshake(self, host: str) -> None:
-        """Count the client's handshake out; its connection counts by itself."""
-        self._handshakes[host] -= 1
-        if not self._handshakes[host]:
-            del self._handshakes[host]
+        return reason is None
 
     def _why_full(self, total: int, of_host: int) -> str | None:
         """Why there is no room for one more besides so many, None if there is."""

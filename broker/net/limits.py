@@ -8,7 +8,8 @@ import resource
 PIPELINE_MAX = 1024
 """Requests of one connection that may wait for their group commit; librdkafka queues a million."""
 
-HANDSHAKES_MAX = 320
+HANDSHAKES_AT_ONCE = 64
+HANDSHAKES_WAITING_MAX = 640
 """TLS handshakes that have begun or wait for their turn; a further client is refused."""
 
 WRITE_BUFFER_HIGH_BYTES = 1024 * 1024

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.metrics import Distribution, Metrics
 from broker.quotas.book import ENTITY_TYPES
+from broker.threads import IMPORTING
 
 if TYPE_CHECKING:
     from broker.fetch.sessions import FetchSessions
@@ -383,11 +384,18 @@ class _Families(NamedTuple):
     collect: Callable[[], Iterator[Any]]
 
 
+def load() -> None:
+    """Import `prometheus_client`; a second caller waits for the first."""
+    with IMPORTING:
+        import prometheus_client.core  # noqa: F401
+
+
 def render(collector: BrokerCollector, *, shows_names: bool) -> Iterator[bytes]:
     """The exposition in Prometheus' text format, in pieces; other work may run between them.
 
     Without `shows_names` there are no figures of single partitions, groups and clients.
     """
+    load()
     from prometheus_client import CollectorRegistry, generate_latest
 
     registry = CollectorRegistry(auto_describe=False)

@@ -1,7 +1,8 @@
 """The metrics port: the listener and its paths.
 
 Runs in the broker's loop, with at most `CONNECTIONS_MAX` connections open; one more is closed at
-once. `broker.operator.http_connection` reads the requests.
+once. TLS handshakes have places of their own, so clients of the other listeners cannot take them.
+`broker.operator.http_connection` reads the requests.
 
 | path       | 200 when                                                  | 503 when               |
 |------------|-----------------------------------------------------------|------------------------|
@@ -31,12 +32,14 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from broker.net.acceptor import Acceptor
+from broker.net.handshakes import SHARE, Handshakes
 
 if TYPE_CHECKING:
     from broker.operator.http_connection import Answer
     from broker.operator.port_access import PortAccess, Question, Viewer
 
 CONNECTIONS_MAX: Final = 64
+HANDSHAKES_AT_ONCE: Final = 16
 
 _TEXT: Final = "text/plain; charset=utf-8"
 _EXPOSITION: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -91,7 +94,15 @@ class MetricsServer:
             return
         bound.listen(CONNECTIONS_MAX)
         self._server = secure(
-            bound, make=lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._accept)
+            bound,
+            handshakes=Handshakes(
+                lambda _, shaking, of_host: (
+                    shaking < CONNECTIONS_MAX and of_host < CONNECTIONS_MAX // SHARE
+                ),
+                at_once=HANDSHAKES_AT_ONCE,
+                waiting_max=CONNECTIONS_MAX,
+            ),
+            make=lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._accept),
         )
 
     async def stop(self) -> None:

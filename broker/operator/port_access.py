@@ -190,9 +190,9 @@ class PortAccess:
                 principal = await self._prove(question.authorization)
                 session = Session(listener=METRICS, peer_host=host, principal=principal)
         except (AuthenticationFailed, MalformedName, NoRuleMatches) as error:
-            reason = error.reason if isinstance(error, AuthenticationFailed) else "certificate"
             self._count("failed")
-            self._security.audit.login_failed(host, self._auth, METRICS, reason)
+            if isinstance(error, AuthenticationFailed):  # else the guard has noted it
+                self._security.audit.login_failed(host, self._auth, METRICS, error.reason)
             await asyncio.sleep(self._failure_delay_ms / 1000)
             return None
         if session.principal is ANONYMOUS:

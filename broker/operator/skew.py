@@ -3,8 +3,10 @@
     GET /skew?topic=flights
     GET /skew?topic=flights&partition=0&bytes=67108864
 
-It reads the newest records of each partition, 8 MiB of them in all unless `bytes` says otherwise,
-in threads; nothing is counted while records are produced.
+It reads the newest records of each partition, 8 MiB of them in all unless `bytes` says otherwise
+and 64 MiB at most, in steps of 256 KiB. A step reads in the loop and counts in a thread. One audit
+runs at a time: another one is refused meanwhile, so that clients who may only describe a topic
+cannot keep the processor or the thread busy. Nothing is counted while records are produced.
 
     {"topic": "flights", "bytes_max": 8388608, "partitions": [
         {"partition": 0, "from_offset": 120, "to_offset": 9000, "records": 8880, "stamped": 0,
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from storage.log.log import Log
 
 BYTES: Final = 8 * 1024 * 1024
-BYTES_MAX: Final = 1024 * 1024 * 1024
+BYTES_MAX: Final = 64 * 1024 * 1024
 
 _READ_BYTES: Final = 256 * 1024
 _PARAMETERS: Final = ("topic", "partition", "bytes")
@@ -56,6 +58,7 @@ class SkewAudit:
         """Audit the logs of `topics`."""
         self._topics = topics
         self._threads = threads
+        self._is_busy = False
 
     async def answer(self, query: str, viewer: "Viewer") -> tuple[int, bytes]:
         """HTTP status and JSON for the query string of a request of `viewer`."""
@@ -64,7 +67,15 @@ class SkewAudit:
         if refusal is not None:
             return 403, _encode({"error": refusal})
         try:
-            return 200, _encode(await self._document(asked))
+            wanted = self._wanted(asked)
+            if self._is_busy:
+                busy = "another audit is running, and there is one at a time; ask again later"
+                return 429, _encode({"error": busy})
+            self._is_busy = True
+            try:
+                return 200, _encode(await self._document(*wanted))
+            finally:
+                self._is_busy = False
         except ValueError as error:
             return 400, _encode({"error": str(error)})
         except BrokerError as error:
@@ -72,10 +83,19 @@ class SkewAudit:
         except (RecordsError, StorageError) as error:
             return 503, _encode({"error": str(error)})
 
-    async def _document(self, asked: dict[str, str]) -> Document:
+    def _wanted(self, asked: dict[str, str]) -> "tuple[list[Log], int]":
+        """The logs to audit and how much of them, in bytes.
+
+        Raises:
+            ValueError: a parameter is none, or out of its range.
+            BrokerError: there is no such partition here.
+        """
         topic = asked.get("topic", "")
         partition = _number(asked, "partition", 2**31 - 1, None)
-        size_bytes = _number(asked, "bytes", BYTES_MAX, BYTES)
+        try:
+            size_bytes = _number(asked, "bytes", BYTES_MAX, BYTES)
+        except ValueError as error:
+            raise ValueError(f"{error}; 'tidelog spark skew' reads whole topics") from None
         assert size_bytes is not None
         if not topic or set(asked) - set(_PARAMETERS):
             raise ValueError(f"topic=NAME is needed; there are {', '.join(_PARAMETERS)}")
@@ -83,8 +103,11 @@ class SkewAudit:
         logs = [wanted]
         if partition is None:
             logs = [log for log in self._topics.logs() if log.topic == topic]
+        return logs, size_bytes
+
+    async def _document(self, logs: "list[Log]", size_bytes: int) -> Document:
         return {
-            "topic": topic,
+            "topic": logs[0].topic,
             "bytes_max": size_bytes,
             "partitions": [await self._audit(log, size_bytes // len(logs)) for log in logs],
         }

@@ -7,7 +7,6 @@ after the failed request is never served.
 Source: Kafka `SaslServerAuthenticator`, `Selector.DelayedAuthenticationFailureClose`.
 """
 
-import logging
 from typing import Any
 
 from broker.replies.pending import Pending
@@ -16,8 +15,6 @@ from broker.security.mechanism import AuthenticationFailed, SaslExchange, Step
 from broker.security.sasl import Authenticated
 from broker.security.session import Session
 from storage.disk.steps import Steps, off_loop
-
-logger = logging.getLogger("tidelog.audit")
 
 
 def authenticate(context: Context, session: Session, token: bytes) -> Steps[Authenticated]:
@@ -35,20 +32,15 @@ def authenticate(context: Context, session: Session, token: bytes) -> Steps[Auth
         outcome = _outcome(exchange, token)
     if isinstance(outcome, AuthenticationFailed):
         raise outcome
+    if outcome.refusal:  # a client that disconnects instead of acknowledging it has failed too
+        _note_failure(context, session, outcome.refusal)
     was_authenticated = sasl.is_authenticated
     result = sasl.stepped(
         outcome, now_ms=context.clock.monotonic_ms(), wall_ms=context.clock.wall_ms()
     )
     if result.is_done:
         context.metrics.authentications[session.listener, sasl.mechanism, "ok"] += 1
-        logger.info(
-            "%s %s as %s with %s on listener %s",
-            session.peer_host,
-            "authenticated again" if was_authenticated else "authenticated",
-            sasl.principal,
-            sasl.mechanism,
-            session.listener,
-        )
+        context.security.audit.authenticated(session, sasl.mechanism, again=was_authenticated)
         session.on_authenticated()
     return result
 
@@ -64,6 +56,12 @@ def refuse(
     context: Context, session: Session, error: AuthenticationFailed, answer: Any | BaseException
 ) -> Pending[Any]:
     """Answer with `answer`, or fail with it, after the delay; the connection closes then."""
+    if not error.is_noted:
+        _note_failure(context, session, error.reason)
+    return close_after(context, session, f"authentication failed: {error.reason}", answer)
+
+
+def _note_failure(context: Context, session: Session, reason: str) -> None:
     sasl = session.sasl
     assert sasl is not None
     name = sasl.exchange.claimed_name if sasl.exchange is not None else ""
@@ -72,11 +70,10 @@ def refuse(
         session.peer_host,
         sasl.mechanism or "no mechanism",
         session.listener,
-        error.reason,
+        reason,
         # Names of unknown users are not written down: people type passwords into this field.
         name if name and context.security.credentials.has_user(name) else "",
     )
-    return close_after(context, session, f"authentication failed: {error.reason}", answer)
 
 
 def close_after(

@@ -14,6 +14,7 @@ Differs from Kafka:
 * clients' metrics are not collected;
 * a broker setting that does not exist is refused; Kafka keeps it without effect. Settings without
   meaning here are kept without effect, even those that Kafka cannot change;
+* no level makes the audit log lose lines: that is up to the configuration and its files;
 * min.insync.replicas of the broker can be changed; in Kafka, since 4.1, only for the whole cluster;
 * a resource named twice in AlterConfigs gets both changes; Kafka sends no answer.
 
@@ -34,6 +35,7 @@ from typing import Final, Protocol
 from broker.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
 from broker.requests.context import Context
 from broker.requests.error_mapping import REFUSALS, error_code
+from broker.security.audit import AUDIT_LOGGER
 from broker.topics.registry import check_topic_name
 from config import ConfigErrors, check_group_overrides, check_topic_overrides, with_dynamic
 from config.broker_keys import BROKER_KEYS
@@ -273,6 +275,14 @@ def _logger(name: str) -> logging.Logger:
     return logging.getLogger(None if name == _ROOT else name)
 
 
+def _audit_level(levels: Mapping[str, str]) -> int:
+    """The level from which lines of the audit log are written, where loggers have `levels`."""
+    name = AUDIT_LOGGER
+    while name and name not in levels:
+        name = name.rpartition(".")[0]
+    return _LEVELS[levels.get(name or _ROOT, "TRACE")]
+
+
 class _Loggers(Resource):
     """The loggers of this process; their levels last until it ends."""
 
@@ -306,6 +316,12 @@ class _Loggers(Resource):
                 )
         if _ROOT not in overrides:
             raise InvalidConfig("The level of the root logger cannot be removed; set another.")
+        least = _audit_level(overrides)
+        if least > logging.INFO and least > _audit_level(self.overrides()):
+            raise InvalidConfig(
+                f"The audit log would lose lines with the level {_level_name(least)}; set the "
+                f"level of {AUDIT_LOGGER} to INFO before, or with it."
+            )
 
     def replace(self, overrides: Mapping[str, str]) -> None:
         before = self.overrides()

@@ -6,7 +6,8 @@ next line after `FOLD_MS`. So a client that asks for 100,000 forbidden topics, o
 passwords, writes one line in that time.
 
 Nothing secret is ever handed to this module: no passwords, tokens or keys, and no names that a
-stranger claims.
+stranger claims. Names of certificates and topics may have any character: those that would end the
+line, or move or hide text of it, are written as Python escapes.
 """
 
 import logging
@@ -16,6 +17,7 @@ from typing import Final
 from broker.security.session import Session
 from protocol.acl import Operation, ResourceType
 
+AUDIT_LOGGER: Final = "tidelog.audit"
 logger = logging.getLogger("tidelog.audit")
 
 FOLD_MS: Final = 10_000
@@ -43,60 +45,64 @@ class Audit:
         """A client may not do something; `api` is the name of what it asked."""
         self.refusals += 1
         kind = (session.principal, session.peer_host, api, operation, resource_type)
-        suffix = self._suffix(kind)
-        if suffix is not None:
-            logger.info(
-                "%s at %s may not %s the %s %r (%s)%s",
-                session.principal,
-                session.peer_host,
-                operation.name,
-                resource_type.name.lower().replace("_", " "),
-                name[:_NAME_MAX],
-                api,
-                suffix,
-            )
+        self._write_folded(
+            logging.INFO,
+            kind,
+            lambda: (
+                f"{session.principal} at {session.peer_host} may not {operation.name} the "
+                f"{resource_type.name.lower().replace('_', ' ')} {name[:_NAME_MAX]!r} ({api})"
+            ),
+        )
 
     def login_failed(
         self, peer_host: str, mechanism: str, listener: str, reason: str, known_user: str = ""
     ) -> None:
         """A client has not proved its identity; it claimed to be `known_user`, if there is one."""
-        suffix = self._suffix((peer_host, mechanism, listener, reason, known_user))
-        if suffix is not None:
-            logger.warning(
-                "%s failed to authenticate with %s on listener %s: %s%s%s",
-                peer_host,
-                mechanism,
-                listener,
-                reason,
-                f" (user {known_user})" if known_user else "",
-                suffix,
-            )
+        claimed = f" (user {known_user})" if known_user else ""
+        self._write_folded(
+            logging.WARNING,
+            (peer_host, mechanism, listener, reason, known_user),
+            lambda: (
+                f"{peer_host} failed to authenticate with {mechanism} on listener {listener}: "
+                f"{reason}{claimed}"
+            ),
+        )
 
-    def showed_certificate(self, session: Session) -> None:
-        """A client has logged in with a certificate."""
-        logger.info(
-            "%s authenticated as %s with a certificate on listener %s",
-            session.peer_host,
-            session.principal,
-            session.listener,
+    def authenticated(self, session: Session, how: str, *, again: bool = False) -> None:
+        """A client has logged in, `how` names the mechanism."""
+        verb = "authenticated again" if again else "authenticated"
+        _write(
+            logging.INFO,
+            f"{session.peer_host} {verb} as {session.principal} with {how} on listener "
+            f"{session.listener}",
         )
 
     def refused_certificate(self, peer_host: str, listener: str, reason: Exception) -> None:
         """A certificate that an authority has signed gives no name to its client."""
-        logger.warning("%s failed to authenticate on listener %s: %s", peer_host, listener, reason)
+        self._write_folded(
+            logging.WARNING,
+            (peer_host, listener, str(reason)),
+            lambda: f"{peer_host} failed to authenticate on listener {listener}: {reason}",
+        )
 
     def changed(self, session: Session, what: str) -> None:
         """An administrator has changed something."""
-        logger.info("%s at %s %s", session.principal, session.peer_host, what)
+        _write(logging.INFO, f"{session.principal} at {session.peer_host} {what}")
 
-    def _suffix(self, kind: tuple[object, ...]) -> str | None:
-        """The end of the line about an event, or None while lines like it are folded."""
+    def _write_folded(self, level: int, kind: tuple[object, ...], text: Callable[[], str]) -> None:
+        """Write the line about an event, or count it while lines of its kind are folded."""
         now_ms = self._monotonic_ms()
         since_ms, count = self._folded.get(kind, (now_ms - FOLD_MS, 0))
         if now_ms - since_ms < FOLD_MS:
             self._folded[kind] = (since_ms, count + 1)
-            return None
+            return
         if len(self._folded) >= _KINDS_MAX:
             self._folded.clear()
         self._folded[kind] = (now_ms, 0)
-        return f"; {count} more like it before" if count else ""
+        _write(level, text() + (f"; {count} more like it before" if count else ""))
+
+
+def _write(level: int, line: str) -> None:
+    if not line.isprintable():
+        line = "".join(char if char.isprintable() else repr(char)[1:-1] for char in line)
+    logger.log(level, "%s", line)

@@ -164,10 +164,6 @@ class Credentials:
         unknown = self._unknown(self._look(mechanism, mechanism, name), name)
         return self._known.get((mechanism, name), unknown)
 
-    def of_unknown(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
-        """A credential that no password fits, always the same one for a name."""
-        return self._unknown(self._look(mechanism, mechanism, name), name)
-
     def for_password(self, name: str) -> tuple[ScramMechanism, ScramCredential]:
         """The credential against which a password in clear is checked."""
         look = self._look(None, ScramMechanism.SCRAM_SHA_512, name)

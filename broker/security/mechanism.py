@@ -22,12 +22,14 @@ class AuthenticationFailed(Exception):
     Attributes:
         reason: one word for the audit log and metrics; never sent to the client.
         message: a text for the client, or None for the text that is the same for all causes.
+        is_noted: whether an earlier `Step.refusal` has reported it already.
     """
 
-    def __init__(self, reason: str, message: str | None = None) -> None:
+    def __init__(self, reason: str, message: str | None = None, *, is_noted: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.message = message
+        self.is_noted = is_noted
 
 
 class MechanismUnusable(Exception):
@@ -43,12 +45,15 @@ class Step:
         principal: the proved identity; None while the exchange goes on.
         expires_ms: the wall-clock time at which the credential itself ends; None for never.
         is_by_token: whether the credential is a delegation token.
+        refusal: why the client is refused, in one word, while it still has to acknowledge that;
+            empty for none.
     """
 
     token: bytes = b""
     principal: Principal | None = None
     expires_ms: int | None = None
     is_by_token: bool = False
+    refusal: str = ""
 
 
 class SaslExchange(Protocol):

@@ -48,10 +48,7 @@ from broker.security.principal import Principal, parse_principals, user
 from broker.security.sasl import SaslSession
 from broker.security.scram import (
     SCRAM_BY_NAME,
-    Bearer,
-    ScramCredential,
     ScramExchange,
-    ScramMechanism,
 )
 from broker.security.session import Session
 from broker.security.tls.contexts import TlsContexts, TlsUnusable, reveal
@@ -139,7 +136,7 @@ class ListenerGuard:
             self._audit.refused_certificate(peer_host, self.name, error)
             raise
         session = Session(listener=self.name, peer_host=peer_host, principal=principal)
-        self._audit.showed_certificate(session)
+        self._audit.authenticated(session, "a certificate")
         return session
 
 
@@ -203,14 +200,8 @@ class Security:
         """A function that begins an exchange with `mechanism`."""
         if mechanism == "PLAIN":
             return partial(PlainExchange, self.credentials.for_password, self._passwords)
-        token_of = self._token_of if self.tokens.are_enabled else None
+        token_of = self.tokens.credential if self.tokens.are_enabled else None
         return partial(ScramExchange, SCRAM_BY_NAME[mechanism], self.credentials.of, token_of)
-
-    def _token_of(
-        self, mechanism: ScramMechanism, token_id: str
-    ) -> tuple[ScramCredential, Bearer | None]:
-        known = self.tokens.credential(mechanism, token_id)
-        return known or (self.credentials.of_unknown(mechanism, token_id), None)
 
     def alter_users(
         self, deletions: Iterable[Deletion], upsertions: Iterable[Upsertion]

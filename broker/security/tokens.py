@@ -30,6 +30,7 @@ from broker.security.scram import (
     ScramCredential,
     ScramMechanism,
     new_credential,
+    unknown_user_credential,
 )
 from config.values import INT64_MAX
 from protocol.error_codes import ErrorCode
@@ -154,23 +155,27 @@ class Tokens:
 
     def credential(
         self, mechanism: ScramMechanism, token_id: str
-    ) -> tuple[ScramCredential, Bearer] | None:
-        """What a bearer is checked against, and who it is; None for an unknown id.
+    ) -> tuple[ScramCredential, Bearer | None]:
+        """What a bearer is checked against, and who it is.
+
+        An unknown id has a credential that no secret fits and that a client cannot tell from that
+        of a token: salt and iterations are the same, whether there is a token of this id or not.
 
         The first call for a token takes some milliseconds.
         """
+        unknown = unknown_user_credential(
+            mechanism, token_id, self._key, ITERATIONS_MIN, SALT_BYTES
+        )
         token = self._known.get(token_id)
-        if token is None or not self.are_enabled:
-            return None
+        if token is None:
+            return unknown, None
         credential = self._credentials.get((mechanism, token_id))
         if credential is None:
-            secret = self.secret_of(token_id)
             credential = self._credentials[mechanism, token_id] = new_credential(
                 mechanism,
-                base64.b64encode(secret).decode(),
+                base64.b64encode(self.secret_of(token_id)).decode(),
                 iterations=ITERATIONS_MIN,
-                # Not random, so that a client cannot learn from it whether the broker restarted.
-                salt=hmac.digest(self._key, b"salt" + secret, _HASH)[:SALT_BYTES],
+                salt=unknown.salt,
             )
         return credential, Bearer(token.owner, token.expires_ms)
 

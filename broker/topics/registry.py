@@ -32,6 +32,7 @@ from broker.topics.changes import Changes, Result
 from config import BrokerConfig, ConfigErrors, check_group_overrides, with_dynamic
 from storage.directory.claim import KRAFT_METADATA_TOPIC
 from storage.directory.data_dir import DataDir, Topic
+from storage.disk.steps import Steps
 from storage.log.log import Log
 
 CONSUMER_OFFSETS = "__consumer_offsets"
@@ -110,7 +111,7 @@ class TopicRegistry:
         self._by_id: dict[bytes, Topic] = {
             topic.topic_id: topic for topic in data_dir.topics.values()
         }
-        self._on_deleted: list[Callable[[Topic], object]] = []
+        self._on_deleted: list[Callable[[Topic], Steps[None] | None]] = []
         self._changes = Changes()
         self._metric_names = Counter(_metric_name(name) for name in data_dir.topics)
         self._revision = 0
@@ -135,8 +136,11 @@ class TopicRegistry:
         """Grows with every topic created, deleted or extended; older derived data is stale."""
         return self._revision
 
-    def when_deleted(self, callback: Callable[[Topic], object]) -> None:
-        """Call `callback(topic)` after each deletion of a topic."""
+    def when_deleted(self, callback: Callable[[Topic], Steps[None] | None]) -> None:
+        """Call `callback(topic)` after each deletion of a topic, and run the steps it returns.
+
+        Other changes of topics wait for the steps, so none of that name is created meanwhile.
+        """
         self._on_deleted.append(callback)
 
     def find(self, name: str) -> Topic | None:
@@ -266,14 +270,16 @@ class TopicRegistry:
         finally:
             # After a failure the topic may be gone all the same, with files that are left.
             if name not in self._data_dir.topics:
-                self._forget(topic)
+                await self._forget(topic)
 
-    def _forget(self, topic: Topic) -> None:
+    async def _forget(self, topic: Topic) -> None:
         self._by_id.pop(topic.topic_id, None)
         self._metric_names[_metric_name(topic.name)] -= 1
         self._revision += 1
         for callback in self._on_deleted:
-            callback(topic)
+            steps = callback(topic)
+            if steps is not None:
+                await self._threads.drive(steps)
 
     async def add_partitions(self, name: str, total: int) -> None:
         """Extend a topic to `total` partitions.

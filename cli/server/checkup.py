@@ -23,7 +23,7 @@ from broker.security.acls import (
 )
 from broker.security.credentials import KIND_SCRAM, parse_credential
 from broker.security.principal import ANONYMOUS, USER_TYPE, Principal, parse_principal
-from broker.security.scram import ScramCredential
+from broker.security.scram import SCRAM_BY_NAME, ScramCredential
 from broker.security.service import KIND_ACL
 from broker.security.tls.contexts import TlsUnusable, build_context, reveal
 from cli.server.secure import PROPERTIES
@@ -36,6 +36,9 @@ ITERATIONS_GOOD = 8192
 SALT_BYTES_GOOD = 8
 EXPIRY_WARNING_DAYS = 30
 NAMES_SHOWN = 5
+
+_PASSWORDS = frozenset({*SCRAM_BY_NAME, "PLAIN"})
+"""The mechanisms whose users have credentials in the metadata journal."""
 
 _DAY_MS = 86_400_000
 _ANY_HOST = ("", "0.0.0.0", "::")
@@ -246,7 +249,7 @@ def _mode(path: str) -> int:
 
 def _users(place: _Place) -> Iterator[Finding]:
     for listener, security in place.listeners:
-        if security.mechanisms and not place.users:
+        if security.mechanisms and _PASSWORDS.issuperset(security.mechanisms) and not place.users:
             yield _bad(
                 f"listener {listener.name}",
                 "it asks for users, and there are none",
@@ -292,16 +295,17 @@ def _super_users(place: _Place) -> Iterator[Finding]:
             f"{ANONYMOUS} is one: who proves nothing may do everything",
             "take it out of super.users, and give rules to named users",
         )
-    has_certificates = any(
-        security.tls is not None and security.tls.client_auth != "none"
+    knows_others = any(
+        not _PASSWORDS.issuperset(security.mechanisms)
+        or (security.tls is not None and security.tls.client_auth != "none")
         for _, security in place.listeners
-    )
+    )  # users of certificates, identity providers and Kerberos, who have no credentials here
     for one in place.super_users:
         if one.type != USER_TYPE or one.name == WILDCARD:
             yield _warn(
                 "super users", f"{one} never matches", "name single users: super.users=User:admin"
             )
-        elif one != ANONYMOUS and one.name not in place.users and not has_certificates:
+        elif one != ANONYMOUS and one.name not in place.users and not knows_others:
             yield _warn(
                 "super users",
                 f"{one} is one, but there is no such user",

@@ -19,7 +19,7 @@ _AHEAD_MS = 60_000
 @click.option(
     "--bytes",
     "size_bytes",
-    type=click.IntRange(1, 1024**3),
+    type=click.IntRange(1, 64 * 1024 * 1024),
     default=8 * 1024 * 1024,
     show_default=True,
     help="How much to read, the newest records of all partitions together.",

@@ -41,6 +41,7 @@ from storage.disk.checkpoints import (
     CorruptCheckpoint,
     parse_meta_properties,
     read_offsets,
+    read_unclean,
 )
 from storage.disk.file_names import partition_directory_name
 from storage.disk.files import DIRECTORY_MODE, FILE_MODE, TEMPORARY_SUFFIX, Files, RealFiles
@@ -108,12 +109,14 @@ def audit_directory(
     _check_directories(report, found, topics)
     gaps = {*compacted, *(name for name, topic in topics.items() if _is_compacted(topic))}
     recovery_points = _recovery_points(path, files)
+    unclean = read_unclean(path, files)
     for number, key in enumerate(sorted(found.partitions), start=1):
-        directory = f"{path}/{partition_directory_name(*key)}"
+        name = partition_directory_name(*key)
+        directory = f"{path}/{name}"
         one = PartitionAudit(
             directory,
             files,
-            stopped_cleanly=clean,
+            stopped_cleanly=clean and name not in unclean,
             recovery_point=recovery_points.get(key, 0),
             is_compacted=key[0] in gaps,
             deep=deep,

@@ -62,6 +62,8 @@ class Claim:
     lock: Lock
     meta: checkpoints.MetaProperties
     stopped_cleanly: bool
+    unclean: frozenset[str]
+    """Partitions for which the clean stop does not count."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -102,6 +104,7 @@ def claim_directory(
             path=path,
             lock=lock,
             meta=meta,
+            unclean=checkpoints.read_unclean(path, files),
             stopped_cleanly=checkpoints.take_clean_shutdown(path, files),
         )
     except OSError as error:

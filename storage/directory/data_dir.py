@@ -49,6 +49,7 @@ from storage.directory.metadata_journal import Json, MetadataJournal, TopicMetad
 from storage.directory.offset_checkpoints import Hints, OffsetCheckpoints
 from storage.directory.partition_directories import PartitionDirectories
 from storage.disk.checkpoints import write_clean_shutdown
+from storage.disk.file_names import partition_directory_name
 from storage.disk.files import Files
 from storage.disk.steps import Slice, Steps, off_loop, run_steps
 from storage.errors import DataDirNotWritable, StorageError, StorageFailed
@@ -105,6 +106,7 @@ class DataDir:
         self.cluster_id = claim.meta.cluster_id
         self.node_id = claim.meta.node_id
         self.stopped_cleanly = claim.stopped_cleanly
+        self._unclean = claim.unclean
         self.broker_config = broker_config
         self.topics: dict[str, Topic] = {}
         self.notices: list[str] = []
@@ -349,7 +351,8 @@ class DataDir:
 
         `run_all` waits for the last syncs of some dozens of logs at a time; without it, they run
         one after the other. If any log cannot be closed, the marker is not written, so the next
-        start recovers.
+        start recovers. Logs in quarantine are left as they are, and the marker names them: to the
+        next start they have not stopped cleanly, and all others have.
 
         Raises:
             StorageFailed: a file could not be written. The lock is released all the same.
@@ -358,11 +361,18 @@ class DataDir:
             return
         self._is_closed = True
         try:
-            failures = _close_logs(list(self._logs()), now_ms, run_all or _run_in_order)
+            quarantined = [log for log in self._logs() if log.quarantine is not None]
+            for log in quarantined:
+                log.abandon()
+            others = [log for log in self._logs() if log.quarantine is None]
+            failures = _close_logs(others, now_ms, run_all or _run_in_order)
             run_steps(self.checkpoint())
             self._journal.close()
             if not failures:
-                write_clean_shutdown(self.path, self._files)
+                unclean = (
+                    partition_directory_name(log.topic, log.partition) for log in quarantined
+                )
+                write_clean_shutdown(self.path, self._files, unclean)
         except OSError as error:
             raise StorageFailed("close", self.path, str(error)) from error
         finally:
@@ -453,8 +463,10 @@ class DataDir:
             self._directories.make(*key, topic.topic_id)
         elif found.partitions[key] is None:
             self._directories.write_metadata(self._directories.path(*key), topic.topic_id)
-        log = self._open_log(topic, partition, hints, now_ms, self.stopped_cleanly)
-        was_crash = not self.stopped_cleanly and log.quarantine is None
+        name = partition_directory_name(topic.name, partition)
+        is_clean = self.stopped_cleanly and name not in self._unclean
+        log = self._open_log(topic, partition, hints, now_ms, is_clean)
+        was_crash = not is_clean and log.quarantine is None
         if was_crash and not log.waits_for_disk:
             # Records that consumers saw may be gone: a higher epoch shows them the cut. It is
             # stored at once, because clients that have seen it refuse a lower one.

@@ -48,5 +48,5 @@ def open_journal(
             journal.close()
     finally:
         if claim.stopped_cleanly:
-            write_clean_shutdown(path, files)
+            write_clean_shutdown(path, files, claim.unclean)
         claim.lock.release()

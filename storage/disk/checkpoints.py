@@ -35,7 +35,7 @@ import binascii
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from protocol.records.layout import INT64_MAX
 from storage.disk.files import Files
@@ -275,10 +275,30 @@ def _unescape(value: str) -> str:
 # --- the clean-stop marker ----------------------------------------------------------------------
 
 
-def write_clean_shutdown(directory: str, files: Files) -> None:
-    """Store that everything in the directory is durable. The last write of a clean stop."""
-    content = json.dumps({"version": 0, "brokerEpoch": -1}, separators=(",", ":")).encode()
-    files.replace_atomically(f"{directory}/{CLEAN_SHUTDOWN_FILE}", content)
+def write_clean_shutdown(directory: str, files: Files, unclean: Iterable[str] = ()) -> None:
+    """Store that everything in the directory is durable. The last write of a clean stop.
+
+    `unclean` names the partitions of which this is not known, as `read_unclean` returns them.
+    """
+    content: dict[str, Any] = {"version": 0, "brokerEpoch": -1}
+    names = sorted(unclean)
+    if names:
+        content["unclean"] = names
+    text = json.dumps(content, separators=(",", ":")).encode()
+    files.replace_atomically(f"{directory}/{CLEAN_SHUTDOWN_FILE}", text)
+
+
+def read_unclean(directory: str, files: Files) -> frozenset[str]:
+    """The names of the partitions that a clean stop left as it had found them: in quarantine."""
+    path = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
+    if not files.exists(path):
+        return frozenset()
+    try:
+        content = json.loads(files.read_all(path))
+    except ValueError:  # Kafka has written it empty
+        return frozenset()
+    names = content.get("unclean", []) if isinstance(content, dict) else []
+    return frozenset(map(str, names))
 
 
 def take_clean_shutdown(directory: str, files: Files) -> bool:

@@ -51,13 +51,13 @@ class OAuthBearerExchange:
             AuthenticationFailed: malformed, for somebody else, or acknowledged.
         """
         if self._refused is not None:
-            raise AuthenticationFailed(self._refused.reason, REFUSAL)
+            raise AuthenticationFailed(self._refused.reason, REFUSAL, is_noted=True)
         authzid, bearer = _parse(token)
         try:
             verified = self._verifier.verify(bearer, self._wall_ms())
         except TokenRefused as error:
             self._refused = error
-            return Step(token=REFUSAL.encode())
+            return Step(token=REFUSAL.encode(), refusal=error.reason)
         if authzid and authzid != verified.name:
             raise AuthenticationFailed(
                 "authzid",

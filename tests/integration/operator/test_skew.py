@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -104,8 +105,37 @@ async def test_records_of_the_brokers_time_are_never_off(running: RunningBroker)
 
 
 async def test_a_request_that_cannot_be_meant_is_refused(running: RunningBroker) -> None:
-    with pytest.raises(InvalidUse, match="bytes=99999999999"):
-        await ask(running, size_bytes=99_999_999_999)
+    for size_bytes in (64 * 1024 * 1024 + 1, 99_999_999_999):
+        range_and_cure = rf"bytes={size_bytes} .* 0 to 67108864; 'tidelog spark skew'"
+        with pytest.raises(InvalidUse, match=range_and_cure):
+            await ask(running, size_bytes=size_bytes)
+    assert (await ask(running, size_bytes=64 * 1024 * 1024))["records"]
+
+
+async def test_one_audit_runs_at_a_time(running: RunningBroker) -> None:
+    port = running.ready.metrics_port
+
+    async def status(query: str) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"GET /skew?topic={query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        line = await reader.readline()
+        writer.close()
+        await writer.wait_closed()
+        return line.split()[1]
+
+    threads = running.broker._threads.control
+    going_on = threading.Event()
+    held = asyncio.ensure_future(threads.run(going_on.wait))
+    audits = [asyncio.create_task(status("t")) for _ in range(2)]
+    try:
+        (refused,), (first,) = await asyncio.wait(audits, return_when=asyncio.FIRST_COMPLETED)
+        assert refused.result() == b"429"
+        assert await status("t&partition=x") == b"400", "what is wrong is said at once"
+    finally:
+        going_on.set()
+        await held
+    assert await first == b"200"
+    assert await status("t") == b"200"
 
 
 async def test_the_command_names_each_fault(running: RunningBroker) -> None:

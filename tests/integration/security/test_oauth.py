@@ -174,6 +174,24 @@ async def test_a_bad_token_is_refused_in_two_rounds(
     assert token not in caplog.text
 
 
+@pytest.mark.parametrize("is_acknowledged", [True, False])
+async def test_a_refused_token_is_noted_once_acknowledged_or_not(
+    secured: RunningBroker,
+    provider: Provider,
+    caplog: pytest.LogCaptureFixture,
+    is_acknowledged: bool,
+) -> None:
+    client = await secured.client()
+    await log_in(client, provider.token(aud="another-service"))
+    if is_acknowledged:
+        await send(client, "\1")
+    await client.close()
+    (line,) = [record.message for record in caplog.records if "failed to auth" in record.message]
+    assert line.endswith("with OAUTHBEARER on listener SASL_PLAINTEXT: audience")
+    counted = secured.broker.metrics.authentications
+    assert counted["SASL_PLAINTEXT", "OAUTHBEARER", "failed"] == 1
+
+
 async def test_a_malformed_message_is_refused_at_once(client: RawClient) -> None:
     assert await handshake(client, "OAUTHBEARER") == 0
     answer = await send(client, "n,,\1auth=Basic x\1\1")

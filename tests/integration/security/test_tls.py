@@ -7,7 +7,7 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from tests.support.certificates import authority, signed
 from tests.support.kafka_peer import resident_bytes
 
 TOPIC = "t"
+HALF_A_HELLO = b"\x16\x03\x01\x02\x00\x01"
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +224,7 @@ async def fail_to_shake_hands(port: int, number: int, place: Path) -> None:
             writer.write(struct.pack(">ihhih", 10, 18, 0, 1, -1))
             await reader.read()
         elif number % 4 == 2:
-            writer.write(b"\x16\x03\x01\x02\x00\x01")
+            writer.write(HALF_A_HELLO)
         writer.close()
         await writer.wait_closed()
 
@@ -266,8 +267,8 @@ async def test_stalled_handshakes_count_as_connections_and_end(
     trusting: ssl.SSLContext,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A client that connects and is silent takes a place, for as long as a handshake may last."""
-    monkeypatch.setattr(acceptor, "HANDSHAKE_TIMEOUT_S", 1.0)
+    """A client that connects and is silent counts as a connection, for a short time."""
+    monkeypatch.setattr(acceptor, "SILENCE_TIMEOUT_S", 1.0)
     settings["max_connections_per_ip"] = "5"
     async with running_broker(tmp_path / "data", **settings) as running:
         silent = [await asyncio.open_connection("127.0.0.1", running.port) for _ in range(5)]
@@ -284,6 +285,39 @@ async def test_stalled_handshakes_count_as_connections_and_end(
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)  # a task is counted out once it has ended
         assert await works(await running.client(trusting))
+
+
+@pytest.mark.parametrize(
+    ("sent", "address"), [(b"", "127.0.0.1"), (HALF_A_HELLO, "127.0.0.2")], ids=["silent", "half"]
+)
+async def test_stalled_handshakes_of_one_address_keep_no_one_out(
+    tmp_path: Path,
+    settings: dict[str, Any],
+    trusting: ssl.SSLContext,
+    monkeypatch: pytest.MonkeyPatch,
+    sent: bytes,
+    address: str,
+) -> None:
+    """Silent clients have no place of a handshake; those that have begun one have a share."""
+    monkeypatch.setattr(acceptor, "SILENCE_TIMEOUT_S", 60.0)
+    monkeypatch.setattr(acceptor, "HANDSHAKE_TIMEOUT_S", 60.0)
+    settings |= {"metrics_listener": "127.0.0.1:0", "metrics_listener_security": "tls"}
+    async with running_broker(tmp_path / "data", **settings) as running:
+        metrics_port = running.ready.metrics_port
+        assert metrics_port is not None
+        ports = [*[running.port] * 200, *[metrics_port] * 12]
+        with ExitStack() as strangers:
+            for port in ports:
+                stranger = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", port))
+                strangers.enter_context(stranger).sendall(sent)
+            await asyncio.sleep(0.2)
+            for port in (running.port, metrics_port):
+                async with asyncio.timeout(30):
+                    _, writer = await asyncio.open_connection(
+                        "127.0.0.1", port, ssl=trusting, local_addr=(address, 0)
+                    )
+                writer.close()
+                await writer.wait_closed()
 
 
 async def test_a_tls_hello_on_a_clear_port_closes(tmp_path: Path) -> None:

@@ -58,6 +58,24 @@ async def incremental(
     name: str = "t",
     validate_only: bool = False,
 ) -> int:
+    response = await change_response(
+        client,
+        *changes,
+        resource_type=resource_type,
+        name=name,
+        validate_only=validate_only,
+    )
+    code: int = response.error_code
+    return code
+
+
+async def change_response(
+    client: RawClient,
+    *changes: tuple[str, int, str | None],
+    resource_type: int,
+    name: str,
+    validate_only: bool = False,
+) -> alter_configs.AlterConfigsResourceResponse:
     request = incremental_alter_configs.IncrementalAlterConfigsRequest(
         resources=[
             incremental_alter_configs.AlterConfigsResource(
@@ -74,8 +92,8 @@ async def incremental(
         validate_only=validate_only,
     )
     (response,) = (await client.request(request, 1)).responses
-    code: int = response.error_code
-    return code
+    assert isinstance(response, alter_configs.AlterConfigsResourceResponse)
+    return response
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -316,6 +334,48 @@ async def test_bad_change_of_a_logger_changes_nothing(
     code = await incremental(client, change, resource_type=LOGGER, name="1")
     assert code == ErrorCode.INVALID_CONFIG
     assert (await describe(client, LOGGER, "1")).configs == before.configs
+
+
+async def change_levels(
+    client: RawClient, *changes: tuple[str, int, str | None]
+) -> alter_configs.AlterConfigsResourceResponse:
+    return await change_response(client, *changes, resource_type=LOGGER, name="1")
+
+
+@pytest.mark.parametrize("name", ["tidelog.audit", "root"])
+async def test_no_level_silences_the_audit_log(client: RawClient, name: str) -> None:
+    root, audit = logging.getLogger(), logging.getLogger("tidelog.audit")
+    was = root.level
+    root.setLevel(logging.INFO)
+    try:
+        for level in ("WARN", "FATAL"):
+            response = await change_levels(client, (name, SET, level))
+            assert response.error_code == ErrorCode.INVALID_CONFIG
+            assert response.error_message is not None
+            assert f"lose lines with the level {level}; set the level of" in response.error_message
+        assert (root.level, audit.level) == (logging.INFO, logging.NOTSET)
+        for level in ("TRACE", "INFO"):
+            assert (await change_levels(client, (name, SET, level))).error_code == 0
+        both = (("tidelog.audit", SET, "INFO"), ("root", SET, "ERROR"))
+        assert (await change_levels(client, *both)).error_code == 0
+        assert (root.level, audit.level) == (logging.ERROR, logging.INFO)
+        taken_back = await change_levels(client, ("tidelog.audit", DELETE, None))
+        assert taken_back.error_code == ErrorCode.INVALID_CONFIG
+    finally:
+        root.setLevel(was)
+        audit.setLevel(logging.NOTSET)
+
+
+async def test_a_level_that_the_start_chose_stays_possible(client: RawClient) -> None:
+    root = logging.getLogger()
+    was = root.level
+    root.setLevel(logging.WARNING)
+    try:
+        for level, code in (("WARN", 0), ("ERROR", ErrorCode.INVALID_CONFIG)):
+            response = await change_levels(client, ("root", SET, level))
+            assert response.error_code == code
+    finally:
+        root.setLevel(was)
 
 
 async def test_loggers_are_not_replaced_all_together(client: RawClient) -> None:

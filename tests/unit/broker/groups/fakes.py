@@ -18,6 +18,7 @@ from broker.metrics import Metrics
 from config import load
 from protocol.records.batch import RecordBatch
 from protocol.records.record import Record, decode_batch
+from storage.disk.steps import Steps, run_steps
 from storage.errors import LogOffline, LogQuarantined, StorageError
 from tests.support.clock import FrozenClock
 
@@ -92,7 +93,7 @@ class FakeTopics:
 
     def __init__(self, **partitions: int) -> None:
         self.logs: dict[str, list[FakeLog]] = {}
-        self.deleted: list[Callable[[Any], object]] = []
+        self.deleted: list[Callable[[Any], Steps[None] | None]] = []
         self.next_producer_id = 0
         self.revision = 0
         self.group_overrides: dict[str, dict[str, str]] = {}
@@ -122,7 +123,7 @@ class FakeTopics:
         except (KeyError, IndexError):
             raise UnknownTopicOrPartition(name, partition) from None
 
-    def when_deleted(self, callback: Callable[[Any], object]) -> None:
+    def when_deleted(self, callback: Callable[[Any], Steps[None] | None]) -> None:
         self.deleted.append(callback)
 
     def delete(self, name: str) -> None:
@@ -130,7 +131,9 @@ class FakeTopics:
         del self.logs[name]
         self.revision += 1
         for callback in self.deleted:
-            callback(topic)
+            steps = callback(topic)
+            if steps is not None:
+                run_steps(steps)
 
     def allocate_producer_ids(self, count: int) -> range:
         first = self.next_producer_id

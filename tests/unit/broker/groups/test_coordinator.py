@@ -286,6 +286,19 @@ async def test_are_offsets_of_a_deleted_topic_forgotten() -> None:
     assert (await Coordinated.start(g.world)).offset() is None
 
 
+async def test_are_offsets_of_a_deleted_topic_forgotten_group_by_group() -> None:
+    g = await Coordinated.start()
+    committed = CommittedOffset(5, -1, "", 0)
+    names = [f"g{number}" for number in range(3)]
+    for name in names:
+        commit = OffsetCommit(group_id=name, offsets=[(("t", 0), committed)])
+        g.coordinator.commit(commit, lambda _: None)
+    table = g.coordinator.offsets.table
+    steps = g.coordinator.cleanup.topic_deleted("t")
+    left = [sum(table.has_offsets(name) for name in names) for _ in steps]
+    assert left == [2, 1, 0]
+
+
 async def test_may_offsets_of_a_subscribed_topic_be_deleted() -> None:
     g = await Coordinated.start()
     g.commit(5)

@@ -116,14 +116,34 @@ def test_another_key_makes_tokens_worthless(journal: Journal) -> None:
 
 
 def test_without_a_key_everything_is_off(journal: Journal) -> None:
-    token = made(journal.tokens())
+    made(journal.tokens())
     off = journal.tokens("")
     code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
     assert refused(lambda: made(off)) == code
     assert refused(lambda: off.renew(b"", 1, by=BOB, now_ms=NOW)) == code
     assert refused(lambda: off.expire(b"", 1, by=BOB, now_ms=NOW)) == code
-    assert off.credential(ScramMechanism.SCRAM_SHA_512, token.id) is None
     assert not off.are_enabled
+
+
+@pytest.mark.parametrize("mechanism", ScramMechanism)
+def test_an_unknown_id_looks_like_that_of_a_token(
+    journal: Journal, mechanism: ScramMechanism
+) -> None:
+    """Before there is a token of the id, while there is one, and after it was removed."""
+    tokens = journal.tokens()
+    token = made(tokens)
+    live, bearer = tokens.credential(mechanism, token.id)
+    assert bearer == (BOB, token.expires_ms)
+    tokens.expire(tokens.secret_of(token.id), -1, by=BOB, now_ms=NOW)
+    for unknown_to in (tokens, Journal().tokens()):
+        unknown, bearer = unknown_to.credential(mechanism, token.id)
+        assert bearer is None
+        assert (unknown.iterations, unknown.salt) == (live.iterations, live.salt)
+        assert len(unknown.stored_key) == len(live.stored_key)
+        assert unknown.stored_key != live.stored_key
+    other, _ = tokens.credential(mechanism, "another id")
+    assert (other.iterations, len(other.salt)) == (live.iterations, len(live.salt))
+    assert other.salt != live.salt
 
 
 class TestChanges:
@@ -244,11 +264,7 @@ class TestLogin:
         def unknown(of: ScramMechanism, who: str) -> Any:
             return unknown_user_credential(of, who, bytes(32), 4096, 16)
 
-        exchange = ScramExchange(
-            mechanism,
-            unknown,
-            lambda of, who: tokens.credential(of, who) or (unknown(of, who), None),
-        )
+        exchange = ScramExchange(mechanism, unknown, tokens.credential)
         client = Client(name, base64.b64encode(secret).decode(), mechanism)
         client.bare += extension
         return exchange.step(client.final(exchange.step(client.first()).token))

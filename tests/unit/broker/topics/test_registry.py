@@ -1,5 +1,6 @@
 """Topic names, lookup, and the one place that decides about leadership."""
 
+import asyncio
 from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,6 +21,8 @@ from broker.errors import (
 from broker.threads import Pool
 from broker.topics.registry import TopicRegistry, check_topic_name, is_internal
 from config import load
+from storage.directory.data_dir import Topic
+from storage.disk.steps import Steps, off_loop
 from storage.errors import StorageFailed
 from tests.support.clock import FrozenClock
 
@@ -191,11 +194,34 @@ async def test_growth_has_to_grow(total: int, says: str) -> None:
         await topics.add_partitions("t", total)
 
 
+def noted(gone: list[str], topic: Topic) -> None:
+    gone.append(topic.name)
+
+
+async def test_no_topic_of_the_name_is_made_before_the_steps_of_a_deletion_have_ended() -> None:
+    topics = registry()
+    await topics.create("t", 1)
+    events: list[str] = []
+
+    def forget(topic: Topic) -> Steps[None]:
+        for number in range(5):
+            events.append(f"step {number}")
+            yield from off_loop(lambda: None)
+
+    async def make() -> None:
+        await topics.create("t", 1)
+        events.append("made")
+
+    topics.when_deleted(forget)
+    await asyncio.gather(topics.delete("t"), make())
+    assert events == [*(f"step {number}" for number in range(5)), "made"]
+
+
 async def test_deletion_is_announced_and_forgets_the_id() -> None:
     topics = registry()
     made = await topics.create("t", 1)
     gone: list[str] = []
-    topics.when_deleted(lambda topic: gone.append(topic.name))
+    topics.when_deleted(lambda topic: noted(gone, topic))
     await topics.delete("t")
     assert gone == ["t"]
     assert topics.find_by_id(made.topic_id) is None
@@ -208,7 +234,7 @@ async def test_deletion_that_fails_is_announced_if_the_topic_is_gone(
     topics = registry()
     made = await topics.create("a.b", 1)
     gone: list[str] = []
-    topics.when_deleted(lambda topic: gone.append(topic.name))
+    topics.when_deleted(lambda topic: noted(gone, topic))
 
     def fail(self: FakeDataDir, name: str, now_ms: int) -> None:
         if is_gone:

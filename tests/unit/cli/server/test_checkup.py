@@ -202,6 +202,23 @@ class TestUsers:
         set_user(str(data), "admin", "pencil", "SCRAM-SHA-512", 8192)
         assert weaknesses(data, **SASL) == []
 
+    @pytest.mark.parametrize("mechanism", ["OAUTHBEARER", "GSSAPI"])
+    def test_users_of_other_places_need_no_password_here(self, data: Path, mechanism: str) -> None:
+        settings = SASL | {
+            "sasl_enabled_mechanisms": mechanism,
+            "sasl_oauthbearer_jwks_endpoint_url": "https://identity.example.com/jwks",
+            "sasl_oauthbearer_expected_issuer": "https://identity.example.com",
+            "sasl_oauthbearer_expected_audience": "tidelog",
+            "authorizer_class_name": STANDARD,
+            "super_users": "User:ann",
+            "metrics_listener": "",
+        }
+        if mechanism == "GSSAPI":
+            settings["sasl_kerberos_service_name"] = "kafka"
+        assert weaknesses(data, **settings) == []
+        settings["sasl_enabled_mechanisms"] = f"SCRAM-SHA-512,{mechanism}"
+        assert weaknesses(data, **settings) == []
+
     def test_weak_keys(self, data: Path) -> None:
         set_user(str(data), "weak", "pencil", "SCRAM-SHA-256", 4096)
         offline_users._alter(str(data), [], [Upsertion(

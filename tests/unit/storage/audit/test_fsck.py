@@ -12,7 +12,7 @@ from protocol.records.record import Record
 from storage.append.plan import Origin
 from storage.audit.fsck import Finding, Severity, audit_directory
 from storage.directory.data_dir import DataDir
-from storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE
+from storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, write_clean_shutdown
 from storage.disk.files import Files, RealFiles
 from storage.disk.steps import run_steps
 from storage.log.log import Log
@@ -118,6 +118,9 @@ def test_torn_end_is_an_error_after_a_clean_stop_and_a_warning_after_a_crash() -
     assert [f.severity for f in audit(ROOT, disk) if f.rule == "D2"] == [Severity.ERROR]
     disk.unlink(f"{ROOT}/{CLEAN_SHUTDOWN_FILE}")
     assert [f.severity for f in audit(ROOT, disk) if f.rule == "D2"] == [Severity.WARNING]
+    for unclean, severity in (("other-0", Severity.ERROR), ("t-0", Severity.WARNING)):
+        write_clean_shutdown(ROOT, disk, [unclean])
+        assert [f.severity for f in audit(ROOT, disk) if f.rule == "D2"] == [severity]
 
 
 def test_damage_before_the_last_segment_is_an_error_after_a_crash_too() -> None:

@@ -19,6 +19,7 @@ from storage.disk.checkpoints import (
     parse_partition_metadata,
     parse_uuid,
     read_offsets,
+    read_unclean,
     take_clean_shutdown,
     write_clean_shutdown,
     write_offsets,
@@ -156,6 +157,23 @@ def test_clean_shutdown_marker_is_taken_once(tmp_path: Path) -> None:
     assert (tmp_path / CLEAN_SHUTDOWN_FILE).read_bytes() == b'{"version":0,"brokerEpoch":-1}'
     assert take_clean_shutdown(str(tmp_path), files)
     assert not take_clean_shutdown(str(tmp_path), files)
+
+
+def test_clean_shutdown_marker_names_partitions_that_did_not_stop_cleanly(tmp_path: Path) -> None:
+    files = RealFiles()
+    assert read_unclean(str(tmp_path), files) == frozenset()
+    write_clean_shutdown(str(tmp_path), files, ["t-1", "a-0"])
+    assert (tmp_path / CLEAN_SHUTDOWN_FILE).read_bytes() == (
+        b'{"version":0,"brokerEpoch":-1,"unclean":["a-0","t-1"]}'
+    )
+    assert read_unclean(str(tmp_path), files) == {"t-1", "a-0"}
+    assert take_clean_shutdown(str(tmp_path), files)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"version":0,"brokerEpoch":-1}', b"\xff"])
+def test_any_other_marker_names_no_partition(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / CLEAN_SHUTDOWN_FILE).write_bytes(content)
+    assert read_unclean(str(tmp_path), RealFiles()) == frozenset()
 
 
 def test_empty_marker_of_an_old_kafka_counts(tmp_path: Path) -> None:

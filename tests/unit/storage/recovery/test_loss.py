@@ -17,6 +17,8 @@ from config import load
 from storage.audit.accept_loss import accept_loss
 from storage.audit.fsck import audit_directory
 from storage.directory.data_dir import DataDir
+from storage.directory.offline import open_journal
+from storage.disk.checkpoints import read_unclean
 from storage.disk.file_names import INDEX_SUFFIXES, LOG_SUFFIX, MANIFEST_NAME, segment_file_path
 from storage.disk.files import RealFiles
 from storage.disk.steps import run_steps
@@ -127,17 +129,70 @@ def test_every_lost_segment_is_noticed(
     lose, left = DAMAGES[damage]
     lose(disk, base)
     good_until = base + left
-    # Found again by the next start, and by one after a stop that could not be clean.
-    for _ in range(2):
+    # Found again by the next start, after a kill and after a clean stop.
+    for stops in (False, True, False):
         data_dir = opened(disk)
         log = log_of(data_dir)
         check_quarantined(log, good_until)
         assert all(each.base_offset <= good_until for each in log.segments)
         assert any(f"t-0: {log.offline_reason}" == notice for notice in data_dir.notices)
         assert serves(log_of(data_dir, "other"))
-        run_steps(data_dir.checkpoint())
+        if stops:
+            data_dir.close(NOW_MS)
+        else:
+            run_steps(data_dir.checkpoint())
         disk = kill(disk)
     check_accepted(disk, good_until, base)
+
+
+def test_a_stop_with_a_quarantined_partition_is_clean_for_the_others() -> None:
+    disk = stopped(is_clean=False)
+    remove(disk, MIDDLE)
+    data_dir = opened(disk)
+    other = log_of(data_dir, "other")
+    assert serves(other)
+    data_dir.close(NOW_MS)
+    assert read_unclean(ROOT, disk) == {"t-0"}
+    assert not [line for line in audit_directory(ROOT, disk).findings if "other" in str(line)]
+    with open_journal(load(command_line={"log.dirs": ROOT}), files=disk, random_bytes=bytes):
+        assert read_unclean(ROOT, disk) == frozenset()
+    assert read_unclean(ROOT, disk) == {"t-0"}
+    again = opened(kill(disk))
+    assert again.stopped_cleanly
+    found = log_of(again, "other")
+    assert (found.leader_epoch, found.log_end_offset) == (other.leader_epoch, RECORDS + 1)
+    assert found.recovery_report.scanned_bytes == 0
+    assert log_of(again).quarantine is not None
+
+
+def test_a_loss_may_be_accepted_after_a_stop_that_is_clean_for_the_others() -> None:
+    disk = stopped(is_clean=False)
+    remove(disk, MIDDLE)
+    opened(disk).close(NOW_MS)
+    accept_loss(ROOT, "t", 0, disk)
+    disk = kill(disk)
+    data_dir = opened(disk)
+    assert (data_dir.stopped_cleanly, log_of(data_dir).offline_reason) == (True, None)
+    assert log_of(data_dir).append(one(0), now_ms=NOW_MS).first_offset == RECORDS
+    data_dir.close(NOW_MS)
+    assert audit_directory(ROOT, disk).findings == []
+
+
+def test_a_quarantined_partition_has_not_stopped_cleanly() -> None:
+    """Its end was never sealed: what a crash tore there is found once the quarantine ends."""
+    disk = stopped(is_clean=False)
+    content = disk.read_all(path(MIDDLE))
+    remove(disk, MIDDLE)
+    torn = disk.read_all(path(ACTIVE)) + bytes(one(0))[:-1]
+    disk.replace_atomically(path(ACTIVE), torn)
+    opened(disk).close(NOW_MS)
+    disk = kill(disk)
+    disk.replace_atomically(path(MIDDLE), content)
+    log = log_of(opened(disk))
+    assert log.offline_reason is None
+    assert log.append(one(0), now_ms=NOW_MS).first_offset == RECORDS
+    log.flush()
+    assert [record.offset for record in read_all(log)] == list(range(RECORDS + 1))
 
 
 def test_reason_names_a_segment_that_was_cut_before_one_that_was_lost() -> None:
