@@ -1,7 +1,10 @@
 """What a start takes over from checkpoints, and what it says about its repairs."""
 
-from storage.disk.file_names import LOG_SUFFIX
-from tests.support.logs import LogHarness
+from storage.append.plan import Origin
+from storage.disk.file_names import LOG_SUFFIX, MANIFEST_NAME, TXN_INDEX_SUFFIX
+from storage.log.values import Isolation
+from storage.segment.txn_index import AbortedTxn
+from tests.support.logs import LogHarness, marker, produced
 from tests.unit.storage.recovery.test_recovery import log_of_three_segments, path_of, timestamps
 
 
@@ -41,3 +44,24 @@ def test_an_index_that_is_not_the_stored_one_is_named_so() -> None:
     report = log.log.recovery_report
     assert report.rebuilt_indexes == [(0, "an index differs from the manifest")]
     assert timestamps(log) == list(range(9))
+
+
+def test_aborts_that_no_fact_vouches_for_are_read_again_where_their_index_is_damaged() -> None:
+    log = LogHarness()
+    log.write(produced(1, producer_id=7, sequence=0, is_transactional=True))
+    log.write(marker(commit=False, producer_id=7, timestamp_ms=2), origin=Origin.COORDINATOR)
+    log.log.roll(5)
+    log.append(3)
+
+    def aborted() -> list[AbortedTxn] | None:
+        found = log.log.read(0, max_bytes=999, isolation=Isolation.READ_COMMITTED)
+        return found.aborted_transactions
+
+    before = aborted()
+    assert before
+    log.log.close(log.now_ms)
+    log.files.unlink(f"{log.path}/{MANIFEST_NAME}")
+    log.files.open(path_of(0, TXN_INDEX_SUFFIX)).append(b"torn")
+    log.open(is_clean=True)
+    assert [base for base, _ in log.log.recovery_report.rebuilt_indexes] == [0]
+    assert aborted() == before
