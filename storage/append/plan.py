@@ -336,13 +336,13 @@ def _examine_entries(view: memoryview, entries: Sequence[IncomingEntry], place: 
     for entry in entries:
         clear_bytes += entry.examine(window, rules.decompressed_bytes_max, place.opening)
     first = entries[0]
-    keeps_records = isinstance(first, BatchEntry) and first.is_gapless
-    if keeps_records and source == target:
+    whole = first if isinstance(first, BatchEntry) and first.is_gapless else None
+    if whole and source == target:
         _check_total(len(view), rules)
-        return Examined(view, first, rules)
+        return Examined(view, whole, rules)
     place.opening.write_anew(clear_bytes)
-    if keeps_records:
-        built = first.recompress(target, rules.compression_level)
+    if whole:
+        built = whole.recompress(target, rules.compression_level)
     else:
         built = _rebuild(entries, target, place)
     view = memoryview(bytearray(built))
