@@ -27,7 +27,8 @@ _NUMBER: Final = re.compile(r"\d{1,19}", re.ASCII)
 _FORMAT: Final = "%Y%m%dT%H%M%S"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECONDS: Final = range(10**8, 10**11)
-_MILLISECONDS_END: Final = 253_402_387_200_000
+_CALENDAR_END_MS: Final = 253_402_300_800_000
+_MILLISECONDS_END: Final = _CALENDAR_END_MS + 86_400_000
 _FORMS: Final = "write 20261101T100000Z, 20261101T100000.250Z or milliseconds since 1970"
 
 
@@ -87,9 +88,8 @@ def _parse(text: str, field: str) -> int:
 
 
 def _format(time_ms: int) -> str:
-    if not 0 <= time_ms < _MILLISECONDS_END:
+    if not 0 <= time_ms < _CALENDAR_END_MS:
         return str(time_ms)
     seconds, ms = divmod(time_ms, 1000)
     time = datetime.fromtimestamp(seconds, UTC)
-    # Not strftime: its years before 1000 have no leading zeros on some systems.
     return f"{time:%Y%m%dT%H%M%S}" + (f".{ms:03}Z" if ms else "Z")
