@@ -43,7 +43,12 @@ from storage.log.values import Isolation, ReadResult
 from storage.segment.manifest import UNKNOWN_MAXIMUM
 from storage.segment.segment import Segment
 from storage.segment.txn_index import AbortedTxn
-from storage.window.window_filter import AT_ONCE_BYTES, decide_by_header, select_records
+from storage.window.window_filter import (
+    AT_ONCE_BYTES,
+    decide_by_header,
+    may_begin_below,
+    select_records,
+)
 
 SCAN_BYTES: Final = 32 * 1024 * 1024
 """Bytes of log that one read examines without a match."""
@@ -270,7 +275,7 @@ class LogWindow:
                 piece = data if answer.parts else None
             else:
                 is_inside = decide_by_header(entry, self.start_ms, self.end_ms, oldest_ms)
-                if is_inside is None or (is_inside and entry.base_offset < deleted_before):
+                if is_inside is None or (is_inside and may_begin_below(entry, deleted_before)):
                     piece = yield from self._select(entry, data, deleted_before)
                 else:
                     piece = data if is_inside else None
@@ -306,6 +311,7 @@ class LogWindow:
         position = yield from narrow.start_offset()
         for _ in range(SEARCH_BYTES // SCAN_BYTES):
             answer = _Answer(position, 1, needs_one=True)
+            answer.first_offset = NO_OFFSET  # nothing below the log's start may be found
             yield from narrow._collect(answer, position, isolation)
             if answer.first_base != NO_OFFSET:
                 search = partial(_first_record, answer.parts[0], start_ms, self.end_ms)
@@ -325,6 +331,7 @@ class LogWindow:
             while self._meets(segment) and largest < min(_newest_ms(segment), self.end_ms - 1):
                 narrow = LogWindow(self.log, max(self.start_ms, largest + 1), self.end_ms)
                 answer = _Answer(position, _CHUNK_MAX, needs_one=True)
+                answer.first_offset = NO_OFFSET
                 yield from narrow._collect(answer, position, isolation, until)
                 if answer.next_offset == position:
                     break

@@ -58,6 +58,12 @@ def decide_by_header(
     return True if oldest_ms >= start_ms and newest_ms < end_ms else None
 
 
+def may_begin_below(entry: Entry, offset: int) -> bool:
+    """Whether the entry may have records below `offset`; the header of a wrapper does not tell."""
+    is_wrapper = entry.magic != MAGIC_V2 and entry.codec is not Codec.NONE
+    return entry.base_offset < offset <= entry.last_offset or (is_wrapper and offset > 0)
+
+
 def select_records(
     entry: Entry,
     data: memoryview,

@@ -30,7 +30,7 @@ def test_a_span_without_records_is_refused() -> None:
     assert "there is nothing in between" in done.stderr
     long = tidelog("window", "t" * 210, "--from", "2026-11-01T10:00Z", "--to", "2026-12-01T10:00Z")
     assert long.returncode == ExitCode.USAGE
-    assert "needs 1 to 208" in long.stderr
+    assert "needs 1 to 209" in long.stderr
 
 
 def test_the_example_of_the_page_on_time(tmp_path: Path) -> None:
