@@ -14,7 +14,6 @@ from typing import Any
 
 import aiokafka
 import confluent_kafka
-import kafka
 import pytest
 
 from protocol.time_windows import window_name
@@ -129,19 +128,34 @@ def _by_aiokafka(windowed: Windowed) -> list[tuple[int, int]]:
     return asyncio.run(read())
 
 
+_KAFKA_PYTHON = """
+import json, sys
+import kafka
+bootstrap, topic, partitions = sys.argv[1:]
+consumer = kafka.KafkaConsumer(
+    bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=5000
+)
+places = [kafka.TopicPartition(topic, p) for p in range(int(partitions))]
+consumer.assign(places)
+found = [(record.partition, record.offset) for record in consumer]
+ends = consumer.end_offsets(places)
+assert [consumer.position(place) for place in places] == [ends[place] for place in places]
+consumer.close()
+print(json.dumps(found))
+"""
+
+
 def _by_kafka_python(windowed: Windowed) -> list[tuple[int, int]]:
-    consumer = kafka.KafkaConsumer(
-        bootstrap_servers=windowed.bootstrap,
-        auto_offset_reset="earliest",
-        consumer_timeout_ms=5_000,
+    """Under the interpreter that has its codecs."""
+    client = next(client for client in CLIENTS if client.name == "kafka-python 3")
+    command = [client.command()[0], "-c", _KAFKA_PYTHON]
+    done = subprocess.run(
+        [*command, windowed.bootstrap, windowed.window, str(PARTITIONS)],
+        capture_output=True,
+        check=True,
+        timeout=READ_TIMEOUT_S,
     )
-    places = [kafka.TopicPartition(windowed.window, p) for p in range(PARTITIONS)]
-    consumer.assign(places)
-    found = [(record.partition, record.offset) for record in consumer]
-    ends = consumer.end_offsets(places)
-    assert [consumer.position(place) for place in places] == [ends[place] for place in places]
-    consumer.close()
-    return found
+    return [tuple(place) for place in json.loads(done.stdout)]
 
 
 def _by_librdkafka(windowed: Windowed) -> list[tuple[int, int]]:
