@@ -12,6 +12,7 @@ from client.admin import Admin
 from client.consumer import Consumer
 from client.errors import ClientError
 from client.types import TopicPartition
+from protocol.acl import Acl, Operation, PatternType, Permission, ResourceType
 from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from protocol.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -537,3 +538,44 @@ async def test_our_client_reads_it(broker: RunningBroker, client: RawClient) -> 
         assert ends[TopicPartition(WINDOW, 0)] is not None
         with pytest.raises(ClientError, match="read-only window"):
             await admin.delete_topic(WINDOW)
+
+
+# --- rights -------------------------------------------------------------------------------------
+
+
+def right(name: str, operation: Operation) -> Acl:
+    return Acl(
+        resource_type=ResourceType.TOPIC,
+        name=name,
+        pattern=PatternType.LITERAL,
+        principal="User:ANONYMOUS",
+        host="*",
+        operation=operation,
+        permission=Permission.ALLOW,
+    )
+
+
+async def test_rights_are_those_of_the_topic(tmp_path: Path) -> None:
+    settings = {
+        "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super_users": "User:admin",
+        "time_windows_enable": "true",
+    }
+    async with running_broker(tmp_path / "data", **settings) as running:
+        access = running.broker.security.access
+        assert access is not None
+        client = await running.client()
+        setup = [right("flights", Operation.ALL)]
+        access.add(setup)
+        await fill(client)
+        access.remove(setup)
+        # A rule about the window's name gives nothing.
+        access.add([right(WINDOW, Operation.ALL)])
+        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert [topic.error_code for topic in await described(client, WINDOW)] == [denied]
+        assert (await fetch(client, WINDOW, 1)).error_code == denied
+        assert (await list_offset(client, WINDOW, -2)).error_code == denied
+        access.add([right("flights", Operation.READ)])
+        assert [topic.error_code for topic in await described(client, WINDOW)] == [0]
+        assert [record.offset for record in await read_all(client, WINDOW)] == INSIDE
+        assert (await produce(client, WINDOW, batch("x"))).error_code == denied
