@@ -49,7 +49,11 @@ class Windowed:
 def windowed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Windowed]:
     """A quarter of the records per codec: every batch lies across an edge of the window."""
     folder = tmp_path_factory.mktemp("windows")
-    settings = {"time.windows.enable": "true", "log.segment.bytes": "16384"}
+    settings = {
+        "time.windows.enable": "true",
+        "log.segment.bytes": "16384",
+        "log.retention.ms": "-1",
+    }
     with TidelogProcess(folder / "data", settings=settings) as broker:
         topic = harness.unique("windowed")
         harness.create_topic(broker.bootstrap, topic, PARTITIONS)
