@@ -57,18 +57,18 @@ class Windows:
         """The window of that name, or None; `name` is no topic."""
         if not self._is_enabled or MARK not in name:
             return None
-        try:
-            window = parse_window(name)
-        except MalformedWindow:
-            return None
-        source = None if window is None else self._topics.get(window.topic)
-        if window is None or source is None:
-            return None
         kept = self._kept.get(name)
-        if kept is None or kept.source is not source:
+        if kept is None or self._topics.get(kept.window.topic) is not kept.source:
+            try:
+                window = parse_window(name)
+            except MalformedWindow:
+                return None
+            source = None if window is None else self._topics.get(window.topic)
+            if window is None or source is None:
+                return None
             kept = self._keep(name, source, window)
         self._kept.move_to_end(name)
-        kept.overrides, kept.config = source.overrides, source.config
+        kept.overrides, kept.config = kept.source.overrides, kept.source.config
         return kept
 
     def find_by_id(self, topic_id: bytes) -> WindowTopic | None:

@@ -24,7 +24,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from protocol.errors import DecompressionLimitExceeded
+from protocol.errors import DecompressionLimitExceeded, RecordsError
 from protocol.records.builder import build_empty_batch
 from protocol.records.checksums import Buffer
 from protocol.records.layout import (
@@ -36,7 +36,13 @@ from protocol.records.layout import (
 )
 from protocol.records.scan import Entry, iter_records, scan_entries
 from storage.disk.steps import Slice, Steps, off_loop
-from storage.errors import OffsetOutOfRange, TooMuchAtOnce, WindowTooLarge, storage_failure
+from storage.errors import (
+    OffsetOutOfRange,
+    StorageError,
+    TooMuchAtOnce,
+    WindowTooLarge,
+    storage_failure,
+)
 from storage.log.log import Log
 from storage.log.lookup import LargeEntries, TimestampOffset
 from storage.log.values import Isolation, ReadResult
@@ -223,11 +229,16 @@ class LogWindow:
             if position >= end:
                 break
             wanted = min(max(answer.left, _CHUNK_MIN), _CHUNK_MAX)
-            chunk = log.read(position, max_bytes=wanted, isolation=isolation, min_one=True)
-            if not chunk.records:
-                break
             pieces = len(answer.parts)
-            position = yield from self._filter(chunk, position, segment, answer)
+            try:
+                chunk = log.read(position, max_bytes=wanted, isolation=isolation, min_one=True)
+                if not chunk.records:
+                    break
+                position = yield from self._filter(chunk, position, segment, answer)
+            except (StorageError, RecordsError):
+                if answer.parts:
+                    break  # The next read fails; what is before the damage is served.
+                raise
             if len(answer.parts) > pieces:
                 scanned, gap_start = 0, answer.next_offset
             elif not answer.is_full:
@@ -254,7 +265,7 @@ class LogWindow:
         known_start, known_end, known_scanned = self._gap
         if known_start <= start <= known_end <= end:
             self._gap = (known_start, end, known_scanned + scanned)
-        elif scanned > known_scanned:
+        elif scanned > known_scanned and end > start:
             self._gap = (start, end, scanned)
 
     def _filter(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from protocol.errors import RecordsError
 from protocol.records.builder import build_batch
 from protocol.records.layout import Codec
 from protocol.records.record import Record
@@ -205,3 +206,16 @@ def test_disorder_by_all_codecs() -> None:
     window = LogWindow(log.log, 15, 25)
     assert consume(window) == expected(log.log, 15, 25, UNCOMMITTED)
     assert len(consume(window)) == 2 * len(Codec)
+
+
+def test_what_lies_before_damage_is_served() -> None:
+    log = LogHarness()
+    log.append(20)
+    second = log.log.log_end_offset
+    log.write(batch(20, 30, codec=Codec.GZIP))
+    segment = log.log.segments.active
+    log.files.damage(segment.log.path, segment.size - 20, b"\xff" * 8)
+    window = LogWindow(log.log, 15, 25)
+    assert offsets(read(window, 0)) == [(0, 1, 1)]
+    with pytest.raises(RecordsError):
+        read(window, second)
