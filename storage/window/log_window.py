@@ -228,21 +228,14 @@ class LogWindow:
                 continue
             if position >= end:
                 break
-            wanted = min(max(answer.left, _CHUNK_MIN), _CHUNK_MAX)
             pieces = len(answer.parts)
-            try:
-                chunk = log.read(position, max_bytes=wanted, isolation=isolation, min_one=True)
-                if not chunk.records:
-                    break
-                position = yield from self._filter(chunk, position, segment, answer)
-            except (StorageError, RecordsError):
-                if answer.parts:
-                    break  # The next read fails; what is before the damage is served.
-                raise
+            position, size = yield from self._take_chunk(answer, position, segment, isolation)
+            if not size:
+                break
             if len(answer.parts) > pieces:
                 scanned, gap_start = 0, answer.next_offset
             elif not answer.is_full:
-                scanned += len(chunk.records)
+                scanned += size
             if not answer.parts and segment.base_offset != searched:
                 # What follows may be old as well: the indexes know where newer records begin.
                 searched = segment.base_offset
@@ -267,6 +260,20 @@ class LogWindow:
             self._gap = (known_start, end, known_scanned + scanned)
         elif scanned > known_scanned and end > start:
             self._gap = (start, end, scanned)
+
+    def _take_chunk(
+        self, answer: _Answer, position: int, segment: Segment, isolation: Isolation
+    ) -> Steps[tuple[int, int]]:
+        """Take what matches of the next bytes; returns where to continue, and how many they are."""
+        wanted = min(max(answer.left, _CHUNK_MIN), _CHUNK_MAX)
+        try:
+            chunk = self.log.read(position, max_bytes=wanted, isolation=isolation, min_one=True)
+            position = yield from self._filter(chunk, position, segment, answer)
+        except (StorageError, RecordsError):
+            if answer.parts:
+                return position, 0  # The next read fails; what is before the damage is served.
+            raise
+        return position, len(chunk.records)
 
     def _filter(
         self, chunk: ReadResult, position: int, segment: Segment, answer: _Answer
