@@ -157,7 +157,7 @@ class _Fetch:
         self._reserved_bytes = 0
         self._pending: Pending[FetchResponse] | None = None
         self._waiter: FetchWaiter | None = None
-        self._window_logs: dict[Log, int] = {}
+        self._window_logs: dict[Log, int] | None = None
         self._work: Work | None = None
 
     def start(self) -> Steps[FetchResponse | Pending[FetchResponse]]:
@@ -284,10 +284,10 @@ class _Fetch:
             if log.high_watermark != data.high_watermark:
                 return False
             logs.append(log)
-        for log, high_watermark in self._window_logs.items():
-            if log.high_watermark != high_watermark:
+        if self._window_logs:
+            if any(log.high_watermark != seen for log, seen in self._window_logs.items()):
                 return False
-            logs.append(log)
+            logs += self._window_logs
         self._waiter = FetchWaiter(logs, self._min_bytes - bytes_read, self._retry)
         self._context.fetch_waiters.park(self._waiter, max_wait_ms)
         return True

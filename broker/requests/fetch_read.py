@@ -88,7 +88,7 @@ class FetchReader:
     may be there; `was_cut` says that much more is there, and `left_some` that a partition was not
     read to its high watermark. `hidden_ends` collects the logs whose answer reaches the high
     watermark, while more of them was acknowledged (`broker.requests.commit_wait`). `window_logs`
-    has the high watermarks of the logs that were read as windows.
+    has the high watermarks of the logs that were read as windows, if any.
     """
 
     __slots__ = (
@@ -144,7 +144,7 @@ class FetchReader:
         self._max_bytes = max_bytes if version >= _MAX_BYTES_SINCE else limit
         self.bytes_read = 0
         self.hidden_ends: dict[Log, HiddenEnd] = {}
-        self.window_logs: dict[Log, int] = {}
+        self.window_logs: dict[Log, int] | None = None
         self.left_some = False
         self.was_cut = False
         self.was_limited = False
@@ -225,6 +225,8 @@ class FetchReader:
                 )
             window = self._find_window(target)
             log = window.log
+            if self.window_logs is None:
+                self.window_logs = {}
             self.window_logs[log] = log.high_watermark
             wanted = min(target.asked.partition_max_bytes, self.bytes_left)
             portion = min(wanted, self._partition_max_bytes)
