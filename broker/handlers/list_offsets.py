@@ -185,8 +185,8 @@ class _Answers:
     ) -> Steps[ListOffsetsPartitionResponse]:
         """The answer for a partition of a time window."""
         version, timestamp, log = self._request.api_version, asked.timestamp, window.log
-        if version == 0:
-            raise UnsupportedByVersion("Version 0 of ListOffsets knows segments, not windows.")
+        if version == 0 and timestamp not in (LATEST, EARLIEST):
+            raise UnsupportedByVersion("Version 0 of ListOffsets finds segments, and not times.")
         _check_timestamp(version, timestamp)
         answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
         isolation = _isolation(self._message)
@@ -201,6 +201,8 @@ class _Answers:
             _found(answer, (yield from window.find_max(isolation)))
         elif timestamp >= 0:
             _found(answer, (yield from window.find(timestamp, isolation)))
+        if version == 0:
+            answer.old_style_offsets = [answer.offset][: max(0, asked.max_num_offsets)]
         hidden_end = 0
         if window.end_offset(Isolation.READ_UNCOMMITTED, 0) >= log.high_watermark:
             hidden_end = self._hidden_end(log, timestamp, answer)

@@ -106,7 +106,7 @@ def select_records(
     payload = joined_records(clear, [(outline[0], outline[1]) for outline in kept])
     return rebuild_batch(
         batch,
-        compress(batch.codec, payload) if batch.codec else payload,
+        compress(batch.codec, payload, like=batch.payload) if batch.codec else payload,
         records_count=len(kept),
         max_timestamp=(batch.max_timestamp if is_stamped else max(outline[3] for outline in kept)),
         attributes=batch.attributes,

@@ -84,7 +84,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[RunningBroker]:
 
 async def fill(client: RawClient, **configs: str) -> bytes:
     """One record per batch, at `MINUTES` after ten; the id of the topic."""
-    topic_id = await create_topic(client, "flights", **configs)
+    topic_id = await create_topic(client, "flights", 1, **configs)
     for minute in MINUTES:
         await produce(client, "flights", batch(str(minute), timestamp=TEN_MS + minute * 60_000))
     return topic_id
@@ -229,8 +229,8 @@ async def test_a_batch_across_the_edge_is_cut(client: RawClient) -> None:
 async def test_a_batch_that_lies_inside_is_sent_as_it_is(client: RawClient) -> None:
     await create_topic(client, "flights")
     await produce(client, "flights", batch("a", "b", timestamp=TEN_MS, codec=Codec.ZSTD))
-    inside = await fetch(client, WINDOW)
-    assert bytes(inside.records) == bytes((await fetch(client, "flights")).records)
+    inside, whole = await fetch(client, WINDOW), await fetch(client, "flights")
+    assert bytes(inside.records or b"") == bytes(whole.records or b"") != b""
 
 
 async def test_log_append_time_decides_by_the_header(client: RawClient) -> None:
@@ -266,7 +266,10 @@ async def test_list_offsets(client: RawClient) -> None:
     assert await at(0) == (minute[1], 1)
     assert await at(minute[2] + 1) == (minute[4], 4)
     assert await at(minute[6] + 1) == (-1, -1)
-    old = await list_offset(client, WINDOW, -1, version=0)
+    for timestamp, end in ((-1, 8), (-2, 1)):
+        old = await list_offset(client, WINDOW, timestamp, version=0)
+        assert (old.error_code, old.old_style_offsets) == (ErrorCode.NONE, [end])
+    old = await list_offset(client, WINDOW, TEN_MS, version=0)
     assert old.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
@@ -465,14 +468,13 @@ async def committed(client: RawClient, name: str) -> int:
 
 
 async def test_offsets_are_kept_under_the_windows_name(tmp_path: Path) -> None:
-    settings = {"time_windows_enable": "true"}
-    async with running_broker(tmp_path / "data", **settings) as running:
+    async with running_broker(tmp_path / "data", time_windows_enable="true") as running:
         client = await running.client()
         await fill(client)
         answer = await client.request(commit(WINDOW, 3), 7)
         assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
         await client.request(commit("flights", 5), 7)
-    async with running_broker(tmp_path / "data", **settings) as running:
+    async with running_broker(tmp_path / "data", time_windows_enable="true") as running:
         client = await running.client()
         assert (await committed(client, WINDOW), await committed(client, "flights")) == (3, 5)
         inside = running.broker
@@ -556,12 +558,12 @@ def right(name: str, operation: Operation) -> Acl:
 
 
 async def test_rights_are_those_of_the_topic(tmp_path: Path) -> None:
-    settings = {
-        "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super_users": "User:admin",
-        "time_windows_enable": "true",
-    }
-    async with running_broker(tmp_path / "data", **settings) as running:
+    async with running_broker(
+        tmp_path / "data",
+        authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        super_users="User:admin",
+        time_windows_enable="true",
+    ) as running:
         access = running.broker.security.access
         assert access is not None
         client = await running.client()

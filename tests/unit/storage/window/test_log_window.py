@@ -3,7 +3,9 @@
 import pytest
 
 from protocol.errors import RecordsError
-from protocol.records.builder import build_batch
+from protocol.records.batch import RecordBatch
+from protocol.records.builder import build_batch, rebuild_batch
+from protocol.records.compression import compress
 from protocol.records.layout import Codec
 from protocol.records.record import Record
 from protocol.records.scan import scan_entries
@@ -219,3 +221,29 @@ def test_what_lies_before_damage_is_served() -> None:
     assert offsets(read(window, 0)) == [(0, 1, 1)]
     with pytest.raises(RecordsError):
         read(window, second)
+
+
+def test_snappy_keeps_its_framing() -> None:
+    """Some clients read only the one that librdkafka writes, which has no header."""
+    log = LogHarness()
+    records = [Record(i, 10 * i, None, b"x" * 50) for i in range(3)]
+    framed = build_batch(records, codec=Codec.SNAPPY)
+    plain = build_batch(records)
+    raw = bytearray(
+        rebuild_batch(
+            RecordBatch(plain),
+            compress(Codec.SNAPPY, RecordBatch(plain).payload, like=memoryview(b"")),
+            records_count=3,
+            max_timestamp=20,
+            attributes=Codec.SNAPPY,
+            base_timestamp=0,
+        )
+    )
+    assert b"SNAPPY" in framed
+    assert b"SNAPPY" not in raw
+    log.write(framed)
+    log.write(raw)
+    window = LogWindow(log.log, 10, 15)
+    assert b"SNAPPY" in bytes(read(window, 0, max_bytes=1).records)
+    assert b"SNAPPY" not in bytes(read(window, 3).records)
+    assert [record.offset for record in consume(window)] == [1, 4]
