@@ -63,13 +63,14 @@ SEARCH_BYTES: Final = 256 * 1024 * 1024
 """The same for one search by time, which fails beyond it."""
 
 _CHUNK_MIN: Final = 64 * 1024
-_CHUNK_MAX: Final = 512 * 1024
+_CHUNK_MAX: Final = 1024 * 1024
 
 
 class _Answer:
     """The bytes that a read collects, in order, and how much more may come."""
 
     __slots__ = (
+        "_run",
         "first_base",
         "first_offset",
         "is_full",
@@ -86,15 +87,27 @@ class _Answer:
         self.left = max_bytes
         self.needs_one = needs_one
         self.is_full = False
+        # The chunk of which the last piece is a part, and where that begins and ends.
+        self._run: tuple[memoryview | None, int, int] = (None, 0, 0)
 
-    def add(self, piece: memoryview | bytes, entry: Entry) -> bool:
-        """Take a piece; False if it does not fit, which ends the answer."""
+    def add(self, piece: memoryview | bytes, entry: Entry, chunk: memoryview) -> bool:
+        """Take a piece of what was read; False if it does not fit, which ends the answer."""
         if len(piece) > self.left and not self.needs_one:
             self.is_full = True
             return False
         if not self.parts:
             self.first_base = entry.base_offset
-        self.parts.append(piece)
+        last, start, end = self._run
+        if not isinstance(piece, memoryview):
+            self._run = (None, 0, 0)
+            self.parts.append(piece)
+        elif last is chunk and end == entry.position:
+            # Neighbours stay together, so that an answer that is one run is sent without a copy.
+            self._run = (chunk, start, end + entry.size)
+            self.parts[-1] = chunk[start : end + entry.size]
+        else:
+            self._run = (chunk, entry.position, entry.position + entry.size)
+            self.parts.append(piece)
         self.left -= len(piece)
         self.needs_one = False
         self.next_offset = entry.next_offset
@@ -228,11 +241,11 @@ class LogWindow:
                 continue
             if position >= end:
                 break
-            pieces = len(answer.parts)
+            room = answer.left
             position, size = yield from self._take_chunk(answer, position, segment, isolation)
             if not size:
                 break
-            if len(answer.parts) > pieces:
+            if answer.left < room:
                 scanned, gap_start = 0, answer.next_offset
             elif not answer.is_full:
                 scanned += size
@@ -297,7 +310,7 @@ class LogWindow:
                     piece = yield from self._select(entry, data, deleted_before)
                 else:
                     piece = data if is_inside else None
-            if piece is not None and not answer.add(piece, entry):
+            if piece is not None and not answer.add(piece, entry, view):
                 return position
             position = entry.next_offset
             if spent.add(max(1, entry.records_count)):

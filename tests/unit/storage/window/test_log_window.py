@@ -122,7 +122,27 @@ def test_a_search_that_takes_too_long_ends(monkeypatch: pytest.MonkeyPatch) -> N
         run_steps(window.find(45, UNCOMMITTED))
 
 
-def test_bytes_of_a_segment_that_lies_inside_are_not_copied() -> None:
+def test_a_run_of_batches_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = LogHarness()
+    chunks: list[ReadResult] = []
+    reading = log.log.read
+
+    def noted(offset: int, **fields: object) -> ReadResult:
+        chunks.append(reading(offset, **fields))  # type: ignore[arg-type]
+        return chunks[-1]
+
+    for time in (10, 20, 21, 22, 40):
+        log.append(time, time)
+    monkeypatch.setattr(log.log, "read", noted)
+    window = LogWindow(log.log, 15, 23)
+    result = read(window, 0)
+    assert offsets(result) == [(2, 4, 2), (4, 6, 2), (6, 8, 2), (8, 10, 0)]
+    result = read(LogWindow(log.log, 15, NO_END_MS), 0)
+    assert offsets(result) == [(2, 4, 2), (4, 6, 2), (6, 8, 2), (8, 10, 2)]
+    assert result.records.obj is chunks[-1].records.obj
+
+
+def test_what_lies_inside_is_as_it_was() -> None:
     log = LogHarness()
     log.append(20, 21, 22)
     log.append(23, 21)
