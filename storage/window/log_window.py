@@ -15,9 +15,9 @@ it is in the same answer, because a marker in it may end a transaction of which 
 records.
 
 What a read may cost is bounded: it ends after `SCAN_BYTES` without a match, its slices are short,
-and large batches are opened in the side thread. Each window remembers one stretch without a match,
-the longest as a rule: no record can appear in it later, so it is read once and not again by every
-reader.
+and large batches are opened in the side thread. Each window remembers stretches without a match: no
+record can appear in one later, so it is read once and not again by every reader. kafkajs depends on
+that. It asks again for the same offset when an answer has no record, and then gets further.
 """
 
 from contextlib import suppress
@@ -61,6 +61,9 @@ SCAN_BYTES: Final = 32 * 1024 * 1024
 
 SEARCH_BYTES: Final = 256 * 1024 * 1024
 """The same for one search by time, which fails beyond it."""
+
+GAPS_MAX: Final = 8
+"""Stretches without a match that a window remembers."""
 
 _CHUNK_MIN: Final = 64 * 1024
 _CHUNK_MAX: Final = 1024 * 1024
@@ -130,15 +133,15 @@ class _Answer:
 class LogWindow:
     """The records of `log` in [start_ms, end_ms). Same thread as the log's."""
 
-    __slots__ = ("_closed_end", "_gap", "_start", "end_ms", "log", "start_ms")
+    __slots__ = ("_closed_end", "_gaps", "_start", "end_ms", "log", "start_ms")
 
     def __init__(self, log: Log, start_ms: int, end_ms: int) -> None:
         """Read `log`; 0 <= start_ms < end_ms."""
         self.log = log
         self.start_ms = start_ms
         self.end_ms = end_ms
-        # No record in [first, second) is in the window; to know that took a read of `third` bytes.
-        self._gap = (0, 0, 0)
+        # No record in [first, second) is in the window; the last one was extended last.
+        self._gaps: list[tuple[int, int]] = []
         self._start = NO_OFFSET
         # Base offset of the active segment, and the end that the closed ones give.
         self._closed_end = (NO_OFFSET, 0)
@@ -254,25 +257,30 @@ class LogWindow:
                 searched = segment.base_offset
                 found = yield from self._first_reaching(self.start_ms, position)
                 position = max(position, end if found is None else min(found.offset, end))
-        self._remember_gap(gap_start, position, scanned)
+        self._remember_gap(gap_start, position if scanned else gap_start)
         if answer.parts or not answer.is_full:
             answer.cover(position)
 
     def _beyond(self, position: int, segment: Segment) -> int:
         """Where the next record of the window can be, as far as that is known without reading."""
-        if self._gap[0] <= position < self._gap[1]:
-            return self._gap[1]
+        for start, end in self._gaps:
+            if start <= position < end:
+                return end
         if self._meets(segment):
             return position
         following = self.log.segments.after(segment)
         return self.log.high_watermark if following is None else following.base_offset
 
-    def _remember_gap(self, start: int, end: int, scanned: int) -> None:
-        known_start, known_end, known_scanned = self._gap
-        if known_start <= start <= known_end <= end:
-            self._gap = (known_start, end, known_scanned + scanned)
-        elif scanned > known_scanned and end > start:
-            self._gap = (start, end, scanned)
+    def _remember_gap(self, start: int, end: int) -> None:
+        if end <= start:
+            return
+        for number, (known_start, known_end) in enumerate(self._gaps):
+            if known_start <= start <= known_end:
+                del self._gaps[number]
+                start, end = known_start, max(known_end, end)
+                break
+        self._gaps.append((start, end))
+        del self._gaps[:-GAPS_MAX]
 
     def _take_chunk(
         self, answer: _Answer, position: int, segment: Segment, isolation: Isolation

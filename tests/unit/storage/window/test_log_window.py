@@ -267,3 +267,24 @@ def test_snappy_keeps_its_framing() -> None:
     assert b"SNAPPY" in bytes(read(window, 0, max_bytes=1).records)
     assert b"SNAPPY" not in bytes(read(window, 3).records)
     assert [record.offset for record in consume(window)] == [1, 4]
+
+
+def test_a_client_that_stays_at_its_offset_gets_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As kafkajs does when there is no record in an answer, while others read elsewhere."""
+    log = LogHarness()
+    log.append(20)
+    for _ in range(100):
+        log.append(60, 61)
+    log.append(20)
+    monkeypatch.setattr(log_window, "SCAN_BYTES", 600)
+    monkeypatch.setattr(log_window, "_CHUNK_MIN", 300)
+    window = LogWindow(log.log, 15, 25)
+    answers = []
+    for other in range(60):
+        result = read(window, 1, max_bytes=1)
+        answers.append([entry for entry in scan_entries(result.records) if entry.records_count])
+        if answers[-1]:
+            break
+        read(window, 100 + other, max_bytes=1)
+    assert [entry.base_offset for entry in answers[-1]] == [201]
+    assert len(answers) > 3
