@@ -249,8 +249,10 @@ CANNOT: dict[ExitCode, set[tuple[str, ...]]] = {
         ("doctor",),
         ("version",),
         ("certs", "show"),
+        ("window",),
     },
     NOT_FOUND: {
+        ("window",),
         ("user", "list"),
         ("token", "create"),
         ("token", "list"),
