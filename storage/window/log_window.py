@@ -14,10 +14,10 @@ A stretch without a match becomes one batch without records, so that readers mov
 it is in the same answer, because a marker in it may end a transaction of which the answer has
 records.
 
-What a read may cost is bounded: it ends after `SCAN_BYTES` without a match, its slices are short,
-and large batches are opened in the side thread. Each window remembers stretches without a match: no
-record can appear in one later, so it is read once and not again by every reader. kafkajs depends on
-that. It asks again for the same offset when an answer has no record, and then gets further.
+What a read may cost is bounded: it ends after `SCAN_BYTES`, its slices are short, and large batches
+are opened in the side thread. Each window remembers stretches without a match: no record can appear
+in one later, so it is read once and not again by every reader. kafkajs depends on that. It asks
+again for the same offset when an answer has no record, and then gets further.
 """
 
 from contextlib import suppress
@@ -57,7 +57,7 @@ from storage.window.window_filter import (
 )
 
 SCAN_BYTES: Final = 32 * 1024 * 1024
-"""Bytes of log that one read examines without a match."""
+"""Bytes of log that one read examines; an answer has fewer."""
 
 SEARCH_BYTES: Final = 256 * 1024 * 1024
 """The same for one search by time, which fails beyond it."""
@@ -78,6 +78,7 @@ class _Answer:
         "first_offset",
         "is_full",
         "left",
+        "matches",
         "needs_one",
         "next_offset",
         "parts",
@@ -90,6 +91,7 @@ class _Answer:
         self.left = max_bytes
         self.needs_one = needs_one
         self.is_full = False
+        self.matches = 0
         # The chunk of which the last piece is a part, and where that begins and ends.
         self._run: tuple[memoryview | None, int, int] = (None, 0, 0)
 
@@ -112,6 +114,7 @@ class _Answer:
             self._run = (chunk, entry.position, entry.position + entry.size)
             self.parts.append(piece)
         self.left -= len(piece)
+        self.matches += not entry.is_control
         self.needs_one = False
         self.next_offset = entry.next_offset
         return True
@@ -229,9 +232,9 @@ class LogWindow:
     ) -> Steps[None]:
         """Fill `answer` with what matches from `position` on, below `until`."""
         log = self.log
-        scanned, searched = 0, NO_OFFSET
+        left, scanned, searched = SCAN_BYTES, 0, NO_OFFSET
         gap_start = position
-        while not answer.is_full and scanned < SCAN_BYTES:
+        while not answer.is_full and left > 0:
             position = max(position, log.log_start_offset)
             end = min(self.end_offset(isolation, 0), until)
             segment = log.segments.floor(position)
@@ -244,11 +247,12 @@ class LogWindow:
                 continue
             if position >= end:
                 break
-            room = answer.left
+            matches = answer.matches
             position, size = yield from self._take_chunk(answer, position, segment, isolation)
             if not size:
                 break
-            if answer.left < room:
+            left -= size
+            if answer.matches > matches:
                 scanned, gap_start = 0, answer.next_offset
             elif not answer.is_full:
                 scanned += size

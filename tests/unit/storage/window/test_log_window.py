@@ -288,3 +288,21 @@ def test_a_client_that_stays_at_its_offset_gets_further(monkeypatch: pytest.Monk
         read(window, 100 + other, max_bytes=1)
     assert [entry.base_offset for entry in answers[-1]] == [201]
     assert len(answers) > 3
+
+
+def test_rare_matches_do_not_make_a_read_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor do the markers between them: what one read examines is bounded in all."""
+    log = LogHarness()
+    for number in range(60):
+        log.write(produced(20, producer_id=7, sequence=number, is_transactional=True))
+        log.write(marker(commit=True, producer_id=7, timestamp_ms=1), origin=Origin.COORDINATOR)
+        for _ in range(4):
+            log.append(60, 61)
+    monkeypatch.setattr(log_window, "SCAN_BYTES", 2000)
+    monkeypatch.setattr(log_window, "_CHUNK_MIN", 300)
+    monkeypatch.setattr(log_window, "_CHUNK_MAX", 300)
+    window = LogWindow(log.log, 15, 25)
+    reads = CountedReads(log, monkeypatch)
+    read(window, 0)
+    assert reads.bytes <= 2000 + 300
+    assert len(consume(window)) == 60
