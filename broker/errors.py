@@ -74,6 +74,15 @@ class InvalidTopicName(BrokerError):
     """The topic name breaks the naming rules."""
 
 
+class ReadOnlyWindow(BrokerError):
+    """The name stands for a time window of a topic, which only reads can use."""
+
+    def __init__(self, name: str, topic: str) -> None:
+        """Name the window and the topic."""
+        self.name = name
+        super().__init__(f"{name!r} is a read-only window of {topic}; use {topic} itself for this.")
+
+
 class TopicAlreadyExists(BrokerError):
     """A topic of that name exists."""
 

@@ -173,6 +173,8 @@ class Broker:
         self._stack.callback(self._threads.close)
         self._open_data_dir()
         self.security = Security(self.config, self.data_dir, clock=self.live, metrics=self.metrics)
+        if self.security.access is not None:
+            self.security.access.source_of = self.topics.windows.source_name
         metrics = self.config.metrics_listener
         self._guards = {
             listener.name: self.security.guard(self.config, listener, now_ms=self.clock.wall_ms())
@@ -301,6 +303,8 @@ class Broker:
         self._threads.sync.run_all([ticket.run for ticket in tickets])
 
     def _topic_deleted(self, topic: Topic) -> None:
+        if self.security.access is not None and self.topics.windows.is_reserved(topic.name):
+            self.security.access.forget()  # the name is a window's from now on
         for log in topic.partitions:
             self.group_commit.log_closed(log)
             self.fetch_waiters.log_changed(log)

@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "group": ("topics.group", "List, describe, delete consumer groups; move them in time."),
     "retention": ("time.retention", "Forecast what retention deletes, and name what keeps it."),
     "skew": ("time.skew", "Audit the times of a topic: disorder, producers that are off."),
+    "window": ("time.window", "Print the name under which clients read a span of time."),
     "clock": ("time.clock", "Set the clock of a broker for tests."),
     "user": ("security.user", "Add, list and remove users, change passwords."),
     "token": ("security.tokens", "Make, list, renew and expire delegation tokens."),

@@ -213,6 +213,12 @@ _TOPICS = (
         "Create a topic when a client asks for one that does not exist.",
     ),
     flag("delete.topic.enable", True, "Allow topics to be deleted."),
+    flag(
+        "time.windows.enable",
+        False,
+        "Tidelog's own. Serve time windows: the topic name TOPIC.__t__FROM__TO reads the records "
+        "of TOPIC from FROM to below TO. No topic of such a name can be created then.",
+    ),
     number(
         "num.partitions", 1, "Partitions of a topic created without a number.", low=1, high=100_000
     ),

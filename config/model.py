@@ -130,6 +130,7 @@ class BrokerConfig:
     metrics_auth: str
     auto_create_topics_enable: bool
     delete_topic_enable: bool
+    time_windows_enable: bool
     num_partitions: int
     max_partitions: int
     log_retention_check_interval_ms: int

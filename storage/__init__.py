@@ -13,6 +13,7 @@ The sub-packages, from the ground up; each imports only those above it in this l
     append      an append before it is written: checks and stamps, pure
     producers   the producers that a log remembers, and its snapshots
     log         one partition: append, read, look up by time, flush, retention, compaction
+    window      the records of a partition with a time in a range, read like a partition
     recovery    opening a partition directory after a clean stop or a crash
     directory   the data directory: topics, partitions, settings, checkpoints
     audit       `fsck`, and accepting the loss of damaged records

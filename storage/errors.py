@@ -47,6 +47,17 @@ class PolicyViolation(StorageError):
     """The topic's configuration forbids the operation."""
 
 
+class WindowTooLarge(StorageError):
+    """A search by time in a window examined the bytes that one request may cost."""
+
+    def __init__(self, topic: str, partition: int, examined_bytes: int) -> None:
+        """Name the partition and the limit."""
+        super().__init__(
+            f"{topic}-{partition}: {examined_bytes} bytes were examined without a result; "
+            "read the window from its start instead"
+        )
+
+
 class TooMuchAtOnce(Exception):
     """Not an error: the work is allowed, but not in the thread that serves all requests."""
 

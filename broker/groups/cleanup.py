@@ -21,6 +21,7 @@ from broker.groups.offsets.store import ExpiryRule, OffsetStore, TopicPartition,
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
 from protocol.stored.consumer_protocol import CONSUMER_PROTOCOL_TYPE
+from protocol.time_windows import MARK
 from storage.disk.steps import Steps
 
 logger = logging.getLogger("tidelog.broker.groups.cleanup")
@@ -97,7 +98,13 @@ class GroupCleanup:
         """
         for group_id in list(self._offsets.table.groups()):
             known = self._offsets.table.partitions_of(group_id)
-            partitions = [tp for tp in known if tp[0] == topic]
+            partitions = [
+                tp
+                for tp in known
+                if tp[0] == topic
+                # A window ends with its topic.
+                or (tp[0].rpartition(MARK)[0] == topic and not self._offsets.has_topic(tp[0]))
+            ]
             self._offsets.delete(group_id, partitions, log_failure)
             yield None
 

@@ -201,7 +201,8 @@ class ConsumerGroupCoordinator:
             return ErrorCode.NONE
         if member_epoch < 0 and not member_id and is_transactional:
             return ErrorCode.NONE
-        topics = self.topics().by_name
+        committed = list(committed)
+        topics = self.topics().named({name for name, _ in committed})
         wanted = [(topics[name].topic_id, index) for name, index in committed if name in topics]
         error = group.offset_error(member_id, member_epoch, wanted)
         if error is ErrorCode.UNKNOWN_MEMBER_ID:
@@ -246,8 +247,13 @@ class ConsumerGroupCoordinator:
                     topic.name: TopicImage(topic.topic_id, len(topic.partitions))
                     for topic in self._registry
                 },
+                unlisted=self._window,
             )
         return self._topics
+
+    def _window(self, name: str) -> TopicImage | None:
+        found = self._registry.windows.find(name)
+        return None if found is None else TopicImage(found.topic_id, len(found.partitions))
 
     def _wake(self, group_id: str, now_ms: int) -> None:
         group = self.groups.get(group_id)

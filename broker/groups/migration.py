@@ -313,7 +313,7 @@ def leave(group: ConsumerGroup, member_id: str, group_instance_id: str | None) -
 
 def _as_partitions(named: frozenset[tuple[str, int]], topics: Topics) -> Partitions:
     """The partitions by topic id; topics that do not exist are left out."""
-    known = ((topics.by_name.get(name), index) for name, index in named)
+    known = ((topics.find(name), index) for name, index in named)
     return frozenset((image.topic_id, index) for image, index in known if image is not None)
 
 
@@ -324,7 +324,7 @@ def _encode_for(member: ConsumerMember, metadata: bytes, topics: Topics) -> byte
     for topic_id, index in member.current.assigned:
         held.setdefault(topic_id, []).append(index)
     for name in member.subscription.names:
-        image = topics.by_name.get(name)
+        image = topics.find(name)
         if image is not None and image.topic_id in held:
             by_topic[name] = held[image.topic_id]
     subscription = parse_subscription(metadata)

@@ -72,5 +72,7 @@ def handle(
 
 def _partition_error(context: Context, name: str, partition: int) -> ErrorCode:
     if not context.topics.has_partition(name, partition):
+        if context.topics.find(name) is not None and context.topics.windows.is_reserved(name):
+            return ErrorCode.INVALID_TOPIC_EXCEPTION  # a window; clients do not try it again
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_internal(name) else ErrorCode.NONE

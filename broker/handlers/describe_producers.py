@@ -32,7 +32,7 @@ def handle(
 def _describe(context: Context, name: str, index: int) -> api.PartitionResponse:
     try:
         check_topic_name(name)
-        log = context.topics.led_log(name, index)
+        log = context.topics.read_log(name, index)
     except REFUSALS as error:
         return api.PartitionResponse(
             partition_index=index, error_code=error_code(error), error_message=str(error)

@@ -10,7 +10,7 @@ Source: KIP-966; Kafka `DescribeTopicPartitionsRequestHandler`.
 from broker.requests.authorized_operations import TOPIC_OPERATIONS
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
-from broker.topics.registry import check_topic_name, is_internal
+from broker.topics.registry import is_internal
 from protocol.api import describe_topic_partitions as api
 from protocol.error_codes import ErrorCode
 from storage.directory.data_dir import Topic
@@ -40,7 +40,7 @@ def handle(
         topic = context.topics.find(name)
         if topic is None:
             if not asks_for_all:
-                response.topics.append(_unknown(name))
+                response.topics.append(_unknown(context, name))
             continue
         if left == 0:
             response.next_cursor = api.Cursor(topic_name=name, partition_index=0)
@@ -72,10 +72,10 @@ def _refuse(message: api.DescribeTopicPartitionsRequest) -> api.DescribeTopicPar
     return api.DescribeTopicPartitionsResponse(topics=refused)
 
 
-def _unknown(name: str) -> api.DescribeTopicPartitionsResponseTopic:
+def _unknown(context: Context, name: str) -> api.DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
-        check_topic_name(name)
+        context.topics.check_asked(name)
     except REFUSALS as error:
         code = error_code(error)
     return api.DescribeTopicPartitionsResponseTopic(error_code=code, name=name)

@@ -135,6 +135,7 @@ class _Fetch:
         "_reserved_bytes",
         "_version",
         "_waiter",
+        "_window_logs",
         "_work",
     )
 
@@ -156,6 +157,7 @@ class _Fetch:
         self._reserved_bytes = 0
         self._pending: Pending[FetchResponse] | None = None
         self._waiter: FetchWaiter | None = None
+        self._window_logs: dict[Log, int] | None = None
         self._work: Work | None = None
 
     def start(self) -> Steps[FetchResponse | Pending[FetchResponse]]:
@@ -234,6 +236,8 @@ class _Fetch:
                 yield None
             if self._version >= ZSTD_SINCE:
                 data = reader.read(target)
+                if data is None:
+                    data = yield from reader.read_window(target)
             else:
                 data = yield from reader.read_for_old_client(target)
             parts.append((target, data))
@@ -241,6 +245,7 @@ class _Fetch:
             spent_bytes += _PARTITION_COST_BYTES + read_bytes
             if read_bytes >= STEP_BYTES:
                 self._context.turns.count_read(read_bytes)
+        self._window_logs = reader.window_logs
         if reader.bytes_read >= STEP_BYTES or self._reserved_bytes:
             self._reserve(reader.bytes_read)
         return parts, reader
@@ -279,6 +284,10 @@ class _Fetch:
             if log.high_watermark != data.high_watermark:
                 return False
             logs.append(log)
+        if self._window_logs:
+            if any(log.high_watermark != seen for log, seen in self._window_logs.items()):
+                return False
+            logs += self._window_logs
         self._waiter = FetchWaiter(logs, self._min_bytes - bytes_read, self._retry)
         self._context.fetch_waiters.park(self._waiter, max_wait_ms)
         return True

@@ -16,6 +16,8 @@ takes too long for that, OFFSET_NOT_AVAILABLE makes the client try again.
 
 A lookup that ends in a batch that decompresses to much searches it in the side thread.
 
+A time window (`broker.topics.windows`) has its own start, end and times.
+
 Found: the record's own timestamp and offset. Not found: (-1, -1) with no error. Version 0 answers
 with a list of segment base offsets chosen by file age, as brokers before 0.10.1 did.
 
@@ -29,7 +31,7 @@ Source: KIP-79, KIP-734, KIP-405, KIP-1005; Kafka `KafkaApis.handleListOffsetReq
 from collections.abc import Collection, Coroutine
 from typing import Any
 
-from broker.errors import InvalidRequest, UnsupportedByVersion
+from broker.errors import InvalidRequest, ReadOnlyWindow, UnsupportedByVersion
 from broker.requests.by_topic import by_key, by_topic
 from broker.requests.commit_wait import committed
 from broker.requests.context import Context, RequestContext
@@ -48,6 +50,7 @@ from storage.errors import TooMuchAtOnce
 from storage.log.log import Log
 from storage.log.lookup import LargeEntries, TimestampOffset
 from storage.log.values import Isolation
+from storage.window.log_window import LogWindow
 
 LATEST = -1
 EARLIEST = -2
@@ -146,6 +149,11 @@ class _Answers:
         large = LargeEntries()
         while (answer := self.try_at_once(name, asked, large)) is None:
             try:
+                window = self._context.topics.led_window(
+                    name, asked.partition_index, asked.current_leader_epoch
+                )
+                if window is not None:
+                    return (yield from self._in_window(window, asked))
                 yield from off_loop(large.search)
             except REFUSALS as error:
                 return _refusal(asked, error_code(error))
@@ -166,13 +174,51 @@ class _Answers:
             else:
                 _look_up(version, message, log, asked.timestamp, answer, large)
             hidden_end = self._hidden_end(log, asked.timestamp, answer)
-        except TooMuchAtOnce:
+        except (TooMuchAtOnce, ReadOnlyWindow):
             return None
         except REFUSALS as error:
             return _refusal(asked, error_code(error))
+        return self._settled(log, asked, answer, hidden_end)
+
+    def _in_window(
+        self, window: LogWindow, asked: ListOffsetsPartition
+    ) -> Steps[ListOffsetsPartitionResponse]:
+        """The answer for a partition of a time window."""
+        version, timestamp, log = self._request.api_version, asked.timestamp, window.log
+        if version == 0 and timestamp not in (LATEST, EARLIEST):
+            raise UnsupportedByVersion("Version 0 of ListOffsets finds segments, and not times.")
+        _check_timestamp(version, timestamp)
+        answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+        isolation = _isolation(self._message)
+        if timestamp in (LATEST, EARLIEST, EARLIEST_LOCAL):
+            log.check_end()
+            answer.offset = yield from window.start_offset()
+            answer.leader_epoch = log.epoch_at(answer.offset)
+            if timestamp == LATEST:
+                answer.offset = window.end_offset(isolation, answer.offset)
+                answer.leader_epoch = log.leader_epoch
+        elif timestamp == MAX_TIMESTAMP:
+            _found(answer, (yield from window.find_max(isolation)))
+        elif timestamp >= 0:
+            _found(answer, (yield from window.find(timestamp, isolation)))
+        if version == 0:
+            answer.old_style_offsets = [answer.offset][: max(0, asked.max_num_offsets)]
+        hidden_end = 0
+        if window.end_offset(Isolation.READ_UNCOMMITTED, 0) >= log.high_watermark:
+            hidden_end = self._hidden_end(log, timestamp, answer)
+        return self._settled(log, asked, answer, hidden_end)
+
+    def _settled(
+        self,
+        log: Log,
+        asked: ListOffsetsPartition,
+        answer: ListOffsetsPartitionResponse,
+        hidden_end: int,
+    ) -> ListOffsetsPartitionResponse:
+        """`answer`, after noting the end to wait for; a refusal if that has taken too long."""
         if hidden_end:
             if log in self._overdue:
-                is_named = version >= _OFFSET_NOT_AVAILABLE_SINCE
+                is_named = self._request.api_version >= _OFFSET_NOT_AVAILABLE_SINCE
                 return _refusal(
                     asked,
                     ErrorCode.OFFSET_NOT_AVAILABLE if is_named else ErrorCode.LEADER_NOT_AVAILABLE,
@@ -262,14 +308,8 @@ def _look_up(
     large: LargeEntries,
 ) -> None:
     """Fill `answer` with the result of `timestamp` in `log`."""
-    if timestamp < 0 and version < _SINCE.get(timestamp, version + 1):
-        raise UnsupportedByVersion(f"Timestamp {timestamp} means nothing in version {version}.")
-    is_consumer = _is_consumer(message)
-    isolation = (
-        Isolation.READ_COMMITTED
-        if is_consumer and message.isolation_level == _READ_COMMITTED
-        else Isolation.READ_UNCOMMITTED
-    )
+    _check_timestamp(version, timestamp)
+    is_consumer, isolation = _is_consumer(message), _isolation(message)
     if timestamp == LATEST:
         log.check_end()
         answer.offset = _end(log, isolation, is_consumer=is_consumer)
@@ -283,6 +323,17 @@ def _look_up(
         _found(answer, log.offset_for_max_timestamp(isolation=isolation, large=large))
     elif timestamp >= 0:
         _found(answer, log.offset_for_timestamp(timestamp, isolation=isolation, large=large))
+
+
+def _check_timestamp(version: int, timestamp: int) -> None:
+    if timestamp < 0 and version < _SINCE.get(timestamp, version + 1):
+        raise UnsupportedByVersion(f"Timestamp {timestamp} means nothing in version {version}.")
+
+
+def _isolation(message: ListOffsetsRequest) -> Isolation:
+    if _is_consumer(message) and message.isolation_level == _READ_COMMITTED:
+        return Isolation.READ_COMMITTED
+    return Isolation.READ_UNCOMMITTED
 
 
 def _end(log: Log, isolation: Isolation, *, is_consumer: bool) -> int:

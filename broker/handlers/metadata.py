@@ -30,7 +30,7 @@ from broker.errors import ThrottlingQuotaExceeded, TopicAlreadyExists
 from broker.requests.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
-from broker.topics.registry import NO_TOPIC_ID, RESERVED_TOPICS, check_topic_name, is_internal
+from broker.topics.registry import NO_TOPIC_ID, RESERVED_TOPICS, is_internal
 from protocol.api import metadata as api
 from protocol.error_codes import ErrorCode
 from storage.directory.data_dir import Topic
@@ -85,6 +85,7 @@ async def _create_and_answer(
 
 def _may_create(context: Context, name: str, topic_id: bytes) -> bool:
     is_kept = is_internal(name) or name in RESERVED_TOPICS
+    is_kept = is_kept or context.topics.windows.is_reserved(name)
     return not is_kept and topic_id == NO_TOPIC_ID and context.topics.find(name) is None
 
 
@@ -142,7 +143,7 @@ def _find_each_once(
             yield None
         found = _find(context, asked)
         if found is None:
-            missing = _missing(asked, refused)
+            missing = _missing(context, asked, refused)
             topics.setdefault(missing.name or missing.topic_id, missing)
         elif found.name not in topics:
             topic = topics[found.name] = _describe(context, found, wants_operations)
@@ -172,7 +173,7 @@ def _find(context: Context, asked: api.MetadataRequestTopic) -> Topic | None:
 
 
 def _missing(
-    asked: api.MetadataRequestTopic, refused: dict[str, ErrorCode]
+    context: Context, asked: api.MetadataRequestTopic, refused: dict[str, ErrorCode]
 ) -> api.MetadataResponseTopic:
     """The answer for a topic that does not exist."""
     if asked.name is None or asked.topic_id != NO_TOPIC_ID:
@@ -180,13 +181,13 @@ def _missing(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id
         )
     return api.MetadataResponseTopic(
-        error_code=refused.get(asked.name) or _why_missing(asked.name), name=asked.name
+        error_code=refused.get(asked.name) or _why_missing(context, asked.name), name=asked.name
     )
 
 
-def _why_missing(name: str) -> ErrorCode:
+def _why_missing(context: Context, name: str) -> ErrorCode:
     try:
-        check_topic_name(name)
+        context.topics.check_asked(name)
     except REFUSALS as error:
         return error_code(error)
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -27,7 +27,8 @@ def handle(
         topic: api.OffsetDeleteRequestTopic, asked: api.OffsetDeleteRequestPartition
     ) -> api.OffsetDeleteResponsePartition:
         answer = api.OffsetDeleteResponsePartition(partition_index=asked.partition_index)
-        if context.topics.has_partition(topic.name, asked.partition_index):
+        found = context.topics.find(topic.name)
+        if found is not None and 0 <= asked.partition_index < len(found.partitions):
             existing.append(((topic.name, asked.partition_index), answer))
         else:
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

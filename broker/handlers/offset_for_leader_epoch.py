@@ -33,7 +33,7 @@ def handle(
 def _end(context: Context, name: str, asked: api.OffsetForLeaderPartition) -> api.EpochEndOffset:
     answer = api.EpochEndOffset(partition=asked.partition)
     try:
-        log = context.topics.led_log(name, asked.partition, asked.current_leader_epoch)
+        log = context.topics.read_log(name, asked.partition, asked.current_leader_epoch)
         if asked.leader_epoch != _UNDEFINED_EPOCH:
             answer.leader_epoch, answer.end_offset = log.end_offset_for_epoch(asked.leader_epoch)
     except REFUSALS as error:

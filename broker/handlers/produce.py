@@ -40,7 +40,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.clocks.clock import TimerHandle
-from broker.errors import ConnectionMustClose, InternalTopic
+from broker.errors import ConnectionMustClose, InternalTopic, ReadOnlyWindow
 from broker.replies.pending import Pending
 from broker.requests.by_topic import STEP, by_key, by_topic
 from broker.requests.commit_wait import PATIENCE_MS
@@ -442,6 +442,8 @@ def _reject(
     context.metrics.appends_rejected[code.name.lower()] += 1
     if isinstance(error, StorageFailed) and log is not None:
         context.group_commit.append_failed(log, error)
+    if isinstance(error, ReadOnlyWindow):
+        answer.error_message = str(error)
     if isinstance(error, AppendRejected):
         if log is not None:
             answer.log_start_offset = log.log_start_offset

@@ -32,11 +32,17 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from broker.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
+from broker.errors import (
+    InvalidConfig,
+    InvalidRequest,
+    ReadOnlyWindow,
+    UnknownTopicOrPartition,
+)
 from broker.requests.context import Context
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.security.audit import AUDIT_LOGGER
 from broker.topics.registry import check_topic_name
+from broker.topics.windows import WindowTopic
 from config import ConfigErrors, check_group_overrides, check_topic_overrides, with_dynamic
 from config.broker_keys import BROKER_KEYS
 from config.describe import (
@@ -182,6 +188,8 @@ class _Topic(Resource):
             raise UnknownTopicOrPartition(name)
         self._context = context
         self._topic = topic
+        # It has the settings of its topic, and no others.
+        self._window = topic if isinstance(topic, WindowTopic) else None
 
     def describe(self) -> list[Entry]:
         return describe_topic(self._topic.overrides, self._context.topics.broker_config)
@@ -190,7 +198,7 @@ class _Topic(Resource):
         return entry.source is not ConfigSource.TOPIC
 
     def is_changeable(self, key: Key) -> bool:
-        return True
+        return self._window is None
 
     def overrides(self) -> dict[str, str]:
         return {canonical_topic_key(name): text for name, text in self._topic.overrides.items()}
@@ -199,6 +207,8 @@ class _Topic(Resource):
         return canonical_topic_key(name)
 
     def check(self, overrides: Mapping[str, str]) -> None:
+        if self._window is not None:
+            raise ReadOnlyWindow(self._window.name, self._window.source.name)
         problems = check_topic_overrides(overrides)
         if problems:
             raise ConfigErrors(problems)

@@ -33,6 +33,7 @@ ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
         # Refusals of the log.
         storage_errors.StorageError: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
+        storage_errors.WindowTooLarge: ErrorCode.REQUEST_TIMED_OUT,
         storage_errors.PolicyViolation: ErrorCode.POLICY_VIOLATION,
         storage_errors.AppendRejected: ErrorCode.INVALID_RECORD,
         storage_errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
@@ -75,6 +76,7 @@ ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
         broker_errors.LeaderEpochFenced: ErrorCode.FENCED_LEADER_EPOCH,
         broker_errors.LeaderEpochUnknown: ErrorCode.UNKNOWN_LEADER_EPOCH,
         broker_errors.InvalidTopicName: ErrorCode.INVALID_TOPIC_EXCEPTION,
+        broker_errors.ReadOnlyWindow: ErrorCode.INVALID_TOPIC_EXCEPTION,
         broker_errors.InternalTopic: ErrorCode.INVALID_TOPIC_EXCEPTION,
         broker_errors.TopicAlreadyExists: ErrorCode.TOPIC_ALREADY_EXISTS,
         broker_errors.InvalidPartitions: ErrorCode.INVALID_PARTITIONS,

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from broker.errors import (
     InconsistentTopicId,
     NotReplica,
+    ReadOnlyWindow,
     SenselessRequest,
     TopicDenied,
     UnknownTopicId,
@@ -44,6 +45,7 @@ from storage.disk.steps import Steps, off_loop
 from storage.errors import OffsetOutOfRange
 from storage.log.log import Log
 from storage.log.values import Isolation, ReadResult
+from storage.window.log_window import LogWindow
 
 _READ = Operation.READ
 """Looking into an enumeration costs as much as the right that is known."""
@@ -85,7 +87,8 @@ class FetchReader:
     `was_limited` says that a partition was read with a limit below the requested one, so that more
     may be there; `was_cut` says that much more is there, and `left_some` that a partition was not
     read to its high watermark. `hidden_ends` collects the logs whose answer reaches the high
-    watermark, while more of them was acknowledged (`broker.requests.commit_wait`).
+    watermark, while more of them was acknowledged (`broker.requests.commit_wait`). `window_logs`
+    has the high watermarks of the logs that were read as windows, if any.
     """
 
     __slots__ = (
@@ -105,6 +108,7 @@ class FetchReader:
         "left_some",
         "was_cut",
         "was_limited",
+        "window_logs",
     )
 
     def __init__(
@@ -140,6 +144,7 @@ class FetchReader:
         self._max_bytes = max_bytes if version >= _MAX_BYTES_SINCE else limit
         self.bytes_read = 0
         self.hidden_ends: dict[Log, HiddenEnd] = {}
+        self.window_logs: dict[Log, int] | None = None
         self.left_some = False
         self.was_cut = False
         self.was_limited = False
@@ -171,6 +176,20 @@ class FetchReader:
             raise NotReplica(name, target.partition, self._replica_id)
         return log
 
+    def _find_window(self, target: FetchTarget) -> LogWindow:
+        """The window of `target`, which `find_log` refuses; raises as that does."""
+        epoch = target.asked.current_leader_epoch
+        try:
+            log = self.find_log(target)
+        except ReadOnlyWindow as refusal:
+            window = self._context.topics.led_window(
+                refusal.name, target.partition, epoch if epoch >= 0 else NO_LEADER_EPOCH
+            )
+            if window is not None and self._replica_id <= _CONSUMER_ID:
+                return window
+            raise
+        raise UnknownTopicOrPartition(log.topic, log.partition)  # a topic since the last step
+
     def _authorize(self, check: Check, name: str) -> None:
         is_replica = self._replica_id > _CONSUMER_ID
         if is_replica and not check.cluster(Operation.CLUSTER_ACTION):
@@ -178,28 +197,78 @@ class FetchReader:
         if not is_replica and not check.topic(_READ, name):
             raise TopicDenied
 
-    def read(self, target: FetchTarget) -> PartitionData:
+    def read(self, target: FetchTarget) -> PartitionData | None:
         """One partition's part of the answer, its error included; `records` is never None.
 
-        For versions that can read every format.
+        For versions that can read every format. None for a partition of a window: see
+        `read_window`.
         """
         data = _nothing_of(target)
         try:
             result = self._read_log(self.find_log(target), target, data)
             if result is not None:
                 self._take(data, result.records)
+        except ReadOnlyWindow:
+            return None
+        except REFUSALS as error:
+            self._refuse(data, error)
+        return data
+
+    def read_window(self, target: FetchTarget) -> Steps[PartitionData]:
+        """The same for a partition of a time window, for all versions that have empty batches."""
+        data = _nothing_of(target)
+        try:
+            if self._version < _MAGIC_V2_SINCE:
+                raise UnsupportedByVersion(
+                    f"Version {self._version} of Fetch cannot read a window: it knows no batches "
+                    "without records."
+                )
+            window = self._find_window(target)
+            log = window.log
+            if self.window_logs is None:
+                self.window_logs = {}
+            self.window_logs[log] = log.high_watermark
+            wanted = min(target.asked.partition_max_bytes, self.bytes_left)
+            portion = min(wanted, self._partition_max_bytes)
+            result = yield from window.read(
+                target.asked.fetch_offset,
+                max_bytes=max(0, portion),
+                isolation=self._isolation,
+                min_one=self._needs_one,
+            )
+            data.log_start_offset = result.log_start_offset
+            data.high_watermark = result.high_watermark
+            data.last_stable_offset = result.last_stable_offset
+            data.aborted_transactions = _aborted(result)
+            end = window.end_offset(self._isolation, 0)
+            if result.next_offset < end:
+                self.left_some = True
+            elif end < log.high_watermark:
+                pass  # What is not on disk yet lies outside of the window.
+            elif hidden_end := self._context.group_commit.acknowledged_end(log):
+                self.hidden_ends[log] = HiddenEnd(log.high_watermark, hidden_end)
+            if portion < wanted:
+                self.was_limited = True
+                self.was_cut = self.was_cut or len(result.records) >= portion // 2
+            if result.records:
+                records: Buffer = result.records
+                if self._version < ZSTD_SINCE:
+                    records = yield from self._suit_old_client(window.log, target, result)
+                self._take(data, records)
         except REFUSALS as error:
             self._refuse(data, error)
         return data
 
     def read_for_old_client(self, target: FetchTarget) -> Steps[PartitionData]:
-        """The same for older versions, in a format that they can read."""
+        """As `read` and `read_window`, for older versions, in a format that they can read."""
         data = _nothing_of(target)
         try:
             log = self.find_log(target)
             result = self._read_log(log, target, data)
             if result is not None:
                 self._take(data, (yield from self._suit_old_client(log, target, result)))
+        except ReadOnlyWindow:
+            return (yield from self.read_window(target))
         except REFUSALS as error:
             self._refuse(data, error)
         return data
@@ -249,12 +318,7 @@ class FetchReader:
         elif hidden_end := self._context.group_commit.acknowledged_end(log):
             self.hidden_ends[log] = HiddenEnd(log.high_watermark, hidden_end)
         if result.aborted_transactions is not None:
-            data.aborted_transactions = [
-                AbortedTransaction(
-                    producer_id=aborted.producer_id, first_offset=aborted.first_offset
-                )
-                for aborted in result.aborted_transactions
-            ]
+            data.aborted_transactions = _aborted(result)
         if portion < max_bytes:
             self.was_limited = True
             self.was_cut = self.was_cut or len(result.records) >= portion // 2
@@ -316,6 +380,16 @@ class FetchReader:
         if self._version < _MAX_BYTES_SINCE:
             records = memoryview(records)[: max(0, target.asked.partition_max_bytes)]
         return records
+
+
+def _aborted(result: ReadResult) -> list[AbortedTransaction] | None:
+    """The aborted transactions that readers of committed records skip; None for all others."""
+    if result.aborted_transactions is None:
+        return None
+    return [
+        AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+        for aborted in result.aborted_transactions
+    ]
 
 
 def _nothing_of(target: FetchTarget) -> PartitionData:

@@ -27,7 +27,7 @@ the protocol.
 
 import ipaddress
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -192,7 +192,11 @@ class Decision:
 
 
 class Access:
-    """The rules in force and what they decide. Loop thread only."""
+    """The rules in force and what they decide. Loop thread only.
+
+    Attributes:
+        source_of: the topic whose rules count for a name of a topic: a time window has none itself.
+    """
 
     def __init__(
         self,
@@ -202,6 +206,7 @@ class Access:
         allow_if_no_acl: bool = False,
     ) -> None:
         """Start with `acls`; `super_users` may do everything."""
+        self.source_of: Callable[[str], str] = str
         self._super_users = frozenset(super_users)
         self._allow_if_no_acl = allow_if_no_acl
         self._acls: dict[Acl, None] = {}
@@ -232,7 +237,7 @@ class Access:
             if acl not in self._acls:
                 self._acls[acl] = None
                 self._by_type.setdefault(acl.resource_type, _Rules()).add(acl)
-        self._forget()
+        self.forget()
 
     def remove(self, acls: Iterable[Acl]) -> None:
         """Take rules out of force."""
@@ -240,7 +245,7 @@ class Access:
             if acl in self._acls:
                 del self._acls[acl]
                 self._by_type[acl.resource_type].remove(acl)
-        self._forget()
+        self.forget()
 
     def decided(self, principal: Principal, host: str) -> Decided:
         """What was decided about one client, to look into before `allows` is asked.
@@ -256,10 +261,11 @@ class Access:
 
     def _make_room(self) -> None:
         if self._kept >= DECISIONS_KEPT:
-            self._forget()
+            self.forget()
         self._kept += 1
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Decide everything again: the rules or what names mean have changed."""
         self._decided = {}
         self._kept = 0
 
@@ -282,6 +288,8 @@ class Access:
         """The decision, with the rule that made it."""
         if principal in self._super_users:
             return Decision(allowed=True, default=f"{principal} is a super user")
+        if resource_type == ResourceType.TOPIC:
+            name = self.source_of(name)
         rules = self._by_type.get(resource_type)
         address = _address(host)
         allowing: Acl | None = None

@@ -4,6 +4,9 @@
 dictionary lookup, and holds the rules for names and counts of topics. It alone decides whether this
 broker leads a partition. Files, ids and durability of the changes belong to the data directory.
 
+Readers also find time windows by `find` and `find_by_id` (`broker.topics.windows`); `led_log` and
+the changes refuse them.
+
 Invariant: a name and the id of the same topic always resolve to the same `Topic` object, and no
 handler keeps a `Log` across a wait without a new lookup.
 
@@ -23,17 +26,20 @@ from broker.errors import (
     LeaderEpochUnknown,
     NotLeader,
     PolicyViolation,
+    ReadOnlyWindow,
     TopicAlreadyExists,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from broker.threads import Pool
 from broker.topics.changes import Changes, Result
+from broker.topics.windows import Windows
 from config import BrokerConfig, ConfigErrors, check_group_overrides, with_dynamic
 from storage.directory.claim import KRAFT_METADATA_TOPIC
 from storage.directory.data_dir import DataDir, Topic
 from storage.disk.steps import Steps
 from storage.log.log import Log
+from storage.window.log_window import LogWindow
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
@@ -97,7 +103,11 @@ def is_internal(name: str) -> bool:
 
 
 class TopicRegistry:
-    """Lookup and change of topics. Loop thread only; the data directory outlives it."""
+    """Lookup and change of topics. Loop thread only; the data directory outlives it.
+
+    Attributes:
+        windows: time windows of the topics, found where there is no topic of the name.
+    """
 
     def __init__(
         self, data_dir: DataDir, *, config: BrokerConfig, clock: Clock, threads: Pool
@@ -111,7 +121,10 @@ class TopicRegistry:
         self._by_id: dict[bytes, Topic] = {
             topic.topic_id: topic for topic in data_dir.topics.values()
         }
-        self._on_deleted: list[Callable[[Topic], Steps[None] | None]] = []
+        self.windows = Windows(data_dir.topics, is_enabled=config.time_windows_enable)
+        self._on_deleted: list[Callable[[Topic], Steps[None] | None]] = [
+            self.windows.forget_deleted
+        ]
         self._changes = Changes()
         self._metric_names = Counter(_metric_name(name) for name in data_dir.topics)
         self._revision = 0
@@ -144,25 +157,27 @@ class TopicRegistry:
         self._on_deleted.append(callback)
 
     def find(self, name: str) -> Topic | None:
-        """The topic of that name, or None."""
-        return self._data_dir.topics.get(name)
+        """The topic or window of that name, or None."""
+        topic = self._data_dir.topics.get(name)
+        return self.windows.find(name) if topic is None else topic
 
     def has_partition(self, name: str, partition: int) -> bool:
-        """Whether the topic exists and has this partition."""
-        topic = self.find(name)
+        """Whether the topic exists, and not as a window, and has this partition."""
+        topic = self._data_dir.topics.get(name)
         return topic is not None and 0 <= partition < len(topic.partitions)
 
     def find_by_id(self, topic_id: bytes) -> Topic | None:
-        """The topic with that id, or None."""
-        return self._by_id.get(topic_id)
+        """The topic or window with that id, or None."""
+        topic = self._by_id.get(topic_id)
+        return self.windows.find_by_id(topic_id) if topic is None else topic
 
     def get_by_id(self, topic_id: bytes) -> Topic:
-        """The topic with that id.
+        """The topic or window with that id.
 
         Raises:
             UnknownTopicId: there is none.
         """
-        topic = self._by_id.get(topic_id)
+        topic = self.find_by_id(topic_id)
         if topic is None:
             raise UnknownTopicId(topic_id)
         return topic
@@ -180,6 +195,15 @@ class TopicRegistry:
         for topic in self:
             yield from topic.partitions
 
+    def check_asked(self, name: str) -> None:
+        """Whether there can be a topic or window of that name.
+
+        Raises:
+            InvalidTopicName: there cannot.
+        """
+        check_topic_name(name)
+        self.windows.check_form(name)
+
     def leader_id(self, topic: Topic, partition: int) -> int:
         """The node that leads the partition: always this one, the only node."""
         return self._node_id
@@ -191,6 +215,7 @@ class TopicRegistry:
         requester expects, `NO_LEADER_EPOCH` when it has none.
 
         Raises:
+            ReadOnlyWindow: it is a window's.
             UnknownTopicOrPartition: it does not exist.
             NotLeader: another broker leads it.
             LeaderEpochFenced: the requester's epoch is older than ours.
@@ -198,6 +223,8 @@ class TopicRegistry:
         """
         topic = self._data_dir.topics.get(name)
         if topic is None or not 0 <= partition < len(topic.partitions):
+            if topic is None:
+                self._refuse_window(name)
             raise UnknownTopicOrPartition(name, partition)
         leader_id = self.leader_id(topic, partition)
         if leader_id != self._node_id:
@@ -206,6 +233,33 @@ class TopicRegistry:
         if leader_epoch != NO_LEADER_EPOCH and leader_epoch != log.leader_epoch:
             _check_epoch(log, leader_epoch)
         return log
+
+    def led_window(
+        self, name: str, partition: int, leader_epoch: int = NO_LEADER_EPOCH
+    ) -> LogWindow | None:
+        """The part of a led partition that the window `name` shows; None if it is no window's.
+
+        Raises as `led_log` of the topic.
+        """
+        topic = self.windows.find(name)
+        if topic is None or name in self._data_dir.topics:
+            return None
+        log = self.led_log(topic.source.name, partition, leader_epoch)
+        return topic.view(log.partition)
+
+    def read_log(self, name: str, partition: int, leader_epoch: int = NO_LEADER_EPOCH) -> Log:
+        """`led_log`, and for a window that of its topic, to read what is common to both."""
+        return self.led_log(self.windows.source_name(name), partition, leader_epoch)
+
+    def _refuse_window(self, name: str) -> None:
+        """Refuse a window where only a topic will do.
+
+        Raises:
+            ReadOnlyWindow: `name` is a window.
+        """
+        window = self.windows.find(name)
+        if window is not None:
+            raise ReadOnlyWindow(name, window.source.name)
 
     async def create(
         self,
@@ -217,6 +271,7 @@ class TopicRegistry:
 
         Raises:
             InvalidTopicName: the name breaks the rules.
+            ReadOnlyWindow: it is a window's.
             InvalidRequest: it is one of `RESERVED_TOPICS`.
             TopicAlreadyExists: there is one.
             InvalidPartitions: the count is below 1, or the broker would pass `max.partitions`.
@@ -243,6 +298,7 @@ class TopicRegistry:
             )
         if name in self._data_dir.topics:
             raise TopicAlreadyExists(f"Topic {name!r} exists already.")
+        self.windows.check_free(name)
         if self._metric_names[_metric_name(name)]:
             raise InvalidTopicName(
                 f"Topic {name!r} collides with an existing one whose name differs in . and _ only; "
@@ -262,6 +318,7 @@ class TopicRegistry:
     async def _delete(self, name: str) -> None:
         topic = self._data_dir.topics.get(name)
         if topic is None:
+            self._refuse_window(name)
             raise UnknownTopicOrPartition(name)
         if name in OWN_TOPICS:
             raise PolicyViolation(f"Topic {name!r} belongs to the broker and cannot be deleted.")
@@ -299,6 +356,7 @@ class TopicRegistry:
         """Whether `add_partitions` would accept the count; raises what it would raise."""
         topic = self._data_dir.topics.get(name)
         if topic is None:
+            self._refuse_window(name)
             raise UnknownTopicOrPartition(name)
         count = len(topic.partitions)
         if total <= count:
@@ -328,6 +386,7 @@ class TopicRegistry:
             ConfigErrors: a setting is not acceptable; nothing was changed.
         """
         if name not in self._data_dir.topics:
+            self._refuse_window(name)
             raise UnknownTopicOrPartition(name)
         self._data_dir.set_topic_overrides(name, dict(overrides))
 

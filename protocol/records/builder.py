@@ -13,6 +13,7 @@ Source: Kafka `MemoryRecordsBuilder`, `EndTransactionMarker`.
 from collections.abc import Iterable, Sequence
 
 from protocol.records import layout
+from protocol.records.batch import RecordBatch
 from protocol.records.checksums import Buffer, crc32c
 from protocol.records.compression import compress
 from protocol.records.encode_loops import encode_record
@@ -103,6 +104,32 @@ def assemble_batch(
     out += payload
     layout.UINT32.pack_into(out, layout.CRC_AT, crc32c(memoryview(out)[layout.ATTRIBUTES_AT :]))
     return bytes(out)
+
+
+def rebuild_batch(
+    batch: RecordBatch,
+    payload: Buffer,
+    *,
+    records_count: int,
+    max_timestamp: int,
+    attributes: int,
+    base_timestamp: int,
+) -> bytes:
+    """`batch` with other records: `payload` is encoded, and compressed as `attributes` say.
+
+    Offsets, leader epoch and producer stay, so that a reader moves on as over the whole batch.
+    """
+    return assemble_batch(
+        payload,
+        base_offset=batch.base_offset,
+        leader_epoch=batch.partition_leader_epoch,
+        attributes=attributes,
+        last_offset_delta=batch.last_offset_delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer=(batch.producer_id, batch.producer_epoch, batch.base_sequence),
+        records_count=records_count,
+    )
 
 
 def build_empty_batch(first_offset: int, next_offset: int) -> bytes:

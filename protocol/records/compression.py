@@ -72,18 +72,26 @@ kernel page by page, which for a small batch costs more than decompressing it.""
 
 
 def compress(
-    codec: Codec, data: Buffer, level: int | None = None, *, legacy_lz4: bool = False
+    codec: Codec,
+    data: Buffer,
+    level: int | None = None,
+    *,
+    legacy_lz4: bool = False,
+    like: memoryview | None = None,
 ) -> bytes:
     """`data` compressed and framed as Kafka expects it inside a batch.
 
     `level` is the codec's own (gzip 1-9 or -1, lz4 1-17, zstd -131072 to 22); None and Kafka's
-    defaults give the library's default. `legacy_lz4` writes the checksum quirk of magic 0.
+    defaults give the library's default. `legacy_lz4` writes the checksum quirk of magic 0. `like`
+    is what the new bytes replace: snappy without a header stays so, as some clients read no other.
     """
     if codec == Codec.NONE:
         return bytes(data)
     if codec == Codec.GZIP:
         return zlib.compress(data, -1 if level is None else level, _GZIP_WBITS)
     if codec == Codec.SNAPPY:
+        if like is not None and not _has_xerial_header(like, 0):
+            return bytes(cramjam.snappy.compress_raw(data))
         return _compress_snappy(data)
     if codec == Codec.LZ4:
         return _compress_lz4(data, level, legacy=legacy_lz4)

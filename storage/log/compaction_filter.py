@@ -29,12 +29,13 @@ Source: Kafka `Cleaner`, `CleanedTransactionMetadata`, `MemoryRecords.filterTo`;
 """
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from protocol.records.batch import RecordBatch
-from protocol.records.builder import assemble_batch, build_message_set
+from protocol.records.builder import assemble_batch, build_message_set, rebuild_batch
+from protocol.records.checksums import Buffer
 from protocol.records.compression import compress
 from protocol.records.encode_loops import encode_record
 from protocol.records.layout import (
@@ -291,16 +292,13 @@ class Round:
         max_timestamp = batch.max_timestamp
         if batch.timestamp_type is not TimestampType.LOG_APPEND_TIME:
             max_timestamp = max(NO_TIMESTAMP, *(record.timestamp for record in kept))
-        return assemble_batch(
+        return rebuild_batch(
+            batch,
             payload,
-            base_offset=batch.base_offset,
-            leader_epoch=batch.partition_leader_epoch,
-            attributes=flags,
-            last_offset_delta=batch.last_offset_delta,
-            base_timestamp=base_timestamp,
-            max_timestamp=max_timestamp,
-            producer=(batch.producer_id, batch.producer_epoch, batch.base_sequence),
             records_count=len(kept),
+            max_timestamp=max_timestamp,
+            attributes=flags,
+            base_timestamp=base_timestamp,
         )
 
     def _horizon_ms(self) -> int:
@@ -311,16 +309,13 @@ class Round:
         batch = RecordBatch(data)
         base_timestamp = self._horizon_ms()
         offsets = {record.offset for record in decode_batch(batch)}
-        return assemble_batch(
+        return rebuild_batch(
+            batch,
             _rebase(batch, offsets, base_timestamp),
-            base_offset=batch.base_offset,
-            leader_epoch=batch.partition_leader_epoch,
-            attributes=batch.attributes & _FLAGS | DELETE_HORIZON_BIT,
-            last_offset_delta=batch.last_offset_delta,
-            base_timestamp=base_timestamp,
-            max_timestamp=batch.max_timestamp,
-            producer=(batch.producer_id, batch.producer_epoch, batch.base_sequence),
             records_count=batch.records_count,
+            max_timestamp=batch.max_timestamp,
+            attributes=batch.attributes & _FLAGS | DELETE_HORIZON_BIT,
+            base_timestamp=base_timestamp,
         )
 
     def _bare(self, entry: Entry, data: memoryview) -> bytes:
@@ -417,16 +412,20 @@ def _old_records(entry: Entry, data: memoryview) -> Steps[list[Record]]:
 
 
 def _cut_out(batch: RecordBatch, kept: list[Outline]) -> Steps[bytes | bytearray]:
-    """The records' bytes joined; adjacent ones are copied together."""
     clear, _, _ = yield from _clear_records(batch)
+    return joined_records(clear, [(record.start, record.end) for record in kept])
+
+
+def joined_records(clear: Buffer, kept: Sequence[tuple[int, int]]) -> bytearray:
+    """The bytes of the records at these places; adjacent ones are copied together."""
     view = memoryview(clear)
     out = bytearray()
-    start = end = kept[0].start
-    for record in kept:
-        if record.start != end:
+    start = end = kept[0][0]
+    for record_start, record_end in kept:
+        if record_start != end:
             out += view[start:end]
-            start = record.start
-        end = record.end
+            start = record_start
+        end = record_end
     out += view[start:end]
     return out
 

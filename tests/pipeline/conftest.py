@@ -171,7 +171,7 @@ class Broker:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    running = Broker(tmp_path_factory.mktemp("broker") / "data")
+    running = Broker(tmp_path_factory.mktemp("broker") / "data", "time.windows.enable=true")
     yield running
     running.stop()
 

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from pipeline.launch import main
 from pipeline.net.producing import TaskProducer
 from pipeline.options.options import parse_sink_options
+from protocol.time_windows import window_name
 from tests.pipeline.conftest import START_MS, Broker, expected, offsets_json, values
 
 pytestmark = pytest.mark.core
@@ -47,6 +48,18 @@ def test_explicit_offsets(topic: str, read: Any) -> None:
 
 def test_a_topic_can_be_given_a_place_as_a_whole(topic: str, read: Any) -> None:
     assert values(read(topic, startingOffsets=json.dumps({topic: "earliest"}))) == expected((0, 21))
+
+
+def test_a_time_window_is_read_by_its_name(broker: Broker, read: Any) -> None:
+    """Whole batches in it, one across each edge, and a long tail that is not in it."""
+    name = broker.topic(2)
+    broker.produce(name, 0, 10)
+    broker.produce(name, 1, 10, first=10)
+    broker.produce(name, 0, 5, first=60)
+    window = window_name(name, START_MS + 3000, START_MS + 12_000)
+    assert values(read(window)) == expected((3, 12))
+    assert values(read(window_name(name, START_MS + 15_000))) == expected((60, 65), (15, 20))
+    assert values(read(window_name(name, 1000, 2000))) == []
 
 
 def test_reuse_same_dataframe_in_query(topic: str, read: Any) -> None:

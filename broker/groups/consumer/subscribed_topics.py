@@ -48,7 +48,7 @@ class SubscribedTopics:
         """Resolve which of `topics` are subscribed to now, and keep the result."""
         wanted = self.resolve(topics, subscriptions)
         self.revision = topics.revision
-        self.seen = {name: topics.by_name[name] for name in wanted}
+        self.seen = topics.named(wanted)
 
     def resolve(self, topics: Topics, subscriptions: Iterable[Subscription]) -> frozenset[str]:
         """Which of `topics` are subscribed to; `seen` stays as it was, for comparison."""
@@ -78,7 +78,7 @@ class SubscribedTopics:
 def _resolve(
     names: frozenset[str], regex: str | None, topics: Topics, sees: Sight | None
 ) -> frozenset[str]:
-    wanted = names & topics.by_name.keys()
+    wanted = frozenset(topics.named(names))
     if regex:
         pattern = compile_pattern(regex)
         matched = matching(pattern, topics.by_name)

@@ -9,7 +9,7 @@ Source: KIP-848; Kafka's `ConsumerGroupMember`, `MemberState`.
 """
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
@@ -68,10 +68,24 @@ class TopicImage(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topics:
-    """The existing topics, as of one revision."""
+    """The existing topics, as of one revision.
+
+    `by_name` are those that patterns match; `unlisted` finds one that only its name leads to.
+    """
 
     revision: int
     by_name: Mapping[str, TopicImage]
+    unlisted: Callable[[str], TopicImage | None] = lambda _: None
+
+    def find(self, name: str) -> TopicImage | None:
+        """The topic of that name, or None."""
+        image = self.by_name.get(name)
+        return self.unlisted(name) if image is None else image
+
+    def named(self, names: Iterable[str]) -> dict[str, TopicImage]:
+        """Those of `names` that exist."""
+        found = ((name, self.find(name)) for name in names)
+        return {name: image for name, image in found if image is not None}
 
 
 Sight: TypeAlias = Callable[[str], bool]

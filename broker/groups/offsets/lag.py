@@ -29,6 +29,8 @@ LOOKUPS_MAX = 100
 MARKERS_MAX = 16
 """The most markers in a row that are read over; beyond them a group's age is unknown."""
 
+_VISIBLE = Isolation.READ_UNCOMMITTED
+
 MARK_PREFIX = "tidelog-mark "
 """The prefix of the metadata of a writer's mark (`pipeline.net.producing`)."""
 
@@ -66,7 +68,15 @@ class GroupLag:
                 if log is None or (committed.metadata or "").startswith(MARK_PREFIX):
                     continue
                 offset = max(committed.offset, log.log_start_offset)
-                records = max(0, log.high_watermark - offset)
+                end = log.high_watermark
+                if is_window := topic != log.topic:
+                    window = self._topics.led_window(topic, partition)
+                    end = offset if window is None else window.end_offset(_VISIBLE, 0)
+                records = max(0, end - offset)
+                if records and is_window:
+                    # The first record of it that is left may be far away.
+                    yield Lag(group, topic, partition, records, None)
+                    continue
                 if not records:
                     yield Lag(group, topic, partition, 0, 0.0)
                     continue

@@ -191,7 +191,7 @@ class OffsetStore:
         """
         self.table = OffsetTable()
         self._topic = topic
-        self._has_topic = has_topic
+        self.has_topic = has_topic
 
     def commit(self, commit: OffsetCommit, when_done: WhenDone) -> None:
         """Store offsets; `when_done(NONE)` once they are durable and visible."""
@@ -208,7 +208,7 @@ class OffsetStore:
             if error is ErrorCode.NONE:
                 self._take(commit)
                 # A topic that was deleted meanwhile found nothing in the table to delete.
-                gone = [tp for tp, _ in commit.offsets if not self._has_topic(tp[0])]
+                gone = [tp for tp, _ in commit.offsets if not self.has_topic(tp[0])]
                 self.delete(group_id, gone, log_failure)
             when_done(error)
 

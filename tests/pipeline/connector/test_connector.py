@@ -12,6 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from protocol.time_windows import window_name
 from tests.pipeline.conftest import START_MS, Broker, expected, offsets_json, values
 
 FAILURES = (PySparkException, Py4JJavaError)
@@ -29,6 +30,18 @@ def test_explicit_offsets(topic: str, read: Any) -> None:
         endingOffsets=offsets_json(topic, p0=3, p1=-1, p2=1),
     )
     assert values(frame) == expected((0, 3), (14, 20), (20, 21))
+
+
+def test_a_time_window_is_read_by_its_name(broker: Broker, read: Any) -> None:
+    """Whole batches in it, one across each edge, and a long tail that is not in it."""
+    name = broker.topic(2)
+    broker.produce(name, 0, 10)
+    broker.produce(name, 1, 10, first=10)
+    broker.produce(name, 0, 5, first=60)
+    window = window_name(name, START_MS + 3000, START_MS + 12_000)
+    assert values(read(window)) == expected((3, 12))
+    assert values(read(window_name(name, START_MS + 15_000))) == expected((60, 65), (15, 20))
+    assert values(read(window_name(name, 1000, 2000))) == []
 
 
 def test_headers_and_null_without_any(broker: Broker, read: Any) -> None:

@@ -1,0 +1,44 @@
+"""``tidelog window``: the name under which any Kafka client reads the records of a span of time."""
+
+import click
+
+from cli.options import TimeType
+from cli.output import print_json
+from client.times import format_time
+from protocol.time_windows import MARK, window_name
+
+_NAME_LENGTH_MAX = 249
+
+
+@click.command()
+@click.argument("topic")
+@click.option(
+    "-f", "--from", "from_ms", type=TimeType(), required=True, help="Records at or after this time."
+)
+@click.option("-t", "--to", "to_ms", type=TimeType(), help="And before this one; default no end.")
+@click.option("--json", "as_json", is_flag=True, help="Name and times as a JSON document.")
+def command(*, topic: str, from_ms: int, to_ms: int | None, as_json: bool) -> None:
+    """Print the name of a time window of TOPIC.
+
+    Any Kafka client reads it like a topic, if the broker has time.windows.enable=true.
+
+    Example: tidelog consume "$(tidelog window flights --from -2h --to -1h)" --from earliest
+    """
+    if to_ms is not None and to_ms <= from_ms:
+        raise click.UsageError(
+            f"--to ({format_time(to_ms)}) is not after --from ({format_time(from_ms)}), so there "
+            "is nothing in between"
+        )
+    if from_ms < 0:
+        raise click.UsageError(f"--from ({format_time(from_ms)}) lies before 1970")
+    name = window_name(topic, from_ms, to_ms)
+    if not topic or len(name) > _NAME_LENGTH_MAX:
+        longest = _NAME_LENGTH_MAX - len(name) + len(topic)
+        raise click.UsageError(
+            f"TOPIC has {len(topic)} characters; a window of it needs 1 to {longest}, because "
+            f"names have at most {_NAME_LENGTH_MAX} and {MARK} with the times is part of it"
+        )
+    if as_json:
+        print_json({"name": name, "topic": topic, "from_ms": from_ms, "to_ms": to_ms})
+    else:
+        click.echo(name)
