@@ -44,6 +44,7 @@ from broker.net.connection import Connection, Connections
 from broker.net.dispatch import Dispatcher
 from broker.operator.explain import explain
 from broker.operator.exporter import BrokerCollector, render
+from broker.operator.histogram import HistogramAnswers
 from broker.operator.http import Command, MetricsServer, Query
 from broker.operator.port_access import PortAccess
 from broker.operator.retention import RetentionForecast
@@ -462,6 +463,7 @@ class Broker:
             "/explain": partial(explain, self.topics),
             "/segments": partial(list_segments, self.topics),
             "/skew": SkewAudit(self.topics, self._threads.control).answer,
+            "/histogram": HistogramAnswers(self.topics, self._threads.control).answer,
             "/retention": RetentionForecast(
                 self.topics, self.space, self._threads.control, self.time.now_ms
             ).answer,

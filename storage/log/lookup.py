@@ -258,7 +258,7 @@ class TimeLookup:
     def _verified(self, index: int) -> Segment:
         segment = self._segments[index]
         ensure_indexes(segment, index_interval=self.index_interval)
-        if self._auxiliary.rules:
+        if self._auxiliary.guides:
             self._auxiliary.ensure(segment, is_active=index + 1 == len(self._segments))
         return segment
 
@@ -378,7 +378,9 @@ def _time_entry(segment: Segment, timestamp: int) -> tuple[TimestampedOffset, st
     for index in segment.auxiliary:
         # Without an auxiliary index the answer is the same: the time index gives it too.
         with suppress(OSError):
-            return index.floor(timestamp), index.NAME
+            entry = index.floor(timestamp)
+            if entry is not None:
+                return entry, index.NAME
     return segment.time_index.floor(timestamp), segment.time_index.NAME
 
 

@@ -2,7 +2,7 @@
 
 Owns the bytes of one index file: `count` entries of two big-endian integers, nothing before,
 between or after them. The subclass defines the meaning of an entry (`OffsetIndex`, `TimeIndex`). A
-subclass for which Kafka has no format may frame the entries (`AuxiliaryIndex`).
+subclass for which Kafka has no format may frame the entries (an auxiliary index).
 
     file:    |key|value|key|value| ... |key|value|         entries [0, written)
     memory:                              key, value, ...   entries [written, count): the tail
@@ -144,6 +144,12 @@ class SparseIndex:
             assert self._file is not None, "entries are written to a file"
             self._written = 0
             self._file.truncate(0)
+
+    def move_to(self, path: str) -> None:
+        """Rename the file; it stays open. Raises OSError."""
+        self.path = path
+        if self._file is not None:
+            self._files.rename_open(self._file, path)
 
     def close(self) -> None:
         """Close the descriptor; entries not written out are gone."""
