@@ -48,7 +48,7 @@ from broker.operator.histogram import HistogramAnswers
 from broker.operator.http import Command, MetricsServer, Query
 from broker.operator.port_access import PortAccess
 from broker.operator.retention import RetentionForecast
-from broker.operator.segments import list_segments
+from broker.operator.segments import SegmentList
 from broker.operator.skew import SkewAudit
 from broker.quotas.accepting import AcceptRates
 from broker.quotas.throttle import windows_of
@@ -461,7 +461,7 @@ class Broker:
         )
         queries: dict[str, Query] = {
             "/explain": partial(explain, self.topics),
-            "/segments": partial(list_segments, self.topics),
+            "/segments": SegmentList(self.topics, self._threads.control, self.time.now_ms).answer,
             "/skew": SkewAudit(self.topics, self._threads.control).answer,
             "/histogram": HistogramAnswers(self.topics, self._threads.control).answer,
             "/retention": RetentionForecast(

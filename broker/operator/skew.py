@@ -22,12 +22,11 @@ time. `producer_id` -1 is every producer that is not idempotent.
 Read next: `cli.time.skew` (its table), `pipeline.jobs.skew` (the same for whole topics, on Spark).
 """
 
-import json
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl
 
 from broker.errors import BrokerError
+from broker.operator import queries
 from protocol.errors import RecordsError
 from protocol.records.lateness import quantile
 from storage.audit.record_times import RecordTimes
@@ -59,26 +58,24 @@ class SkewAudit:
 
     async def answer(self, query: str, viewer: "Viewer") -> tuple[int, bytes]:
         """HTTP status and JSON for the query string of a request of `viewer`."""
-        asked = dict(parse_qsl(query))
-        refusal = viewer.refusal_of_topic(asked.get("topic", ""))
-        if refusal is not None:
-            return 403, _encode({"error": refusal})
         try:
-            return 200, _encode(await self._document(asked))
-        except ValueError as error:
-            return 400, _encode({"error": str(error)})
+            asked = queries.parse(query, _PARAMETERS)
+            refusal = viewer.refusal_of_topic(asked["topic"])
+            if refusal is not None:
+                return 403, queries.encode({"error": refusal})
+            return 200, queries.encode(await self._document(asked))
+        except queries.BadQuery as error:
+            return 400, queries.encode({"error": str(error)})
         except BrokerError as error:
-            return 404, _encode({"error": str(error)})
+            return 404, queries.encode({"error": str(error)})
         except (RecordsError, StorageError) as error:
-            return 503, _encode({"error": str(error)})
+            return 503, queries.encode({"error": str(error)})
 
     async def _document(self, asked: dict[str, str]) -> Document:
-        topic = asked.get("topic", "")
-        partition = _number(asked, "partition", 2**31 - 1, None)
-        size_bytes = _number(asked, "bytes", BYTES_MAX, BYTES)
-        assert size_bytes is not None
-        if not topic or set(asked) - set(_PARAMETERS):
-            raise ValueError(f"topic=NAME is needed; there are {', '.join(_PARAMETERS)}")
+        topic = asked["topic"]
+        partition = queries.number(asked, "partition", queries.PARTITION_MAX)
+        wanted_bytes = queries.number(asked, "bytes", BYTES_MAX)
+        size_bytes = BYTES if wanted_bytes is None else wanted_bytes
         wanted = self._topics.led_log(topic, partition or 0)
         logs = [wanted]
         if partition is None:
@@ -139,16 +136,3 @@ def _partition(partition: int, start: int, end: int, times: RecordTimes) -> Docu
 
 def _record(found: tuple[int, int] | None) -> Document | None:
     return None if found is None else {"offset": found[0], "timestamp_ms": found[1]}
-
-
-def _number(asked: dict[str, str], name: str, most: int, default: int | None) -> int | None:
-    text = asked.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) < 20) or int(text) > most:
-        raise ValueError(f"{name}={text} is not a whole number from 0 to {most}")
-    return int(text)
-
-
-def _encode(value: Document) -> bytes:
-    return json.dumps(value).encode() + b"\n"

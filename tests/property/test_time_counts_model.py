@@ -5,7 +5,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocol.records.builder import build_batch, build_message_set
 from protocol.records.layout import NO_TIMESTAMP, Codec
+from protocol.records.record import Record
 from protocol.records.scan import iter_records, scan_entries
 from storage.append.plan import Origin
 from storage.disk.steps import run_steps
@@ -14,7 +16,7 @@ from storage.log.histogram import Histogram, TimeHistogram, Window
 from storage.log.retention import delete_expired
 from storage.log.segment_stats import collect_statistics
 from storage.segment.time_counts import BUCKETS_MAX, WIDTHS_MS, wider
-from tests.support.logs import LogHarness, batch, marker, messages, produced
+from tests.support.logs import LogHarness, batch, marker
 
 NOW_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
@@ -65,7 +67,7 @@ class History:
 
     def __init__(self) -> None:
         self.log = LogHarness(
-            None, cleanup_policy="compact,delete", retention_ms=40 * DAY_MS, segment_ms=2**62,
+            None, cleanup_policy="compact,delete", retention_ms=40 * DAY_MS, segment_ms=2**50,
             message_timestamp_after_max_ms=2**62, min_cleanable_dirty_ratio=0,
         )  # fmt: skip
         self.log.now_ms = NOW_MS
@@ -79,32 +81,32 @@ class History:
 
     def do_append(self, timestamps: list[int], codec: Codec) -> None:
         self.key = (self.key + 1) % 7
-        self.log.append_bytes(batch(*timestamps, codec=codec, key=b"%d" % self.key))
+        self.log.write(batch(*timestamps, codec=codec, key=b"%d" % self.key))
 
     def do_stamp(self, timestamps: list[int], _: None) -> None:
         self.log.configure(**(self.log.settings | {"message_timestamp_type": "LogAppendTime"}))
-        self.log.append_bytes(batch(*timestamps, key=b"stamped"))
+        self.log.write(batch(*timestamps, key=b"stamped"))
         self.log.configure(**(self.log.settings | {"message_timestamp_type": "CreateTime"}))
 
     def do_old(self, timestamps: list[int], codec: Codec) -> None:
-        """Messages of magic 1 as an old client sends them, kept in that format by Kafka."""
-        known = [max(0, one) for one in timestamps]
-        self.log.append_bytes(
-            bytearray(messages(*known, magic=1, codec=codec, key=b"old")), produce_version=2
-        )
+        """Messages of magic 1, as an old client sends them."""
+        records = [Record(0, timestamp, b"old", b"v") for timestamp in timestamps]
+        self.log.write(build_message_set(records, 1, codec), origin=Origin.COORDINATOR)
 
     def do_many(self, count: int, step_ms: int) -> None:
         for number in range(count):
-            self.log.append_bytes(batch(NOW_MS - number * step_ms, key=b"%d" % number))
+            self.log.write(batch(NOW_MS - number * step_ms, key=b"%d" % number))
 
     def do_transaction(self, timestamp: int, _: None) -> None:
-        records = produced(
-            timestamp, producer_id=7, sequence=self.sequence, is_transactional=True, key=b"txn"
-        )
-        self.log.append_bytes(records)
+        records = [Record(0, timestamp, b"txn", b"v")]
+        data = build_batch(
+            records, producer_id=7, producer_epoch=0, base_sequence=self.sequence,
+            is_transactional=True,
+        )  # fmt: skip
+        self.log.write(data)
         self.sequence += 1
         end = marker(commit=True, producer_id=7, timestamp_ms=NOW_MS)
-        self.log.append_bytes(end, origin=Origin.COORDINATOR)
+        self.log.write(end, origin=Origin.COORDINATOR)
 
     def do_roll(self, _: None, __: None) -> None:
         self.log.log.roll(self.log.now_ms)
@@ -162,7 +164,8 @@ def check(found: Histogram, records: list[tuple[int, bool]], window: Window) -> 
     assert one.markers == len(records) - len(data)
     assert one.without_time == sum(time < 0 for time in data)
     bars = found.bars
-    assert bars.start <= window.from_ms and window.to_ms <= bars.stop
+    assert bars.start <= window.from_ms
+    assert window.to_ms <= bars.stop
     assert one.before == sum(0 <= time < bars.start for time in data)
     assert one.after == sum(time >= bars.stop for time in data)
     expected: dict[int, int] = {}
@@ -229,11 +232,11 @@ def smallest_width(timestamps: list[int]) -> int:
 def test_buckets_are_as_narrow_as_their_number_allows(
     appended: list[list[int]], spread: int
 ) -> None:
-    log = LogHarness(None, message_timestamp_after_max_ms=2**62, segment_ms=2**62)
+    log = LogHarness(None, message_timestamp_after_max_ms=2**62, segment_ms=2**50)
     log.now_ms = NOW_MS
     appended += [[NOW_MS - 7_000 * number] for number in range(spread)]
     for timestamps in appended:
-        log.append_bytes(batch(*timestamps))
+        log.write(batch(*timestamps))
     window = Window(from_ms=0, to_ms=1, bars=1)
     run_steps(TimeHistogram().count([log.log], window, bytes_max=1 << 30))
     (counts,) = log.log.segments.active.auxiliary
