@@ -127,6 +127,7 @@ class Broker:
         self.space: SpaceGuard
         self.topics: TopicRegistry
         self.groups: GroupCoordinator
+        self.group_lag: GroupLag
         self.transactions: TransactionCoordinator
         self.security: Security
 
@@ -204,6 +205,7 @@ class Broker:
             group_commit=self.group_commit,
         )
         self.groups = GroupCoordinator(services)
+        self.group_lag = GroupLag(self.topics, self.groups.offsets.table, self.clock.wall_ms)
         self.transactions = TransactionCoordinator(services, self.groups)
         try:
             await self.groups.start()
@@ -455,7 +457,7 @@ class Broker:
             self.connections,
             self.fetch_waiters,
             context.fetch_sessions,
-            GroupLag(self.topics, self.groups.offsets.table, self.clock.wall_ms),
+            self.group_lag,
             self.security,
             self._contexts,
         )
@@ -531,6 +533,7 @@ class Broker:
             fetch_waiters=self.fetch_waiters,
             connections=self.connections,
             groups=self.groups,
+            group_lag=self.group_lag,
             transactions=self.transactions,
             metrics=self.metrics,
             threads=self._threads.jobs,

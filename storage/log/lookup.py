@@ -75,8 +75,8 @@ class SegmentSearch:
     """The cost of the search in one segment, for an explanation of its answer.
 
     `index` names the index that the time entry is from: the time index, or an auxiliary one. The
-    steps are the entries that the binary searches looked at, with their slots; those of `time_steps`
-    are of the time index.
+    steps are the entries that the binary searches looked at, with their slots. There are none in
+    the time index when an auxiliary one was used.
     """
 
     base_offset: int
@@ -480,7 +480,10 @@ def _describe(
         batches_scanned=batches,
         records_scanned=records,
         time_entries=times.count,
-        time_steps=tuple((slot, times.entry_at(slot)) for slot in times.slots_to(timestamp)),
+        time_steps=tuple(
+            (slot, times.entry_at(slot))
+            for slot in (times.slots_to(timestamp) if index == times.NAME else ())
+        ),
         offset_entries=offsets.count,
         offset_steps=tuple(
             (slot, offsets.entry_at(slot))
