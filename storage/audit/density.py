@@ -93,7 +93,7 @@ class DensityFile:
     def verdicts(
         self, base_offset: int, maxima: Iterable[tuple[int, int]]
     ) -> Iterator[tuple[dict[str, int], str | None]]:
-        """The entries as they are shown, each with its fault; the arguments are those of `judge`."""
+        """The entries as they are shown, each with its fault; arguments as of `judge`."""
         for entry in self.judge(base_offset, maxima):
             yield {"time": entry.timestamp, "offset": entry.offset}, entry.problem
 

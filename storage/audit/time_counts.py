@@ -53,8 +53,8 @@ class CountsFile:
         left = f", {open_bytes:,} bytes not counted yet" if open_bytes else ""
         return facts, (
             f"buckets of {self.width_ms:,} ms, {self.without_time} records without time, "
-            f"{self.markers} markers{left}; for a log of {size:,} bytes up to offset {next_offset}, "
-            f"newest {newest}"
+            f"{self.markers} markers{left}; for a log of {size:,} bytes up to offset "
+            f"{next_offset}, newest {newest}"
         )
 
     def find_problems(self, segment: SegmentSummary) -> Iterator[IndexProblem]:

@@ -273,7 +273,7 @@ class _Counting:
         finally:
             if not is_open:
                 segment.auxiliary = tuple(one for one in segment.auxiliary if one is not counts)
-        counts.load()
+        counts.load()  # Another reader may have released them meanwhile.
         found.to_offset = segment.next_offset
         lacks_bytes = counts.lacks_bytes
         buckets = counts.buckets

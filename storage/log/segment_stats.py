@@ -147,6 +147,7 @@ def collect_statistics(log: Log, given_up: set[int]) -> Steps[int]:
                 collected += bool((yield from count_stretches(log, segment, counts)))
             except (CorruptLog, RecordsError):
                 given_up.add(segment.base_offset)
+            counts.release()
     except OSError as error:
         raise storage_failure("collect statistics", log.path, error) from error
     return collected
@@ -257,7 +258,8 @@ def count_stretches(
 ) -> Steps[int]:
     """Count stretches of a segment until about `bytes_max` bytes are read; returns how many were.
 
-    Nothing is read while another reader does. Raises OSError, RecordsError, CorruptLog.
+    The caller releases the counts of a closed segment. Nothing is read while another reader does.
+    Raises OSError, RecordsError, CorruptLog.
     """
     counts.load()
     if counts.is_claimed:
@@ -277,7 +279,6 @@ def count_stretches(
         counts.is_claimed = False
         if read_bytes and segment is not log.segments.active and is_there(log, segment):
             counts.seal(segment.coverage(), segment.max_timestamp_offset)
-            counts.release()
     return read_bytes
 
 
