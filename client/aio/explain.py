@@ -1,4 +1,4 @@
-"""Requests to a broker's metrics port: lookups explained, the settable clock, retention.
+"""Requests to a broker's metrics port: lookups explained, counts by time, the settable clock.
 
 Kafka's protocol has no such requests, so they go to the HTTP port that also serves the metrics.
 This module owns the requests only and passes the broker's answers on unchanged.
@@ -8,7 +8,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from client.core.options import NOT_SECURED, Security
@@ -24,7 +24,21 @@ SECURITY_SETTING: Final = "metrics.listener.security"
 
 TIMEOUT_S: Final = 30.0
 
+_LAG_IN_SECONDS: Final = "tidelog_group_lag_seconds"
+
 _ANY_HOST: Final = ("", "0.0.0.0", "::")
+
+
+class GroupLag(NamedTuple):
+    """How far a group is behind in a partition.
+
+    Attributes:
+        seconds: the age of the first record that it has not committed, None while unknown.
+        slope: by how many seconds that grows per second, None while unknown.
+    """
+
+    seconds: float | None
+    slope: float | None
 
 
 async def explain_lookup(
@@ -82,6 +96,49 @@ async def audit_times(
     if partition is not None:
         asked["partition"] = partition
     return _decode(await _request(metrics_url, f"GET /skew?{urlencode(asked)}", security))
+
+
+async def count_by_time(
+    metrics_url: str,
+    topic: str,
+    options: Mapping[str, int],
+    partition: int | None = None,
+    security: Security = NOT_SECURED,
+) -> dict[str, Any]:
+    """How many records a topic has in each span of time.
+
+    The `options` (from, to, buckets, bytes, limit, after) and keys are those of the broker's
+    /histogram. Raises as `explain_lookup`.
+    """
+    asked: dict[str, object] = {"topic": topic, **options}
+    if partition is not None:
+        asked["partition"] = partition
+    return _decode(await _request(metrics_url, f"GET /histogram?{urlencode(asked)}", security))
+
+
+async def group_lags(
+    metrics_url: str, group_id: str, security: Security = NOT_SECURED
+) -> dict[tuple[str, int], GroupLag]:
+    """How far a group is behind in time, by topic and partition. Raises as `explain_lookup`."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    answer = await _request(metrics_url, "GET /metrics", security)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/1.1 200"):
+        raise InvalidUse(f"the metrics port refused: {body.decode(errors='replace').strip()}")
+    # The whole answer may have megabytes about other groups and about partitions.
+    lines = [line for line in body.decode().split("\n") if line.startswith(_LAG_IN_SECONDS)]
+    found: dict[tuple[str, int], dict[str, float]] = {}
+    for family in text_string_to_metric_families("\n".join(lines) + "\n"):
+        for sample in family.samples:
+            labels = sample.labels
+            if labels["group"] == group_id:
+                place = (labels["topic"], int(labels["partition"]))
+                found.setdefault(place, {})[sample.name] = sample.value
+    return {
+        place: GroupLag(figures.get(_LAG_IN_SECONDS), figures.get(f"{_LAG_IN_SECONDS}_slope"))
+        for place, figures in found.items()
+    }
 
 
 async def request_clock(
