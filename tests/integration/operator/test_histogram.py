@@ -16,6 +16,7 @@ from client.admin import Admin
 from client.types import TopicPartition
 from storage.disk.file_names import TIME_COUNTS_SUFFIX
 from tests.support.broker import RunningBroker, batch, running_broker
+from tests.support.cli import tidelog
 from tests.support.requests import create_topic, produce
 
 START_MS = 1_700_000_100_000
@@ -148,6 +149,22 @@ async def test_records_below_the_logs_start_do_not_count(served: RunningBroker) 
     found = await ask(served, "topic=t&partition=0&split=true")
     assert found["partitions"][0]["from_offset"] == 100
     assert found["records"] == 82
+
+
+async def test_the_command_draws_bars(served: RunningBroker) -> None:
+    day = ("--from", str(START_MS), "--until", str(START_MS + 6 * 60 * MINUTE_MS))
+    shown = await asyncio.to_thread(tidelog, "histogram", "t", *day, server=served)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    lines = shown.stdout.splitlines()
+    assert lines[0] == "t: 364 records in bars of 15m"
+    assert lines[1].split() == ["FROM", "RECORDS"]
+    assert max(line.count("#") for line in lines) == 40
+    assert "2 records after the bars." in lines
+    assert "2 records without a time." in lines
+    counted = json.loads(
+        (await asyncio.to_thread(tidelog, "histogram", "t", "--json", server=served)).stdout
+    )
+    assert counted == await ask(served, "topic=t&buckets=24")
 
 
 @pytest.mark.parametrize(
