@@ -120,14 +120,13 @@ class SegmentList:
         """The segments of one log with these numbers."""
         segments = list(log.segments)
         facts = RetentionFacts.of(log, log.config)
+        shown = [_segment(segments[number], segments[number] is segments[-1]) for number in page]
         document = {
             "partition": log.partition,
             "log_start_offset": log.log_start_offset,
             "high_watermark": log.high_watermark,
             "log_end_offset": log.log_end_offset,
-            "segments": [
-                _segment(segments[number], segments[number] is segments[-1]) for number in page
-            ],
+            "segments": shown,
             "deleted": [
                 {"base_offset": one.base_offset, "size_bytes": one.size_bytes,
                  "unlinked_at_ms": one.due_ms}
@@ -136,8 +135,8 @@ class SegmentList:
         }  # fmt: skip
         # In a thread: a log of 10,000 segments takes tens of milliseconds.
         fates = await self._threads.run(partial(_fates, facts, now_ms))
-        for number, shown in zip(page, document["segments"], strict=True):
-            shown.update(fates[number])
+        for number, one in zip(page, shown, strict=True):
+            one.update(fates[number])
         return document
 
 

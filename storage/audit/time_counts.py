@@ -14,14 +14,14 @@ another state of the log is as usual as a broker that is running, and says nothi
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from struct import Struct
+from struct import Struct, unpack_from
 from typing import Any, Final
 
 from protocol.records.checksums import crc32c
 from storage.audit.findings import IndexProblem, SegmentSummary
 
 _HEAD: Final = Struct(">4sIqIIqqqqq")
-_PAIR: Final = Struct(">qI")
+_PAIR_SIZE: Final = 12
 _PART: Final = Struct(">qqqqq")
 _SUM: Final = Struct(">I")
 _MOST: Final = 256
@@ -63,7 +63,7 @@ class CountsFile:
             return
         for slot, (_, problem) in enumerate(self.verdicts(segment.base_offset, ())):
             if problem is not None:
-                position = _HEAD.size + slot * _PAIR.size
+                position = _HEAD.size + slot * 8
                 yield IndexProblem(position, "a bucket in order", problem)
         filled = [start for start, count in self.pairs if count]
         if filled and filled[-1] > segment.max_timestamp:
@@ -105,7 +105,7 @@ def read_counts(content: bytes) -> CountsFile | IndexProblem:
     magic, version, width_ms, pairs, parts, without_time, markers, *covered = _HEAD.unpack_from(
         content
     )
-    middle = _HEAD.size + pairs * _PAIR.size
+    middle = _HEAD.size + pairs * _PAIR_SIZE
     end = middle + parts * _PART.size
     if magic != b"TLTC" or version != 1 or width_ms < _SECOND_MS:
         return refused("a header", f"{magic!r}, version {version}, width {width_ms}")
@@ -117,7 +117,13 @@ def read_counts(content: bytes) -> CountsFile | IndexProblem:
         without_time=without_time,
         markers=markers,
         covered=(size, next_offset, newest),
-        pairs=[(start, count) for start, count in _PAIR.iter_unpack(content[_HEAD.size : middle])],
+        pairs=list(
+            zip(
+                unpack_from(f">{pairs}q", content, _HEAD.size),
+                unpack_from(f">{pairs}I", content, _HEAD.size + 8 * pairs),
+                strict=True,
+            )
+        ),
         parts=[
             (position, stop, oldest, latest, records)
             for position, stop, oldest, latest, records in _PART.iter_unpack(content[middle:end])

@@ -11,6 +11,7 @@ segment of which the start cuts off a part is counted without it, and a log whos
 meanwhile is counted again.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -93,15 +94,15 @@ class PartitionCounts:
 
     def add(self, buckets: Buckets, bars: range) -> None:
         """Count `buckets`, which are not wider than the bars that they touch."""
-        width_ms = bars.step
-        for start, count in zip(buckets.starts, buckets.counts, strict=True):
-            if start < bars.start:
-                self.before += count
-            elif start >= bars.stop:
-                self.after += count
-            elif count:
+        width_ms, found = bars.step, self.bars
+        starts, counts = buckets.starts, buckets.counts
+        first, end = bisect_left(starts, bars.start), bisect_left(starts, bars.stop)
+        self.before += sum(counts[:first])
+        self.after += sum(counts[end:])
+        for start, count in zip(starts[first:end], counts[first:end], strict=True):
+            if count:
                 bar = start - start % width_ms
-                self.bars[bar] = self.bars.get(bar, 0) + count
+                found[bar] = found.get(bar, 0) + count
         self.without_time += buckets.without_time
         self.markers += buckets.markers
 
@@ -292,12 +293,11 @@ class _Counting:
 
     def _check_width(self, buckets: Buckets) -> None:
         """Raise _TooFine if buckets that touch the window are wider than the bars."""
-        bars, width_ms = self.bars, buckets.width_ms
-        if width_ms > bars.step and any(
-            start < bars.stop and start + width_ms > bars.start and count
-            for start, count in zip(buckets.starts, buckets.counts, strict=True)
-        ):
-            raise _TooFine(width_ms)
+        if buckets.width_ms > self.bars.step:
+            first = bisect_right(buckets.starts, self.bars.start - buckets.width_ms)
+            end = bisect_left(buckets.starts, self.bars.stop)
+            if any(buckets.counts[first:end]):
+                raise _TooFine(buckets.width_ms)
 
     def _count_cut_off(self, log: Log, segment: Segment, start: int) -> Steps[Buckets | None]:
         """The records of `segment` below the log's start; None while they are not all counted."""

@@ -29,7 +29,8 @@ The file `<base>.counts`; integers are big-endian:
 | header    | 64   | `TLTC`, version u32 = 1, width ms i64, buckets u32, stretches u32,            |
 |           |      | records without time i64, markers i64; covered: log size i64, next offset     |
 |           |      | i64, largest timestamp i64                                                    |
-| buckets   | 12   | start ms i64, records u32; rising                                             |
+| starts    | 8    | of the buckets: start ms i64; rising                                          |
+| counts    | 4    | of the buckets: records u32, in the same order                                |
 | stretches | 40   | position i64, end i64, oldest and newest time ms i64 (-1: not known),         |
 |           |      | records i64 (-1: not known); rising                                           |
 | checksum  | 4    | CRC-32C of all before                                                         |
@@ -41,13 +42,14 @@ when counts are asked for, so it costs no start.
 Differs from Kafka: it has no such files, and ignores them.
 """
 
+import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from struct import Struct, error
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, Literal, NamedTuple
 
 from config import TopicConfig
 from protocol.records.checksums import crc32c
@@ -74,9 +76,10 @@ NO_TIME: Final = -1
 MAGIC: Final = b"TLTC"
 VERSION: Final = 1
 HEADER: Final = Struct(">4sIqIIqqqqq")
-BUCKET: Final = Struct(">qI")
 STRETCH: Final = Struct(">qqqqq")
 _CHECKSUM: Final = Struct(">I")
+_START_SIZE: Final = 8
+_COUNT_SIZE: Final = 4
 _UNKNOWN: Final = -1
 
 
@@ -448,7 +451,8 @@ def encode_counts(buckets: Buckets, stretches: Iterable[Stretch], coverage: Cove
             MAGIC, VERSION, buckets.width_ms, len(buckets.starts), len(listed),
             buckets.without_time, buckets.markers, *coverage,
         ),
-        *(BUCKET.pack(*pair) for pair in zip(buckets.starts, buckets.counts, strict=True)),
+        _big_endian(buckets.starts),
+        _big_endian(array("I", buckets.counts)),
         *(STRETCH.pack(*stretch) for stretch in listed),
     ]  # fmt: skip
     content = b"".join(parts)
@@ -470,15 +474,31 @@ def parse_counts(content: bytes) -> tuple[Buckets, list[Stretch], Coverage]:
     if magic != MAGIC or version != VERSION:
         raise DamagedAuxiliaryIndex(f"version {version} is not known")
     buckets = Buckets(width_ms)
-    middle = HEADER.size + count * BUCKET.size
+    middle = HEADER.size + count * _START_SIZE
+    end = middle + count * _COUNT_SIZE
     try:
-        for start, records in BUCKET.iter_unpack(body[HEADER.size : middle]):
-            buckets.starts.append(start)
-            buckets.counts.append(records)
-        left = [Stretch(*fields) for fields in STRETCH.iter_unpack(body[middle:])]
-    except error:
+        buckets.starts = _numbers("q", body[HEADER.size : middle])
+        buckets.counts = array("q", _numbers("I", body[middle:end]))
+        left = [Stretch(*fields) for fields in STRETCH.iter_unpack(body[end:])]
+    except (error, ValueError):
         raise DamagedAuxiliaryIndex("entries are cut off") from None
-    if len(left) != stretches:
+    if len(left) != stretches or len(buckets.counts) != count:
         raise DamagedAuxiliaryIndex(f"{len(left)} stretches, {stretches} were written")
     buckets.without_time, buckets.markers = without_time, markers
     return buckets, left, Coverage(*coverage)
+
+
+def _big_endian(numbers: "array[int]") -> bytes:
+    swapped = numbers[:]
+    if sys.byteorder == "little":
+        swapped.byteswap()
+    return swapped.tobytes()
+
+
+def _numbers(kind: Literal["q", "I"], content: bytes) -> "array[int]":
+    """The big-endian numbers in `content`. Raises ValueError when the last one is cut off."""
+    numbers = array(kind)
+    numbers.frombytes(content)
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers

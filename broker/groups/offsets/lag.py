@@ -77,7 +77,8 @@ class GroupLag:
 
     def sample(self, now_ms: int) -> Iterator[None]:
         """Take a sample of each lag at `now_ms` of a steady clock; yields between groups."""
-        before, samples = self._samples, {}
+        before = self._samples
+        samples: dict[_Key, deque[tuple[int, float]]] = {}
         group = None
         for lag in self.figures():
             if lag.group != group:
