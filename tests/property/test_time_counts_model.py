@@ -84,9 +84,9 @@ class History:
         self.log.write(batch(*timestamps, codec=codec, key=b"%d" % self.key))
 
     def do_stamp(self, timestamps: list[int], _: None) -> None:
-        self.log.configure(**(self.log.settings | {"message_timestamp_type": "LogAppendTime"}))
+        self.log.configure(message_timestamp_type="LogAppendTime")
         self.log.write(batch(*timestamps, key=b"stamped"))
-        self.log.configure(**(self.log.settings | {"message_timestamp_type": "CreateTime"}))
+        self.log.configure(message_timestamp_type="CreateTime")
 
     def do_old(self, timestamps: list[int], codec: Codec) -> None:
         """Messages of magic 1, as an old client sends them."""

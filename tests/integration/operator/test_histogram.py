@@ -153,7 +153,7 @@ async def test_records_below_the_logs_start_do_not_count(served: RunningBroker) 
 
 async def test_the_command_draws_bars(served: RunningBroker) -> None:
     day = ("--from", str(START_MS), "--until", str(START_MS + 6 * 60 * MINUTE_MS))
-    shown = await asyncio.to_thread(tidelog, "histogram", "t", *day, server=served)
+    shown = await asyncio.to_thread(tidelog, "histogram", "t", *day, "-b", served.bootstrap)
     assert (shown.returncode, shown.stderr) == (0, "")
     lines = shown.stdout.splitlines()
     assert lines[0] == "t: 364 records in bars of 15m"
@@ -162,7 +162,9 @@ async def test_the_command_draws_bars(served: RunningBroker) -> None:
     assert "2 records after the bars." in lines
     assert "2 records without a time." in lines
     counted = json.loads(
-        (await asyncio.to_thread(tidelog, "histogram", "t", "--json", server=served)).stdout
+        (
+            await asyncio.to_thread(tidelog, "histogram", "t", "--json", "-b", served.bootstrap)
+        ).stdout
     )
     assert counted == await ask(served, "topic=t&buckets=24")
 
