@@ -33,10 +33,8 @@ Read next: `storage.segment.time_counts`, `broker.operator.http`.
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.errors import BrokerError
 from broker.operator import queries
 from protocol.records.layout import INT64_MAX
-from storage.errors import StorageError
 from storage.log.histogram import (
     Histogram,
     MissingPart,
@@ -82,18 +80,7 @@ class HistogramAnswers:
 
     async def answer(self, query: str, viewer: "Viewer") -> tuple[int, bytes]:
         """HTTP status and JSON for the query string of a request of `viewer`."""
-        try:
-            asked = queries.parse(query, _PARAMETERS)
-            refusal = viewer.refusal_of_topic(asked["topic"])
-            if refusal is not None:
-                return 403, queries.encode({"error": refusal})
-            return 200, queries.encode(await self._document(asked))
-        except queries.BadQuery as error:
-            return 400, queries.encode({"error": str(error)})
-        except BrokerError as error:
-            return 404, queries.encode({"error": str(error)})
-        except StorageError as error:
-            return 503, queries.encode({"error": str(error)})
+        return await queries.answer(query, _PARAMETERS, viewer, self._document)
 
     async def _document(self, asked: dict[str, str]) -> Document:
         from_ms = queries.number(asked, "from", queries.TIME_MS_MAX)

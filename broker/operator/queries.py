@@ -4,11 +4,17 @@ Owns the checks that several paths share. A refusal names the parameter, its val
 """
 
 import json
-from collections.abc import Collection, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
+from broker.errors import BrokerError
+from protocol.errors import RecordsError
 from protocol.records.layout import INT32_MAX
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from broker.operator.port_access import Viewer
 
 TIME_MS_MAX: Final = 10**15 - 1
 """The largest time that a parameter may have: the year 33658."""
@@ -20,6 +26,30 @@ _SHOWN: Final = 40
 
 class BadQuery(Exception):
     """The query cannot be answered; the message says what to give."""
+
+
+async def answer(
+    query: str,
+    allowed: Collection[str],
+    viewer: "Viewer",
+    make: Callable[[dict[str, str]], Awaitable[Mapping[str, object]]],
+) -> tuple[int, bytes]:
+    """HTTP status and JSON for a question about a topic; `make` makes the document.
+
+    `make` gets the parameters once they are known to be allowed, and `viewer` to have the right.
+    """
+    try:
+        asked = parse(query, allowed)
+        refusal = viewer.refusal_of_topic(asked["topic"])
+        if refusal is not None:
+            return 403, encode({"error": refusal})
+        return 200, encode(await make(asked))
+    except BadQuery as error:
+        return 400, encode({"error": str(error)})
+    except BrokerError as error:
+        return 404, encode({"error": str(error)})
+    except (RecordsError, StorageError) as error:
+        return 503, encode({"error": str(error)})
 
 
 def parse(query: str, allowed: Collection[str]) -> dict[str, str]:

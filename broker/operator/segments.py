@@ -39,7 +39,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.errors import BrokerError
 from broker.operator import queries
 from broker.operator.retention import RetentionFacts
 from protocol.records.layout import INT64_MAX
@@ -72,16 +71,7 @@ class SegmentList:
 
     async def answer(self, query: str, viewer: "Viewer") -> tuple[int, bytes]:
         """HTTP status and JSON for the query string of a request of `viewer`."""
-        try:
-            asked = queries.parse(query, _PARAMETERS)
-            refusal = viewer.refusal_of_topic(asked["topic"])
-            if refusal is not None:
-                return 403, queries.encode({"error": refusal})
-            return 200, queries.encode(await self._document(asked))
-        except queries.BadQuery as error:
-            return 400, queries.encode({"error": str(error)})
-        except BrokerError as error:
-            return 404, queries.encode({"error": str(error)})
+        return await queries.answer(query, _PARAMETERS, viewer, self._document)
 
     async def _document(self, asked: dict[str, str]) -> Document:
         topic = asked["topic"]

@@ -25,12 +25,9 @@ Read next: `cli.time.skew` (its table), `pipeline.jobs.skew` (the same for whole
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.errors import BrokerError
 from broker.operator import queries
-from protocol.errors import RecordsError
 from protocol.records.lateness import quantile
 from storage.audit.record_times import RecordTimes
-from storage.errors import StorageError
 from storage.log.values import Isolation
 
 if TYPE_CHECKING:
@@ -58,18 +55,7 @@ class SkewAudit:
 
     async def answer(self, query: str, viewer: "Viewer") -> tuple[int, bytes]:
         """HTTP status and JSON for the query string of a request of `viewer`."""
-        try:
-            asked = queries.parse(query, _PARAMETERS)
-            refusal = viewer.refusal_of_topic(asked["topic"])
-            if refusal is not None:
-                return 403, queries.encode({"error": refusal})
-            return 200, queries.encode(await self._document(asked))
-        except queries.BadQuery as error:
-            return 400, queries.encode({"error": str(error)})
-        except BrokerError as error:
-            return 404, queries.encode({"error": str(error)})
-        except (RecordsError, StorageError) as error:
-            return 503, queries.encode({"error": str(error)})
+        return await queries.answer(query, _PARAMETERS, viewer, self._document)
 
     async def _document(self, asked: dict[str, str]) -> Document:
         topic = asked["topic"]
