@@ -38,7 +38,7 @@ from storage.disk.file_names import DENSITY_SUFFIX, TIME_INDEX_SUFFIX, segment_f
 from storage.disk.files import RealFiles
 from storage.log.log import Log
 from storage.recovery.recovery import open_log
-from storage.segment.density import Variant, parse_density
+from storage.segment.density import DensityIndex, Variant, parse_density
 
 PARTITIONS: Final = 3_500
 DAY_S: Final = 86_400
@@ -207,7 +207,8 @@ def _index_of(folder: Path) -> tuple[int, int]:
     side = Path(segment_file_path(str(folder), 0, DENSITY_SUFFIX))
     log = _reopened(folder)
     active = log.segments.active
-    entries = sum(index.count for index in active.auxiliary) or active.time_index.count
+    variants = [index.count for index in active.auxiliary if isinstance(index, DensityIndex)]
+    entries = sum(variants) or active.time_index.count
     log.abandon()
     path = side if side.exists() else Path(segment_file_path(str(folder), 0, TIME_INDEX_SUFFIX))
     return entries, path.stat().st_size

@@ -44,10 +44,11 @@ from broker.net.connection import Connection, Connections
 from broker.net.dispatch import Dispatcher
 from broker.operator.explain import explain
 from broker.operator.exporter import BrokerCollector, load, render
+from broker.operator.histogram import HistogramAnswers
 from broker.operator.http import Command, MetricsServer, Query
 from broker.operator.port_access import PortAccess
 from broker.operator.retention import RetentionForecast
-from broker.operator.segments import list_segments
+from broker.operator.segments import SegmentList
 from broker.operator.skew import SkewAudit
 from broker.quotas.accepting import AcceptRates
 from broker.quotas.throttle import windows_of
@@ -126,6 +127,7 @@ class Broker:
         self.space: SpaceGuard
         self.topics: TopicRegistry
         self.groups: GroupCoordinator
+        self.group_lag: GroupLag
         self.transactions: TransactionCoordinator
         self.security: Security
 
@@ -205,6 +207,7 @@ class Broker:
             group_commit=self.group_commit,
         )
         self.groups = GroupCoordinator(services)
+        self.group_lag = GroupLag(self.topics, self.groups.offsets.table, self.clock.wall_ms)
         self.transactions = TransactionCoordinator(services, self.groups)
         try:
             await self.groups.start()
@@ -463,14 +466,15 @@ class Broker:
             self.connections,
             self.fetch_waiters,
             context.fetch_sessions,
-            GroupLag(self.topics, self.groups.offsets.table, self.clock.wall_ms),
+            self.group_lag,
             self.security,
             self._contexts,
         )
         queries: dict[str, Query] = {
             "/explain": partial(explain, self.topics),
-            "/segments": partial(list_segments, self.topics),
+            "/segments": SegmentList(self.topics, self._threads.control, self.time.now_ms).answer,
             "/skew": SkewAudit(self.topics, self._threads.control).answer,
+            "/histogram": HistogramAnswers(self.topics, self._threads.control).answer,
             "/retention": RetentionForecast(
                 self.topics, self.space, self._threads.control, self.time.now_ms
             ).answer,
@@ -537,6 +541,7 @@ class Broker:
             fetch_waiters=self.fetch_waiters,
             connections=self.connections,
             groups=self.groups,
+            group_lag=self.group_lag,
             transactions=self.transactions,
             metrics=self.metrics,
             threads=self._threads.jobs,

@@ -18,9 +18,12 @@ from client.aio.connection import open_cluster
 from client.aio.explain import (
     SECURITY_SETTING,
     SETTING,
+    GroupLag,
     audit_times,
+    count_by_time,
     explain_lookup,
     forecast_retention,
+    group_lags,
     metrics_address,
     request_clock,
 )
@@ -383,6 +386,39 @@ class Admin(GroupAdmin, SecurityAdmin):
         return await audit_times(
             metrics_url, topic, size_bytes, partition, self._cluster.options.security
         )
+
+    async def count_by_time(
+        self,
+        topic: str,
+        *,
+        partition: int | None = None,
+        from_ms: int | None = None,
+        to_ms: int | None = None,
+        buckets: int = 240,
+        metrics_url: str | None = None,
+    ) -> dict[str, Any]:
+        """How many records a topic has in each span of time: at most `buckets` bars.
+
+        Exact, however late records came. Keys as of the broker's /histogram, of which this is the
+        first page: ``next`` is not None for a topic of more than 100 partitions. Raises as
+        `explain_lookup`.
+        """
+        if metrics_url is None:
+            metrics_url = await self._leaders_metrics_url(topic, partition)
+        wanted = {"from": from_ms, "to": to_ms, "buckets": buckets}
+        options = {name: value for name, value in wanted.items() if value is not None}
+        return await count_by_time(
+            metrics_url, topic, options, partition, self._cluster.options.security
+        )
+
+    async def group_lags(
+        self, group_id: str, *, metrics_url: str | None = None
+    ) -> dict[TopicPartition, GroupLag]:
+        """How far a group is behind in time, and how fast that changes; raises as `clock`."""
+        if metrics_url is None:
+            metrics_url = await self._metrics_url((await self.brokers())[0].node_id)
+        found = await group_lags(metrics_url, group_id, self._cluster.options.security)
+        return {TopicPartition(*place): lag for place, lag in found.items()}
 
     async def clock(
         self, changes: Mapping[str, float] | None = None, *, metrics_url: str | None = None

@@ -5,6 +5,7 @@
 | sweep         | 1 s                                       | idle, trickling, stalled peers |
 | coordinators  | 1 s                                       | offsets, transactions by time  |
 | loop-lag      | 0.5 s                                     | how late the event loop is     |
+| group-lag     | 15 s, with a metrics port                 | samples for the trend of lags  |
 | clock         | 1 s                                       | notice that it was set         |
 | flush         | 1 s                                       | `flush.ms` under `os`          |
 | retention     | `log.retention.check.interval.ms`         | segments by age and size       |
@@ -31,6 +32,7 @@ from weakref import WeakKeyDictionary
 
 from broker.clocks.clock import Clock
 from broker.clocks.trusted_clock import TrustedClock
+from broker.groups.offsets.lag import SAMPLE_INTERVAL_MS
 from broker.jobs.certificates import INTERVAL_MS as CERTIFICATES_INTERVAL_MS
 from broker.jobs.certificates import CertificateWatch
 from broker.jobs.cleaner import Cleaner
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from broker.fetch.waiters import FetchWaiters
     from broker.group_commit import GroupCommit
     from broker.groups.coordinator import GroupCoordinator
+    from broker.groups.offsets.lag import GroupLag
     from broker.metrics import Metrics
     from broker.net.connection import Connections
     from broker.security.service import Security
@@ -86,6 +89,7 @@ class BackgroundJobs:
     fetch_waiters: "FetchWaiters"
     connections: "Connections"
     groups: "GroupCoordinator"
+    group_lag: "GroupLag"
     transactions: "TransactionCoordinator"
     metrics: "Metrics"
     threads: "Pool"
@@ -112,6 +116,8 @@ class BackgroundJobs:
         scheduler.add("sweep", SWEEP_INTERVAL_MS, self.connections.sweep)
         scheduler.add("coordinators", COORDINATOR_INTERVAL_MS, self.tick_coordinators)
         scheduler.add("loop-lag", LOOP_LAG_INTERVAL_MS, self.measure_loop_lag)
+        if config.metrics_listener is not None:
+            scheduler.add("group-lag", SAMPLE_INTERVAL_MS, self.sample_group_lag)
         scheduler.add("clock", CLOCK_INTERVAL_MS, self.time.now_ms)
         scheduler.add("flush", FLUSH_INTERVAL_MS, self.flush_by_age)
         clock = self.clock
@@ -182,6 +188,11 @@ class BackgroundJobs:
         self.live.call_later(
             0, lambda: self.metrics.observe_loop_lag(perf_counter_ns() - scheduled_ns)
         )
+
+    async def sample_group_lag(self) -> None:
+        """Take a sample of every group's lag in time, with a turn for others between groups."""
+        for _ in self.group_lag.sample(self.live.monotonic_ms()):
+            await asyncio.sleep(0)
 
     def flush_by_age(self) -> None:
         """Sync logs under `flush.policy=os` that were dirty for `flush.ms`."""

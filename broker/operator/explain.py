@@ -4,17 +4,18 @@
 
 Kafka's protocol has no request for it, and a tagged field in ListOffsets would make our answers
 differ from Kafka's where a client might look. So it is next to /metrics, where operators look
-(docs/adr/0014). It explains the lookup of ListOffsets, on the same log.
+(docs/adr/0014). It explains the lookup of ListOffsets, on the same log. `segment_steps`,
+`time_steps` and `offset_steps` are what its three binary searches looked at, in order.
 
 Read next: `storage.log.lookup`, `broker.operator.http`.
 """
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs
 
 from broker.errors import BrokerError
+from broker.operator import queries
+from protocol.records.layout import INT64_MAX
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
 def explain(topics: "TopicRegistry", query: str, viewer: "Viewer") -> tuple[int, bytes]:
     """HTTP status and JSON for the query string of the request of `viewer` to /explain."""
     try:
-        asked = {name: values[-1] for name, values in parse_qs(query).items()}
-        topic, partition = asked["topic"], int(asked.get("partition", "0"))
-        timestamp = int(asked["at"])
-    except (KeyError, ValueError):
-        return 400, _error("topic=NAME, partition=NUMBER and at=MILLISECONDS are needed")
-    if timestamp < 0:
-        return 400, _error("at is a time in ms since the epoch, 0 or later")
+        asked = queries.parse(query, ("topic", "partition", "at"))
+        topic = asked["topic"]
+        partition = queries.number(asked, "partition", queries.PARTITION_MAX) or 0
+        timestamp = queries.number(asked, "at", INT64_MAX)
+    except queries.BadQuery as error:
+        return 400, _error(str(error))
+    if timestamp is None:
+        return 400, _error("at=MILLISECONDS is needed: a time in ms since 1970")
     refusal = viewer.refusal_of_topic(topic)
     if refusal is not None:
         return 403, _error(refusal)
@@ -42,7 +44,7 @@ def explain(topics: "TopicRegistry", query: str, viewer: "Viewer") -> tuple[int,
         return 404, _error(str(error))
     except StorageError as error:
         return 503, _error(str(error))
-    return 200, _encode({"topic": topic, "partition": partition, **document(explanation)})
+    return 200, queries.encode({"topic": topic, "partition": partition, **document(explanation)})
 
 
 def document(explanation: "LookupExplanation") -> dict[str, object]:
@@ -54,12 +56,22 @@ def document(explanation: "LookupExplanation") -> dict[str, object]:
         "before": _named(explanation.before),
         "after": _named(explanation.after),
         "segments": explanation.segments,
+        "segment_steps": [
+            {"base_offset": base_offset, "newest_so_far": newest}
+            for base_offset, newest in explanation.segment_steps
+        ],
         "bytes_read": explanation.bytes_read,
         "searched": [
             {
                 **asdict(search),
                 "time_entry": search.time_entry._asdict(),
                 "offset_entry": search.offset_entry._asdict(),
+                "time_steps": [
+                    {"slot": slot, **entry._asdict()} for slot, entry in search.time_steps
+                ],
+                "offset_steps": [
+                    {"slot": slot, **entry._asdict()} for slot, entry in search.offset_steps
+                ],
             }
             for search in explanation.searched
         ],
@@ -71,8 +83,4 @@ def _named(found: "TimestampOffset | None") -> dict[str, int] | None:
 
 
 def _error(sentence: str) -> bytes:
-    return _encode({"error": sentence})
-
-
-def _encode(value: dict[str, object]) -> bytes:
-    return json.dumps(value).encode() + b"\n"
+    return queries.encode({"error": sentence})

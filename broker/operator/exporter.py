@@ -259,13 +259,22 @@ class BrokerCollector:
             "Age of the first record not yet committed by the group",
             labels=labels,
         )
+        slopes = GaugeMetricFamily(
+            "tidelog_group_lag_seconds_slope",
+            "Seconds by which the lag in seconds grows per second, over the last 5 minutes",
+            labels=labels,
+        )
         for lag in self._group_lag.figures():
             values = [lag.group, lag.topic, str(lag.partition)]
             records.add_metric(values, lag.records)
             if lag.seconds is not None:
                 seconds.add_metric(values, lag.seconds)
+            slope = self._group_lag.slope(lag)
+            if slope is not None:
+                slopes.add_metric(values, slope)
         yield records
         yield seconds
+        yield slopes
 
     def _upkeep(self) -> Iterator[Any]:
         metrics = self._metrics

@@ -13,6 +13,7 @@ once. TLS handshakes have places of their own, so clients of the other listeners
 | /segments  | a topic's segments are listed: `broker.operator.segments` |                        |
 | /retention | retention is forecast: `broker.operator.retention`        |                        |
 | /skew      | a topic's times are audited: `broker.operator.skew`       | records are damaged    |
+| /histogram | records are counted by time: `broker.operator.histogram`  | a partition is offline |
 | /clock     | the clock is settable, also POST: `broker.operator.clock` |                        |
 
 Names of topics and groups and times of records are data: `broker.operator.port_access` says who may
@@ -156,8 +157,8 @@ class MetricsServer:
             found = self._queries[path](query, viewer)
             status, document = found if isinstance(found, tuple) else await found
             return Answer(status, _JSON, document)
-        known = b"there are /metrics, /healthz, /readyz, /explain, /segments, /retention, /skew\n"
-        return Answer(404, _TEXT, known)
+        known = ", ".join(("/metrics", *self._probes, *self._queries))
+        return Answer(404, _TEXT, f"there are {known}\n".encode())
 
     async def _command(
         self, path: str, query: str, question: "Question", viewer: "Viewer"

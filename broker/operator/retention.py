@@ -14,27 +14,38 @@ the time that counts as the present, in ms.
          "min_timestamp": 1766620700000, "max_timestamp": 1766621100000, "active": false,
          "goes_at_ms": 1767225900001, "reason": "older than retention.ms",
          "kept_by": "RETENTION", "why": "its records are younger than retention.ms",
-         "held_by": null}, ...]}],
+         "held_by": null, "future": null}, ...]}],
      "disk": {"free_bytes": 81604378624, "bytes_per_day": 20736000, "full_at_ms": null,
               "partitions_without_rate": 2}}
 
 Retention deletes a segment when it next runs at or after `goes_at_ms`; null means never by these
-settings. `kept_by` is null for a segment that may go now. `bytes_per_day` is what a partition
-gained in the last week, null while it has too few segments to say. The disk counts all topics of
+settings. `kept_by` is null for a segment that may go now. `held_by` is the older segment that keeps
+it (OLDER), `future` the timestamp ahead of the clock (FUTURE), with the last offset of the batch
+that has it. `bytes_per_day` is what a partition gained in the last week, null while it has too few
+segments to say. The disk counts all topics of
 the broker at their rates, up to `log.reserved.bytes`, beyond which it takes no records.
 
 Read next: `storage.log.forecast` (the model), `cli.time.retention` (its table).
 """
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from broker.errors import BrokerError
+from broker.operator import queries
+from broker.operator.queries import BadQuery
 from config import ConfigErrors, TopicConfig, topic_config
-from storage.log.forecast import Growth, append_rate, disk_full_at, forecast, growth
+from storage.log.forecast import (
+    Growth,
+    Keeper,
+    SegmentFate,
+    append_rate,
+    disk_full_at,
+    forecast,
+    growth,
+)
 from storage.log.retention import RetentionRules, SegmentAge, ages_of, rules_of
 from storage.segment.manifest import UNKNOWN_MINIMUM
 
@@ -49,12 +60,6 @@ _MS_PER_DAY = 86_400_000
 _SETTINGS = ("retention.ms", "retention.bytes", "cleanup.policy", "retention.clamp.future")
 
 Document = dict[str, Any]
-
-_DIGITS_MAX: Final = 15
-
-
-class _BadQuery(Exception):
-    """The query cannot be answered; the message says what to give."""
 
 
 class RetentionForecast:
@@ -79,35 +84,34 @@ class RetentionForecast:
         asked = dict(parse_qsl(query))
         refusal = viewer.refusal_of_topic(asked.get("topic", ""))
         if refusal is not None:
-            return 403, _encode({"error": refusal})
+            return 403, queries.encode({"error": refusal})
         try:
-            return 200, _encode(await self._document(asked))
-        except _BadQuery as error:
-            return 400, _encode({"error": str(error)})
-        except ConfigErrors as error:
-            return 400, _encode({"error": str(error)})
+            return 200, queries.encode(await self._document(asked))
+        except (BadQuery, ConfigErrors) as error:
+            return 400, queries.encode({"error": str(error)})
         except BrokerError as error:
-            return 404, _encode({"error": str(error)})
+            return 404, queries.encode({"error": str(error)})
 
     async def _document(self, asked: dict[str, str]) -> Document:
         topic = asked.pop("topic", "")
-        partition = _number(asked, "partition")
-        now_ms = _number(asked, "at")
+        partition = queries.number(asked, "partition", queries.PARTITION_MAX)
+        now_ms = queries.number(asked, "at", queries.TIME_MS_MAX)
         if not topic:
-            raise _BadQuery("topic=NAME is needed; partition, at and topic settings are allowed")
+            raise BadQuery("topic=NAME is needed; partition, at and topic settings are allowed")
         if now_ms is None:
             now_ms = self._now_ms()
         wanted = self._topics.led_log(topic, partition or 0)
         found_topic = self._topics.find(topic)
         assert found_topic is not None, topic
-        overrides = {**found_topic.overrides, **asked}
+        settings = {name: asked[name] for name in asked if name not in ("partition", "at")}
+        overrides = {**found_topic.overrides, **settings}
         config = topic_config(overrides, self._topics.broker_config)
         partitions: list[Document] = []
         grows: list[Growth] = []
         unknown = 0
         for log in list(self._topics.logs()):
             is_shown = log is wanted if partition is not None else log.topic == topic
-            facts = _Facts.of(log, config if log.topic == topic else log.config)
+            facts = RetentionFacts.of(log, config if log.topic == topic else log.config)
             # In a thread: a log of 10,000 segments takes tens of milliseconds.
             found, grown = await self._threads.run(partial(_forecast, facts, now_ms))
             if is_shown:
@@ -130,7 +134,7 @@ class RetentionForecast:
         }
 
 
-class _Facts(NamedTuple):
+class RetentionFacts(NamedTuple):
     """What is known of a log and of its segments, oldest first, taken in the loop thread."""
 
     partition: int
@@ -141,9 +145,10 @@ class _Facts(NamedTuple):
     log_start_offset: int
     high_watermark: int
     segment_bytes: int
+    newest_at: list[int]
 
     @classmethod
-    def of(cls, log: "Log", config: TopicConfig) -> "_Facts":
+    def of(cls, log: "Log", config: TopicConfig) -> "RetentionFacts":
         """The facts about `log`, with the rules of `config`."""
         segments = list(log.segments)
         return cls(
@@ -158,20 +163,41 @@ class _Facts(NamedTuple):
             log.log_start_offset,
             log.high_watermark,
             config.segment_bytes,
+            [one.max_timestamp_offset for one in segments],
         )
 
+    def fates(self, now_ms: int) -> list[SegmentFate]:
+        """The fate of each segment."""
+        return forecast(
+            self.ages,
+            self.minima,
+            self.rules,
+            log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark,
+            now_ms=now_ms,
+        )
 
-def _forecast(facts: _Facts, now_ms: int) -> tuple[Document, Growth]:
+    def describe(self, fates: Sequence[SegmentFate]) -> list[Document]:
+        """When each segment goes and what keeps it, as JSON."""
+        return [
+            {
+                "goes_at_ms": fate.goes_at_ms,
+                "reason": None if fate.reason is None else fate.reason.value,
+                "kept_by": None if fate.keeper is None else fate.keeper.name,
+                "why": None if fate.keeper is None else fate.keeper.value,
+                "held_by": fate.held_by,
+                "future": {"offset": offset, "timestamp_ms": age.largest_timestamp}
+                if fate.keeper is Keeper.FUTURE
+                else None,
+            }
+            for fate, age, offset in zip(fates, self.ages, self.newest_at, strict=True)
+        ]
+
+
+def _forecast(facts: RetentionFacts, now_ms: int) -> tuple[Document, Growth]:
     """The forecast of one log as JSON, and how it grows."""
     ages, rules = facts.ages, facts.rules
-    fates = forecast(
-        ages,
-        facts.minima,
-        rules,
-        log_start_offset=facts.log_start_offset,
-        high_watermark=facts.high_watermark,
-        now_ms=now_ms,
-    )
+    fates = facts.fates(now_ms)
     rate = append_rate(ages, now_ms)
     shown = [
         {
@@ -181,13 +207,11 @@ def _forecast(facts: _Facts, now_ms: int) -> tuple[Document, Growth]:
             "min_timestamp": minimum,
             "max_timestamp": maximum,
             "active": age is ages[-1],
-            "goes_at_ms": fate.goes_at_ms,
-            "reason": None if fate.reason is None else fate.reason.value,
-            "kept_by": None if fate.keeper is None else fate.keeper.name,
-            "why": None if fate.keeper is None else fate.keeper.value,
-            "held_by": fate.held_by,
+            **fate,
         }
-        for age, minimum, maximum, fate in zip(ages, facts.minima, facts.maxima, fates, strict=True)
+        for age, minimum, maximum, fate in zip(
+            ages, facts.minima, facts.maxima, facts.describe(fates), strict=True
+        )
     ]
     found = {
         "partition": facts.partition,
@@ -205,16 +229,3 @@ def _settings(config: TopicConfig) -> Document:
         "cleanup.policy": ",".join(sorted(config.cleanup_policy)),
         "retention.clamp.future": config.retention_clamp_future,
     }
-
-
-def _number(asked: dict[str, str], name: str) -> int | None:
-    text = asked.pop(name, None)
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
-        raise _BadQuery(f"{name}={text[:40]} is not a whole number of at most {_DIGITS_MAX} digits")
-    return int(text)
-
-
-def _encode(value: Mapping[str, object]) -> bytes:
-    return json.dumps(value).encode() + b"\n"

@@ -1,72 +1,157 @@
-"""Facts about a topic's segments, as JSON on the operators' port: mainly their time ranges.
+"""Facts about a topic's segments, as JSON on the operators' port: time ranges, and what keeps them.
 
-    GET /segments?topic=flights&partition=0        without partition: all of them
+    GET /segments?topic=flights&partition=0            without partition: all of them
+    GET /segments?topic=flights&limit=1000&after=0:9000
 
 A reader of a time range skips the segments that cannot hold any of it: those whose
 `data_max_timestamp` is below its start, or whose `min_timestamp` is at or above its end. Readers
 with access to the files have the same numbers in `segment-manifest`; this is for readers over the
 network. Kafka's protocol has no request for it (docs/adr/0014).
 
-    {"topic": "flights", "partitions": [{"partition": 0, "segments": [
-        {"base_offset": 0, "next_offset": 9000, "size_bytes": 1048301, "records": 9000,
-         "min_timestamp": 1372636800000, "max_timestamp": 1372723199000,
-         "data_max_timestamp": 1372723199000, "active": false}, ...]}]}
+    {"topic": "flights", "now_ms": 1372809600000, "next": null, "partitions": [
+        {"partition": 0, "log_start_offset": 0, "high_watermark": 9120, "log_end_offset": 9120,
+         "segments": [
+            {"base_offset": 0, "next_offset": 9000, "size_bytes": 1048301, "records": 9000,
+             "min_timestamp": 1372636800000, "max_timestamp": 1372723199000,
+             "data_max_timestamp": 1372723199000, "active": false, "appended_ms": 1372723199512,
+             "goes_at_ms": 1373327999001, "reason": "older than retention.ms",
+             "kept_by": "RETENTION", "why": "its records are younger than retention.ms",
+             "held_by": null, "future": null}, ...],
+         "deleted": [{"base_offset": 0, "size_bytes": 1048301, "unlinked_at_ms": 1372809660000}]}]}
 
-With `partition` the segments are at the top level, next to "topic" and "partition". Timestamps are
-ms. `min_timestamp` is -1 when a record has no time, `max_timestamp` when none has. `max_timestamp`
-includes the markers of transactions, as lookups by time do. `data_max_timestamp` does not: it
-bounds the records that readers see. `min_timestamp`, `data_max_timestamp` and `records` are null
-while they are not known. The last segment is the active one and may grow: its numbers hold for the
-records below `next_offset`.
+With `partition` its keys are at the top level, next to "topic". Timestamps are ms. `min_timestamp`
+is -1 when a record has no time, `max_timestamp` when none has. `max_timestamp` includes the markers
+of transactions, as lookups by time do. `data_max_timestamp` does not: it bounds the records that
+readers see. `min_timestamp`, `data_max_timestamp` and `records` are null while they are not known.
+The last segment is the active one and may grow: its numbers hold for the records below
+`next_offset`. `appended_ms` is when a segment was last appended to, -1 for never.
+
+`goes_at_ms` to `future` are those of /retention (`broker.operator.retention`), as of `now_ms`.
+`deleted` segments are out of the log; their files wait for `file.delete.delay.ms`.
+
+An answer has at most `limit` segments (1000). `next` is what to give as `after` for the following
+ones, null after the last.
 
 Read next: `storage.segment.manifest`, `broker.operator.http`.
 """
 
-import json
-from typing import TYPE_CHECKING
-from urllib.parse import parse_qs
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
-from broker.errors import BrokerError
+from broker.operator import queries
+from broker.operator.retention import RetentionFacts
+from protocol.records.layout import INT64_MAX
 from storage.segment.manifest import UNKNOWN, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM
 
 if TYPE_CHECKING:
     from broker.operator.port_access import Viewer
+    from broker.threads import Pool
     from broker.topics.registry import TopicRegistry
     from storage.log.log import Log
     from storage.segment.segment import Segment
 
-Document = dict[str, object]
+LIMIT: Final = 1000
+LIMIT_MAX: Final = 10_000
+
+_PARAMETERS: Final = ("topic", "partition", "limit", "after")
+_START: Final = (-1, -1)
+
+Document = dict[str, Any]
 
 
-def list_segments(topics: "TopicRegistry", query: str, viewer: "Viewer") -> tuple[int, bytes]:
-    """HTTP status and JSON for the query string of the request of `viewer` to /segments."""
-    try:
-        asked = {name: values[-1] for name, values in parse_qs(query).items()}
+class SegmentList:
+    """Answers to /segments. Loop thread only; forecasts are made in `threads`."""
+
+    def __init__(self, topics: "TopicRegistry", threads: "Pool", now_ms: Callable[[], int]) -> None:
+        """List the segments of `topics`; `now_ms` is the time by which retention deletes."""
+        self._topics = topics
+        self._threads = threads
+        self._now_ms = now_ms
+
+    async def answer(self, query: str, viewer: "Viewer") -> tuple[int, bytes]:
+        """HTTP status and JSON for the query string of a request of `viewer`."""
+        return await queries.answer(query, _PARAMETERS, viewer, self._document)
+
+    async def _document(self, asked: dict[str, str]) -> Document:
         topic = asked["topic"]
-        partition = int(asked["partition"]) if "partition" in asked else None
-    except (KeyError, ValueError):
-        return 400, _encode({"error": "topic=NAME is needed, and partition=NUMBER is allowed"})
-    refusal = viewer.refusal_of_topic(topic)
-    if refusal is not None:
-        return 403, _encode({"error": refusal})
-    try:
-        if partition is not None:
-            log = topics.led_log(topic, partition)
-            return 200, _encode({"topic": topic, **_document(log)})
-        logs = [log for log in topics.logs() if log.topic == topic]
-        if not logs:
-            topics.led_log(topic, 0)
-    except BrokerError as error:
-        return 404, _encode({"error": str(error)})
-    return 200, _encode({"topic": topic, "partitions": [_document(log) for log in logs]})
+        partition = queries.number(asked, "partition", queries.PARTITION_MAX)
+        room = queries.number(asked, "limit", LIMIT_MAX, least=1) or LIMIT
+        after = _place(asked["after"]) if "after" in asked else _START
+        wanted = self._topics.led_log(topic, partition or 0)
+        logs = [wanted]
+        if partition is None:
+            logs = [log for log in self._topics.logs() if log.topic == topic]
+            logs.sort(key=lambda log: log.partition)
+        now_ms = self._now_ms()
+        partitions: list[Document] = []
+        following = None
+        for log in logs:
+            if log.partition < after[0]:
+                continue
+            rest = [
+                number
+                for number, segment in enumerate(log.segments)
+                if (log.partition, segment.base_offset) > after
+            ]
+            page = rest[:room]
+            if page or partition is not None:
+                partitions.append(await self._partition(log, page, now_ms))
+            room -= len(page)
+            if len(page) < len(rest):
+                following = following or _last(partitions)
+                break
+        shown: Document = {"topic": topic, "now_ms": now_ms, "next": following}
+        if partition is None:
+            return {**shown, "partitions": partitions}
+        return {**shown, **partitions[0]}
+
+    async def _partition(self, log: "Log", page: Sequence[int], now_ms: int) -> Document:
+        """The segments of one log with these numbers."""
+        segments = list(log.segments)
+        facts = RetentionFacts.of(log, log.config)
+        shown = [_segment(segments[number], segments[number] is segments[-1]) for number in page]
+        document = {
+            "partition": log.partition,
+            "log_start_offset": log.log_start_offset,
+            "high_watermark": log.high_watermark,
+            "log_end_offset": log.log_end_offset,
+            "segments": shown,
+            "deleted": [
+                {"base_offset": one.base_offset, "size_bytes": one.size_bytes,
+                 "unlinked_at_ms": one.due_ms}
+                for one in log.changes.deleted_segments()
+            ],
+        }  # fmt: skip
+        # In a thread: a log of 10,000 segments takes tens of milliseconds.
+        fates = await self._threads.run(partial(_fates, facts, now_ms))
+        for number, one in zip(page, shown, strict=True):
+            one.update(fates[number])
+        return document
 
 
-def _document(log: "Log") -> Document:
-    segments = list(log.segments)
-    return {
-        "partition": log.partition,
-        "segments": [_segment(segment, segment is segments[-1]) for segment in segments],
-    }
+def _fates(facts: RetentionFacts, now_ms: int) -> list[Document]:
+    return facts.describe(facts.fates(now_ms))
+
+
+def _place(text: str) -> tuple[int, int]:
+    """Partition and base offset after which to continue. Raises BadQuery."""
+    partition, colon, base = text.partition(":")
+    parts = {"after": partition, "after=PARTITION": base}
+    if not colon:
+        raise queries.BadQuery(f"after={text[:40]} is not PARTITION:BASE_OFFSET, as in `next`")
+    return (
+        queries.number(parts, "after", queries.PARTITION_MAX) or 0,
+        queries.number(parts, "after=PARTITION", INT64_MAX) or 0,
+    )
+
+
+def _last(partitions: Sequence[Document]) -> str | None:
+    """The last segment that an answer has, as `next`."""
+    for one in reversed(partitions):
+        if one["segments"]:
+            return f"{one['partition']}:{one['segments'][-1]['base_offset']}"
+    return None
 
 
 def _segment(segment: "Segment", is_active: bool) -> Document:
@@ -81,8 +166,5 @@ def _segment(segment: "Segment", is_active: bool) -> Document:
         "max_timestamp": segment.max_timestamp,
         "data_max_timestamp": None if is_unbounded else segment.data_max_timestamp,
         "active": is_active,
+        "appended_ms": segment.appended_ms,
     }
-
-
-def _encode(value: Document) -> bytes:
-    return json.dumps(value).encode() + b"\n"

@@ -24,16 +24,12 @@ time. `producer_id` -1 is every producer that is not idempotent.
 Read next: `cli.time.skew` (its table), `pipeline.jobs.skew` (the same for whole topics, on Spark).
 """
 
-import json
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl
 
-from broker.errors import BrokerError
-from protocol.errors import RecordsError
+from broker.operator import queries
 from protocol.records.lateness import quantile
 from storage.audit.record_times import RecordTimes
-from storage.errors import StorageError
 from storage.log.values import Isolation
 
 if TYPE_CHECKING:
@@ -62,55 +58,43 @@ class SkewAudit:
 
     async def answer(self, query: str, viewer: "Viewer") -> tuple[int, bytes]:
         """HTTP status and JSON for the query string of a request of `viewer`."""
-        asked = dict(parse_qsl(query))
-        refusal = viewer.refusal_of_topic(asked.get("topic", ""))
-        if refusal is not None:
-            return 403, _encode({"error": refusal})
+        return await queries.answer(query, _PARAMETERS, viewer, self._document)
+
+    async def _document(self, asked: dict[str, str]) -> Document:
+        logs, size_bytes = self._wanted(asked)
+        if self._is_busy:
+            raise queries.Busy(
+                "another audit is running, and there is one at a time; ask again later"
+            )
+        self._is_busy = True
         try:
-            wanted = self._wanted(asked)
-            if self._is_busy:
-                busy = "another audit is running, and there is one at a time; ask again later"
-                return 429, _encode({"error": busy})
-            self._is_busy = True
-            try:
-                return 200, _encode(await self._document(*wanted))
-            finally:
-                self._is_busy = False
-        except ValueError as error:
-            return 400, _encode({"error": str(error)})
-        except BrokerError as error:
-            return 404, _encode({"error": str(error)})
-        except (RecordsError, StorageError) as error:
-            return 503, _encode({"error": str(error)})
+            return {
+                "topic": logs[0].topic,
+                "bytes_max": size_bytes,
+                "partitions": [await self._audit(log, size_bytes // len(logs)) for log in logs],
+            }
+        finally:
+            self._is_busy = False
 
     def _wanted(self, asked: dict[str, str]) -> "tuple[list[Log], int]":
         """The logs to audit and how much of them, in bytes.
 
         Raises:
-            ValueError: a parameter is none, or out of its range.
+            BadQuery: a parameter is none, or out of its range.
             BrokerError: there is no such partition here.
         """
-        topic = asked.get("topic", "")
-        partition = _number(asked, "partition", 2**31 - 1, None)
+        topic = asked["topic"]
+        partition = queries.number(asked, "partition", queries.PARTITION_MAX)
         try:
-            size_bytes = _number(asked, "bytes", BYTES_MAX, BYTES)
-        except ValueError as error:
-            raise ValueError(f"{error}; 'tidelog spark skew' reads whole topics") from None
-        assert size_bytes is not None
-        if not topic or set(asked) - set(_PARAMETERS):
-            raise ValueError(f"topic=NAME is needed; there are {', '.join(_PARAMETERS)}")
+            wanted_bytes = queries.number(asked, "bytes", BYTES_MAX)
+        except queries.BadQuery as error:
+            raise queries.BadQuery(f"{error}; 'tidelog spark skew' reads whole topics") from None
+        size_bytes = BYTES if wanted_bytes is None else wanted_bytes
         wanted = self._topics.led_log(topic, partition or 0)
         logs = [wanted]
         if partition is None:
             logs = [log for log in self._topics.logs() if log.topic == topic]
         return logs, size_bytes
-
-    async def _document(self, logs: "list[Log]", size_bytes: int) -> Document:
-        return {
-            "topic": logs[0].topic,
-            "bytes_max": size_bytes,
-            "partitions": [await self._audit(log, size_bytes // len(logs)) for log in logs],
-        }
 
     async def _audit(self, log: "Log", size_bytes: int) -> Document:
         """Count the newest `size_bytes` of a log, as near as its average record allows."""
@@ -162,16 +146,3 @@ def _partition(partition: int, start: int, end: int, times: RecordTimes) -> Docu
 
 def _record(found: tuple[int, int] | None) -> Document | None:
     return None if found is None else {"offset": found[0], "timestamp_ms": found[1]}
-
-
-def _number(asked: dict[str, str], name: str, most: int, default: int | None) -> int | None:
-    text = asked.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) < 20) or int(text) > most:
-        raise ValueError(f"{name}={text} is not a whole number from 0 to {most}")
-    return int(text)
-
-
-def _encode(value: Document) -> bytes:
-    return json.dumps(value).encode() + b"\n"

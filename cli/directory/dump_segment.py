@@ -11,7 +11,7 @@ What an index entry must satisfy:
 offset index   the position starts an entry of the log, which ends with the offset (entries that
                point beyond a damage are not judged)
 time index     no record up to the offset is newer than the timestamp; both only rise
-auxiliary      a lookup by time may start from the entry: the rules of `storage.audit.auxiliary`
+auxiliary      the rules of `storage.audit.auxiliary`: a lookup may start there, or counts add up
 =============  ================================================================================
 """
 
@@ -386,8 +386,8 @@ def _auxiliary_verdicts(
         yield 0, {}, f"the file cannot be read: expected {index.expected}, found {index.found}"
         return
     maxima = () if facts is None else facts.maxima
-    for slot, (timestamp, offset, bad) in enumerate(index.judge(base_offset, maxima)):
-        yield slot, {"time": timestamp, "offset": offset}, bad
+    for slot, (entry, bad) in enumerate(index.verdicts(base_offset, maxima)):
+        yield slot, entry, bad
 
 
 def _used(view: memoryview, entry_size: int) -> memoryview:

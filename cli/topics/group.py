@@ -1,6 +1,7 @@
 """``tidelog group``: the state and positions of consumer groups, and moving them in time."""
 
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 import click
 
@@ -17,12 +18,17 @@ from cli.options import (
 )
 from cli.output import RIGHT, note, print_json, print_table
 from client.admin import Admin
+from client.aio.explain import GroupLag
 from client.core.offsets import EARLIEST, LATEST
 from client.descriptions import GroupInfo
-from client.errors import BrokerRefused, InvalidUse
-from client.times import format_time
+from client.errors import BrokerRefused, BrokerUnreachable, InvalidUse, UnsupportedByBroker
+from client.times import format_duration, format_time
 from client.types import TopicPartition
 from protocol.error_codes import ErrorCode
+
+_UNKNOWN_LAG: Final = GroupLag(None, None)
+_STEADY: Final = 0.05
+"""A slope (seconds per second) up to which a lag counts as steady."""
 
 
 @click.group()
@@ -61,7 +67,11 @@ def list_groups(*, broker: BrokerOptions, as_json: bool) -> None:
 @broker_options
 @json_option
 def describe(*, group_id: str, broker: BrokerOptions, as_json: bool) -> None:
-    """Show a group's members, positions and how far behind they are."""
+    """Show a group's members, positions and how far behind they are.
+
+    TIME LAG is the age of the first record that is not committed, TREND how it changed in the last
+    five minutes. A broker without a metrics port, and Apache Kafka, do not know them.
+    """
     info, rows = ask_admin(broker, lambda admin: _describe(admin, group_id))
     if as_json:
         print_json(_document(info, rows))
@@ -77,12 +87,23 @@ def describe(*, group_id: str, broker: BrokerOptions, as_json: bool) -> None:
             f"{RIGHT}POSITION",
             f"{RIGHT}END",
             f"{RIGHT}LAG",
+            f"{RIGHT}TIME LAG",
+            "TREND",
             "MEMBER",
         ]
         print_table(
             headings,
             [
-                (r["topic"], str(r["partition"]), r["position"], r["end"], r["lag"], r["client_id"])
+                (
+                    r["topic"],
+                    str(r["partition"]),
+                    r["position"],
+                    r["end"],
+                    r["lag"],
+                    _time_lag(r["lag_seconds"]),
+                    _trend(r["lag_seconds_slope"]),
+                    r["client_id"],
+                )
                 for r in rows
             ],
         )
@@ -94,11 +115,16 @@ async def _describe(admin: Admin, group_id: str) -> tuple[GroupInfo, list[dict[s
     owners = {tp: member for member in info.members for tp in member.partitions}
     partitions = sorted({*committed, *owners})
     ends = await _ends_of_existing(admin, partitions)
+    lags: dict[TopicPartition, GroupLag] = {}
+    if partitions:
+        with suppress(BrokerUnreachable, InvalidUse, UnsupportedByBroker):
+            lags = await admin.group_lags(group_id)
     rows = []
     for tp in partitions:
         position = committed[tp].offset if tp in committed else None
         end = ends.get(tp)
         owner = owners.get(tp)
+        lag = lags.get(tp, _UNKNOWN_LAG)
         rows.append(
             {
                 "topic": tp.topic,
@@ -106,12 +132,27 @@ async def _describe(admin: Admin, group_id: str) -> tuple[GroupInfo, list[dict[s
                 "position": position,
                 "end": end,
                 "lag": None if position is None or end is None else max(0, end - position),
+                "lag_seconds": lag.seconds,
+                "lag_seconds_slope": lag.slope,
                 "member_id": owner.member_id if owner else None,
                 "client_id": owner.client_id if owner else None,
                 "host": owner.client_host if owner else None,
             }
         )
     return info, rows
+
+
+def _time_lag(seconds: float | None) -> str | None:
+    return None if seconds is None else format_duration(round(seconds * 1000))
+
+
+def _trend(slope: float | None) -> str | None:
+    """A slope in words; 5 % of real time either way is none."""
+    if slope is None:
+        return None
+    if abs(slope) <= _STEADY:
+        return "steady"
+    return f"{'grows' if slope > 0 else 'shrinks'} {abs(slope):.2f} s/s"
 
 
 async def _ends_of_existing(

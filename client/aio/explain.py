@@ -1,4 +1,4 @@
-"""Requests to a broker's metrics port: lookups explained, the settable clock, retention.
+"""Requests to a broker's metrics port: lookups explained, counts by time, the settable clock.
 
 Kafka's protocol has no such requests, so they go to the HTTP port that also serves the metrics.
 This module owns the requests only and passes the broker's answers on unchanged.
@@ -6,9 +6,10 @@ This module owns the requests only and passes the broker's answers on unchanged.
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from client.core.options import NOT_SECURED, Security
@@ -24,7 +25,25 @@ SECURITY_SETTING: Final = "metrics.listener.security"
 
 TIMEOUT_S: Final = 30.0
 
+_LAG_IN_SECONDS: Final = "tidelog_group_lag_seconds"
+
+_SAMPLE: Final = re.compile(r"(?P<name>\w+)\{(?P<labels>.*)\} (?P<value>\S+)")
+_LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_ESCAPES: Final = {"\\n": "\n", '\\"': '"', "\\\\": "\\"}
+
 _ANY_HOST: Final = ("", "0.0.0.0", "::")
+
+
+class GroupLag(NamedTuple):
+    """How far a group is behind in a partition.
+
+    Attributes:
+        seconds: the age of the first record that it has not committed, None while unknown.
+        slope: by how many seconds that grows per second, None while unknown.
+    """
+
+    seconds: float | None
+    slope: float | None
 
 
 async def explain_lookup(
@@ -84,6 +103,47 @@ async def audit_times(
     return _decode(await _request(metrics_url, f"GET /skew?{urlencode(asked)}", security))
 
 
+async def count_by_time(
+    metrics_url: str,
+    topic: str,
+    options: Mapping[str, int],
+    partition: int | None = None,
+    security: Security = NOT_SECURED,
+) -> dict[str, Any]:
+    """How many records a topic has in each span of time.
+
+    The `options` (from, to, buckets, bytes, limit, after) and keys are those of the broker's
+    /histogram. Raises as `explain_lookup`.
+    """
+    asked: dict[str, object] = {"topic": topic, **options}
+    if partition is not None:
+        asked["partition"] = partition
+    return _decode(await _request(metrics_url, f"GET /histogram?{urlencode(asked)}", security))
+
+
+async def group_lags(
+    metrics_url: str, group_id: str, security: Security = NOT_SECURED
+) -> dict[tuple[str, int], GroupLag]:
+    """How far a group is behind in time, by topic and partition. Raises as `explain_lookup`."""
+    answer = await _request(metrics_url, "GET /metrics", security)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/1.1 200"):
+        raise InvalidUse(f"the metrics port refused: {body.decode(errors='replace').strip()}")
+    found: dict[tuple[str, int], dict[str, float]] = {}
+    for line in body.decode().split("\n"):
+        sample = _SAMPLE.fullmatch(line) if line.startswith(_LAG_IN_SECONDS) else None
+        if sample is None:
+            continue
+        labels = {name: _unescape(text) for name, text in _LABEL.findall(sample["labels"])}
+        if labels["group"] == group_id:
+            place = (labels["topic"], int(labels["partition"]))
+            found.setdefault(place, {})[sample["name"]] = float(sample["value"])
+    return {
+        place: GroupLag(figures.get(_LAG_IN_SECONDS), figures.get(f"{_LAG_IN_SECONDS}_slope"))
+        for place, figures in found.items()
+    }
+
+
 async def request_clock(
     metrics_url: str, changes: Mapping[str, float], security: Security = NOT_SECURED
 ) -> dict[str, Any]:
@@ -131,6 +191,11 @@ async def _request(metrics_url: str, line: str, security: Security, headers: str
             broker=f"{url.hostname}:{url.port}",
         ) from error
     return answer
+
+
+def _unescape(text: str) -> str:
+    """The value of a label, as Prometheus's text format writes it."""
+    return re.sub(r"\\.", lambda found: _ESCAPES.get(found[0], found[0]), text)
 
 
 def metrics_address(listener: str | None, broker_host: str) -> str:

@@ -189,14 +189,24 @@ def _from_broker(options: SourceOptions, topic: str) -> dict[TopicPartition, lis
         handlers.append(
             urllib.request.HTTPSHandler(context=tls_context(replace(security, tls=True)))
         )
-    query = urllib.parse.urlencode({"topic": topic})
-    request = urllib.request.Request(f"{url.scheme}://{url.netloc}/segments?{query}")
     authorization = basic_authorization(security, url.hostname or "", tls=tls)
-    if authorization is not None:
-        request.add_unredirected_header("Authorization", authorization)
     opener = urllib.request.build_opener(*handlers)
-    with opener.open(request, timeout=_TIMEOUT_S) as answer:
-        return parse_segments(topic, json.load(answer))
+    known: dict[TopicPartition, list[SegmentTimes]] = {}
+    asked = {"topic": topic}
+    while True:
+        query = urllib.parse.urlencode(asked)
+        request = urllib.request.Request(f"{url.scheme}://{url.netloc}/segments?{query}")
+        if authorization is not None:
+            request.add_unredirected_header("Authorization", authorization)
+        with opener.open(request, timeout=_TIMEOUT_S) as answer:
+            document = json.load(answer)
+        for partition, segments in parse_segments(topic, document).items():
+            known.setdefault(partition, []).extend(segments)
+        # Brokers of earlier releases answer with all segments, and without this.
+        following = document.get("next")
+        if following is None:
+            return known
+        asked["after"] = str(following)
 
 
 def parse_segments(topic: str, document: Any) -> dict[TopicPartition, list[SegmentTimes]]:

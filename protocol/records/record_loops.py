@@ -363,6 +363,59 @@ def check_records(
     return max_timestamp, max_delta, sequential, faults, min_timestamp
 
 
+def count_times(
+    buffer: Buffer,
+    start: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    count: cython.longlong,
+    base_offset: cython.longlong,
+    base_timestamp: cython.longlong,
+    width: cython.longlong,
+    end_offset: cython.longlong,
+    counts: dict[int, int],
+) -> int:
+    """Count the records in `[start, end)` below `end_offset` by time into `counts`.
+
+    A key is the start of a bucket of `width` ms, or -1 for records without timestamp. Returns the
+    smallest timestamp of all `count` records, 2^63-1 without records.
+
+    Raises:
+        InvalidRecords: as `check_records`, but only the heads of records are checked.
+    """
+    walk: RecordWalk = RecordWalk(buffer)
+    index: cython.longlong = 0
+    timestamp: cython.longlong
+    bucket: cython.longlong = -1
+    run: cython.longlong = 0
+    is_same: cython.bint
+    min_timestamp: cython.longlong = 0x7FFFFFFFFFFFFFFF
+    walk.begin(start, end, base_offset, base_timestamp)
+    while index < count:
+        walk.read_head()
+        timestamp = walk.timestamp
+        if timestamp < min_timestamp:
+            min_timestamp = timestamp
+        if walk.offset < end_offset:
+            if bucket >= 0:
+                is_same = timestamp >= bucket and timestamp - bucket < width
+            else:
+                is_same = timestamp < 0
+            if not is_same:
+                if run != 0:
+                    counts[bucket] = counts.get(bucket, 0) + run
+                run = 0
+                bucket = timestamp - timestamp % width if timestamp >= 0 else -1
+            run += 1
+        index += 1
+        if index & 0x3FFF == 0:
+            with cython.nogil:
+                pass
+    if run != 0:
+        counts[bucket] = counts.get(bucket, 0) + run
+    walk.expect_end(count)
+    return min_timestamp
+
+
 def find_timestamp(
     buffer: Buffer,
     start: cython.Py_ssize_t,

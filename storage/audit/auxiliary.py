@@ -5,9 +5,17 @@ A reader parses the bytes of a file. Its result describes itself and judges its 
 (`storage.segment.auxiliary_index`), because the same mistake in both would not show.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from storage.audit.density import read_density
-from storage.disk.file_names import DENSITY_SUFFIX
+from storage.audit.density import DensityFile, read_density
+from storage.audit.findings import IndexProblem
+from storage.audit.time_counts import CountsFile, read_counts
+from storage.disk.file_names import DENSITY_SUFFIX, TIME_COUNTS_SUFFIX
 
-AUXILIARY_READERS: Final = {DENSITY_SUFFIX: read_density}
+AuxiliaryFile = DensityFile | CountsFile
+
+AUXILIARY_READERS: Final[Mapping[str, Callable[[bytes], AuxiliaryFile | IndexProblem]]] = {
+    DENSITY_SUFFIX: read_density,
+    TIME_COUNTS_SUFFIX: read_counts,
+}

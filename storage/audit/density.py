@@ -90,6 +90,13 @@ class DensityFile:
             if segment.max_timestamp >= newest + MS_PER_MINUTE:
                 yield IndexProblem(self.size, f"the minute of {segment.max_timestamp}", "none such")
 
+    def verdicts(
+        self, base_offset: int, maxima: Iterable[tuple[int, int]]
+    ) -> Iterator[tuple[dict[str, int], str | None]]:
+        """The entries as they are shown, each with its fault; arguments as of `judge`."""
+        for entry in self.judge(base_offset, maxima):
+            yield {"time": entry.timestamp, "offset": entry.offset}, entry.problem
+
     def judge(self, base_offset: int, maxima: Iterable[tuple[int, int]]) -> Iterator[JudgedEntry]:
         """The entries, each with its fault.
 

@@ -29,8 +29,9 @@ OFFSET_INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 TXN_INDEX_SUFFIX: Final = ".txnindex"
 DENSITY_SUFFIX: Final = ".density"
+TIME_COUNTS_SUFFIX: Final = ".counts"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
-AUXILIARY_SUFFIXES: Final = (DENSITY_SUFFIX,)
+AUXILIARY_SUFFIXES: Final = (DENSITY_SUFFIX, TIME_COUNTS_SUFFIX)
 """Of optional indexes that Kafka does not have; see `storage.segment.auxiliary_index`."""
 
 INDEX_SUFFIXES: Final = (

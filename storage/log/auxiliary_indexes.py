@@ -8,6 +8,7 @@ through `storage.segment.auxiliary_index` only.
 |-----------------------------------|--------------------------------------------------------------|
 | is new                            | grows with it                                                |
 | was there when the log was opened | is verified before its first use, else rebuilt               |
+| is closed, the kind guides none   | is used when counts are asked for (`storage.log.histogram`)  |
 | has one by another rule           | is rebuilt when next needed                                  |
 | of a topic without this kind      | is removed: at once when the setting changes, else at start  |
 
@@ -34,38 +35,41 @@ from storage.segment.auxiliary_index import (
 )
 from storage.segment.density import DensityRule
 from storage.segment.segment import Segment
+from storage.segment.time_counts import TimeCountsRule
 from storage.segment.time_index import TimestampedOffset
 
-KINDS: Final[tuple[type[AuxiliaryRule], ...]] = (DensityRule,)
+KINDS: Final[tuple[type[AuxiliaryRule], ...]] = (DensityRule, TimeCountsRule)
 
 
 class AuxiliaryIndexes:
     """The auxiliary indexes of one log. Same thread as the log.
 
     Attributes:
-        rules: what the topic has configured, one for each kind that it has; none costs nothing.
+        rules: what the topic has configured, one for each kind that it has.
+        guides: those of them from whose indexes lookups start; none costs a lookup nothing.
     """
 
-    __slots__ = ("_files", "_unsynced", "rules")
+    __slots__ = ("_files", "_unsynced", "guides", "rules")
 
     def __init__(self, files: Files, unsynced: Unsynced) -> None:
         """No indexes until `configure`."""
         self._files = files
         self._unsynced = unsynced
         self.rules: tuple[AuxiliaryRule, ...] = ()
+        self.guides: tuple[AuxiliaryRule, ...] = ()
 
     def configure(self, config: TopicConfig, segments: Iterable[Segment]) -> None:
         """Apply other settings; the last of `segments` is the active one."""
         before = {rule.SUFFIX for rule in self.rules}
         rules = [kind.from_config(config) for kind in KINDS]
         self.rules = tuple(rule for rule in rules if rule is not None)
+        self.guides = tuple(rule for rule in self.rules if rule.GUIDES_LOOKUPS)
         for suffix in before - {rule.SUFFIX for rule in self.rules}:
             for segment in segments:
                 self._remove(segment, suffix)
-        if self.rules:
-            *_, active = segments
-            if active.indexes_verified:
-                self.ensure(active, is_active=True)
+        *_, active = segments
+        if active.indexes_verified:
+            self.ensure(active, is_active=True)
 
     def begin(self, segment: Segment, *, carried_ms: int = NO_TIMESTAMP) -> None:
         """Give an empty segment its indexes; `carried_ms` is the log's largest timestamp before it.
@@ -77,9 +81,10 @@ class AuxiliaryIndexes:
     def ensure(self, segment: Segment, *, is_active: bool) -> None:
         """Give a segment whose time index is verified the indexes that it does not have yet.
 
-        When the time index cannot be read, the segment has none.
+        A closed segment gets only those that guide lookups. When the time index cannot be read, the
+        segment has none.
         """
-        for rule in self.rules:
+        for rule in self.rules if is_active else self.guides:
             index = _find(segment, rule.SUFFIX)
             if index is not None and index.rule == rule:
                 continue
@@ -96,7 +101,7 @@ class AuxiliaryIndexes:
 
     def _make(self, segment: Segment, rule: AuxiliaryRule, is_active: bool) -> AuxiliaryIndex:
         index = self._create(segment, rule, NO_TIMESTAMP)
-        index.fill(_points(segment))
+        index.fill(_points(segment), segment.coverage())
         if not is_active:
             index.seal(segment.coverage(), segment.max_timestamp_offset)
             self._unsynced.add_created(index.file)

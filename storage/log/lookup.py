@@ -74,7 +74,9 @@ class TimestampOffset(NamedTuple):
 class SegmentSearch:
     """The cost of the search in one segment, for an explanation of its answer.
 
-    `index` names the index that the time entry is from: the time index, or an auxiliary one.
+    `index` names the index that the time entry is from: the time index, or an auxiliary one. The
+    steps are the entries that the binary searches looked at, with their slots. There are none in
+    the time index when an auxiliary one was used.
     """
 
     base_offset: int
@@ -85,6 +87,10 @@ class SegmentSearch:
     bytes_read: int
     batches_scanned: int
     records_scanned: int
+    time_entries: int
+    time_steps: tuple[tuple[int, TimestampedOffset], ...]
+    offset_entries: int
+    offset_steps: tuple[tuple[int, OffsetPosition], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +102,8 @@ class LookupExplanation:
         found: the answer, or None.
         visible: whether a consumer may see the answer yet (it lies below the high watermark).
         segments: how many segments the log has.
+        segment_steps: the segments at which the search for one that reaches the time looked, by
+            base offset, each with the largest timestamp up to its end.
         searched: the searched segments, in order; empty when none reaches the time.
         before: the record before the answer, if it is still in the log; after: the record after it.
     """
@@ -104,6 +112,7 @@ class LookupExplanation:
     found: TimestampOffset | None
     visible: bool
     segments: int
+    segment_steps: tuple[tuple[int, int], ...]
     searched: tuple[SegmentSearch, ...]
     before: TimestampOffset | None
     after: TimestampOffset | None
@@ -241,6 +250,7 @@ class TimeLookup:
             found=found,
             visible=found is not None and found.offset < high_watermark,
             segments=len(self._segments),
+            segment_steps=tuple(self._segments.steps_to(timestamp)),
             searched=tuple(trace.searched),
             before=before,
             after=after,
@@ -258,7 +268,7 @@ class TimeLookup:
     def _verified(self, index: int) -> Segment:
         segment = self._segments[index]
         ensure_indexes(segment, index_interval=self.index_interval)
-        if self._auxiliary.rules:
+        if self._auxiliary.guides:
             self._auxiliary.ensure(segment, is_active=index + 1 == len(self._segments))
         return segment
 
@@ -368,8 +378,11 @@ def find_in_segment(
         position = head.position + head.size
     if trace is not None:
         trace.searched.append(
-            _describe(segment, index, time_entry, offset_entry, walk, position, found)
-        )
+            _describe(
+                segment, index, time_entry, offset_entry, walk, position, found, timestamp,
+                max(time_entry.offset, log_start_offset),
+            )
+        )  # fmt: skip
     return found
 
 
@@ -378,7 +391,9 @@ def _time_entry(segment: Segment, timestamp: int) -> tuple[TimestampedOffset, st
     for index in segment.auxiliary:
         # Without an auxiliary index the answer is the same: the time index gives it too.
         with suppress(OSError):
-            return index.floor(timestamp), index.NAME
+            entry = index.floor(timestamp)
+            if entry is not None:
+                return entry, index.NAME
     return segment.time_index.floor(timestamp), segment.time_index.NAME
 
 
@@ -443,9 +458,12 @@ def _describe(
     walk: HeadWalk,
     end: int,
     found: TimestampOffset | None,
+    timestamp: int,
+    offset: int,
 ) -> SegmentSearch:
     """The search's cost; a second walk over the same part counts batches and records."""
     batches = records = 0
+    times, offsets = segment.time_index, segment.offset_index
     counting = segment.walk(end)
     for head in counting.heads(offset_entry.position):
         batches += 1
@@ -461,4 +479,14 @@ def _describe(
         bytes_read=walk.bytes_read,
         batches_scanned=batches,
         records_scanned=records,
+        time_entries=times.count,
+        time_steps=tuple(
+            (slot, times.entry_at(slot))
+            for slot in (times.slots_to(timestamp) if index == times.NAME else ())
+        ),
+        offset_entries=offsets.count,
+        offset_steps=tuple(
+            (slot, offsets.entry_at(slot))
+            for slot in offsets.slots_to(offset - segment.base_offset)
+        ),
     )

@@ -15,8 +15,9 @@ Source: Kafka `LocalLog`.
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
-from storage.disk.file_names import is_removal_due
+from storage.disk.file_names import LOG_SUFFIX, is_removal_due, parse_segment_file_name
 from storage.disk.files import Files, sync_file
 from storage.disk.steps import Steps, off_loop
 from storage.errors import storage_failure
@@ -28,6 +29,14 @@ from storage.segment.manifest import Manifest
 from storage.segment.segment import Segment
 from storage.segment.segment_list import SegmentList
 from storage.segment.swap import Swap
+
+
+class RemovedSegment(NamedTuple):
+    """A segment that is out of the log; its files are unlinked at `due_ms`."""
+
+    base_offset: int
+    size_bytes: int
+    due_ms: int
 
 
 class SegmentChanges:
@@ -189,6 +198,17 @@ class SegmentChanges:
         if failures:
             raise storage_failure("delete", self._path, failures[0]) from failures[0]
         return len(due)
+
+    def deleted_segments(self) -> list[RemovedSegment]:
+        """The segments whose files are renamed and wait to be unlinked."""
+        found = []
+        for due_ms, path in self._pending_deletes:
+            name = parse_segment_file_name(path.rpartition("/")[2])
+            if name is not None and name.kind == LOG_SUFFIX:
+                with suppress(FileNotFoundError):
+                    size_bytes = self._files.size(path)
+                    found.append(RemovedSegment(name.base_offset, size_bytes, due_ms))
+        return found
 
     def _retire(self, segments: list[Segment], *, due_ms: int) -> None:
         """Rename the files of segments that leave the log."""

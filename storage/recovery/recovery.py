@@ -331,8 +331,9 @@ def _was_durable(opening: DirectoryOpening, offset: int) -> bool:
 
 def _remove_untrusted_indexes(opening: DirectoryOpening, segments: list[Segment]) -> None:
     """Remove auxiliary indexes that lookups had made and that were not synced yet."""
+    kinds = [kind for kind in KINDS if kind.GUIDES_LOOKUPS]
     for segment in segments:
-        for kind in KINDS:
+        for kind in kinds:
             name = offset_file_name(segment.base_offset, kind.SUFFIX)
             if name not in opening.names:
                 continue

@@ -1,8 +1,9 @@
 """What the engine requires of an auxiliary index: an optional index besides Kafka's three.
 
-An auxiliary index gives lookups by time another place to start from. It never changes an answer:
-the search continues from there by offset index and scan. It is derived from the log and the time
+An auxiliary index observes the batches of one segment. It is derived from the log and the time
 index, so it may be missing at any time, and no failure of it fails an append, a lookup or a start.
+A kind that *guides lookups* gives lookups by time another place to start from. It never changes an
+answer: the search continues from there by offset index and scan.
 
 A kind is a class of `AuxiliaryRule`, listed in `storage.log.auxiliary_indexes`, which keeps the
 indexes of one log. `Segment` passes batches on to them, writes them out, seals, renames and closes
@@ -13,8 +14,9 @@ from collections.abc import Iterable
 from typing import ClassVar, NamedTuple, Protocol, Self
 
 from config import TopicConfig
-from storage.disk.files import Files
-from storage.segment.time_index import TimestampedOffset, TimestampIndex
+from protocol.records.entry import Entry
+from storage.disk.files import File, Files
+from storage.segment.time_index import TimestampedOffset
 
 
 class DamagedAuxiliaryIndex(Exception):
@@ -34,6 +36,8 @@ class AuxiliaryRule(Protocol):
 
     SUFFIX: ClassVar[str]
     """Of the files; one of `storage.disk.file_names.AUXILIARY_SUFFIXES`."""
+    GUIDES_LOOKUPS: ClassVar[bool]
+    """Whether lookups start from these indexes: closed segments get theirs when one is needed."""
 
     @classmethod
     def from_config(cls, config: TopicConfig) -> Self | None:
@@ -57,22 +61,39 @@ class AuxiliaryRule(Protocol):
         """
 
 
-class AuxiliaryIndex(TimestampIndex):
+class AuxiliaryIndex:
     """One auxiliary index of one segment. One writer, which also reads.
 
-    `floor(T)` is the entry with whose batch the search for T or later must begin: no batch that
-    ends before its offset has such a record.
-
     Attributes:
+        SUFFIX: of its file.
+        NAME: for explanations of lookups.
         rule: the rule that the entries follow.
+        path: of its file; the file may not exist.
     """
 
-    __slots__ = ("rule",)
+    __slots__ = ()
 
-    def __init__(self, files: Files, path: str, base_offset: int, rule: AuxiliaryRule) -> None:
-        """An index without entries; the first write replaces a file at `path`."""
-        super().__init__(files, path, base_offset, is_new=True)
-        self.rule = rule
+    SUFFIX: ClassVar[str]
+    NAME: ClassVar[str]
+    rule: AuxiliaryRule
+    path: str
+
+    @property
+    def file(self) -> File | None:
+        """The file, for syncing; None when there is nothing to sync."""
+        return None
+
+    def is_full(self, max_bytes: int) -> bool:
+        """Whether an index file of `max_bytes` has no more room, so that the segment must roll."""
+        return False
+
+    def floor(self, timestamp: int) -> TimestampedOffset | None:
+        """The entry with whose batch the search for `timestamp` or later must begin.
+
+        No batch that ends before its offset has such a record. None for a kind that does not guide
+        lookups. Raises OSError.
+        """
+        return None
 
     def note_entry(self, timestamp: int, offset: int) -> None:
         """The offset index got an entry; the largest timestamp so far is that of `offset`'s batch.
@@ -80,12 +101,19 @@ class AuxiliaryIndex(TimestampIndex):
         Called after the `note_batch` of the batches before, and before that of its own batch.
         """
 
-    def note_batch(self, timestamp: int, last_offset: int) -> None:
-        """A batch was appended; `timestamp` is its largest (ms), or NO_TIMESTAMP."""
+    def note_batch(self, batch: Entry, position: int, min_timestamp: int) -> None:
+        """A batch was appended at `position` of the log.
 
-    def fill(self, points: Iterable[TimestampedOffset]) -> None:
-        """Make the entries of an existing segment from those of its time index."""
+        No record in it is older than `min_timestamp` (ms): exactly the oldest one's time if it came
+        alone, UNKNOWN_MINIMUM where nothing is known.
+        """
+
+    def fill(self, points: Iterable[TimestampedOffset], coverage: Coverage) -> None:
+        """Make the entries of an existing segment, by the points of its time index."""
         raise NotImplementedError
+
+    def write_out(self) -> None:
+        """Write the entries gathered in memory. Raises OSError; they stay in memory then."""
 
     def seal(self, coverage: Coverage, max_timestamp_offset: int) -> None:
         """Complete the file: the segment is closed or the log stops, and no batch is missing here.
@@ -96,3 +124,10 @@ class AuxiliaryIndex(TimestampIndex):
 
     def release(self) -> None:
         """Release memory that only appends need; nothing is appended any more."""
+
+    def move_to(self, path: str) -> None:
+        """Rename the file; it stays open. Raises OSError."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close the descriptor; entries not written out are gone."""

@@ -63,11 +63,12 @@ from typing import ClassVar, Final, NamedTuple
 
 from config import TopicConfig
 from protocol.records.checksums import crc32c
+from protocol.records.entry import Entry
 from protocol.records.layout import INT32_MAX, NO_TIMESTAMP
 from storage.disk.file_names import DENSITY_SUFFIX
 from storage.disk.files import File, Files
 from storage.segment.auxiliary_index import AuxiliaryIndex, Coverage, DamagedAuxiliaryIndex
-from storage.segment.time_index import TimestampedOffset
+from storage.segment.time_index import TimestampedOffset, TimestampIndex
 
 MS_PER_MINUTE: Final = 60_000
 
@@ -103,6 +104,7 @@ class DensityRule:
     """A variant and the width of its buckets in ms; implements `AuxiliaryRule`."""
 
     SUFFIX: ClassVar[str] = DENSITY_SUFFIX
+    GUIDES_LOOKUPS: ClassVar[bool] = True
 
     variant: Variant
     interval_ms: int
@@ -144,7 +146,7 @@ class DensityRule:
         return index
 
 
-class DensityIndex(AuxiliaryIndex):
+class DensityIndex(TimestampIndex, AuxiliaryIndex):
     """The entries of one segment by one rule: the part that the three variants share.
 
     Its file has a header before the entries, and a seal after them while it is complete. There is
@@ -156,7 +158,7 @@ class DensityIndex(AuxiliaryIndex):
         carried_ms: the largest timestamp of the log before the segment, or NO_TIMESTAMP.
     """
 
-    __slots__ = ("_is_torn", "_next_ms", "_sealed", "carried_ms", "interval_ms")
+    __slots__ = ("_is_torn", "_next_ms", "_sealed", "carried_ms", "interval_ms", "rule")
 
     SUFFIX = DENSITY_SUFFIX
     VARIANT: ClassVar[Variant]
@@ -165,7 +167,8 @@ class DensityIndex(AuxiliaryIndex):
         self, files: Files, path: str, base_offset: int, rule: DensityRule, carried_ms: int
     ) -> None:
         """An index without entries."""
-        super().__init__(files, path, base_offset, rule)
+        super().__init__(files, path, base_offset, is_new=True)
+        self.rule: DensityRule = rule
         self.interval_ms = rule.interval_ms
         self.carried_ms = carried_ms
         # The next entry is made at the first timestamp from here on.
@@ -185,7 +188,7 @@ class DensityIndex(AuxiliaryIndex):
     def close_with(self, timestamp: int, offset: int) -> None:
         """The segment is closed; its largest timestamp is that of `offset`'s batch."""
 
-    def fill(self, points: Iterable[TimestampedOffset]) -> None:
+    def fill(self, points: Iterable[TimestampedOffset], coverage: Coverage) -> None:
         """See `AuxiliaryIndex.fill`.
 
         There are at most as many as live ones, since less is known, and they are just as correct.
@@ -252,10 +255,11 @@ class IntervalIndex(DensityIndex):
     VARIANT = Variant.INTERVAL
     NAME = VARIANT.setting
 
-    def note_batch(self, timestamp: int, last_offset: int) -> None:
+    def note_batch(self, batch: Entry, position: int, min_timestamp: int) -> None:
         """An entry for the start of the bucket, if it is above all buckets before."""
+        timestamp = batch.max_timestamp if batch.records_count else NO_TIMESTAMP
         if timestamp >= self._next_ms:
-            self._add(timestamp - timestamp % self.interval_ms, last_offset)
+            self._add(timestamp - timestamp % self.interval_ms, batch.last_offset)
             self._next_ms = self._bucket_after(timestamp)
 
     def close_with(self, timestamp: int, offset: int) -> None:
@@ -318,9 +322,11 @@ class MinuteMap(DensityIndex):
         # Lists grown by appending have room to spare; a map that was loaded is likely to stay.
         self._peaks, self._peak_offsets = self._peaks[:], self._peak_offsets[:]
 
-    def note_batch(self, timestamp: int, last_offset: int) -> None:
+    def note_batch(self, batch: Entry, position: int, min_timestamp: int) -> None:
         """An entry for the minute, if no other batch was in it."""
         assert self._is_open, "appended to a segment that is closed"
+        timestamp = batch.max_timestamp if batch.records_count else NO_TIMESTAMP
+        last_offset = batch.last_offset
         if timestamp >= self._next_ms:
             minute = timestamp - timestamp % MS_PER_MINUTE
             self._add(minute, last_offset)
@@ -332,7 +338,7 @@ class MinuteMap(DensityIndex):
                 self._add(minute, last_offset)
                 self._late.add(minute)
 
-    def fill(self, points: Iterable[TimestampedOffset]) -> None:
+    def fill(self, points: Iterable[TimestampedOffset], coverage: Coverage) -> None:
         """As in the draft, but from points: a minute begins at or after the previous point."""
         before = self.base_offset
         for timestamp, offset in points:

@@ -81,6 +81,7 @@ def find_roll_reason(
     index_bytes = rules.index_bytes
     if segment.offset_index.is_full(index_bytes) or segment.time_index.is_full(index_bytes):
         return RollReason.INDEX
-    if segment.auxiliary and any(index.is_full(index_bytes) for index in segment.auxiliary):
-        return RollReason.INDEX
+    for index in segment.auxiliary:
+        if index.is_full(index_bytes):
+            return RollReason.INDEX
     return None if segment.fits(last_offset) else RollReason.OFFSET

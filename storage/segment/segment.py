@@ -213,11 +213,9 @@ class Segment:
             if timestamp > self.max_timestamp:
                 self.max_timestamp, self.max_timestamp_offset = timestamp, last_offset
             if self.bytes_since_index > index_interval:
-                self.offset_index.append(last_offset, start + batch.position)
-                self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
-                self.bytes_since_index = 0
-            if auxiliary:
-                self._note(timestamp, last_offset)
+                self._add_index_entries(last_offset, start + batch.position)
+            for index in auxiliary:
+                index.note_batch(batch, start + batch.position, min_timestamp)
             self.bytes_since_index += batch.size
             if self.records != UNKNOWN:
                 self.records += batch.records_count
@@ -232,13 +230,12 @@ class Segment:
         self.next_offset = last_offset + 1
         self.appended_ms = now_ms
 
-    def _note(self, timestamp: int, last_offset: int) -> None:
-        """Pass the batch that was indexed last on to the auxiliary indexes."""
-        entry = self.offset_index.load_last()
+    def _add_index_entries(self, last_offset: int, position: int) -> None:
+        self.offset_index.append(last_offset, position)
+        self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
+        self.bytes_since_index = 0
         for index in self.auxiliary:
-            if entry is not None and entry[0] == last_offset - self.base_offset:
-                index.note_entry(self.max_timestamp, self.max_timestamp_offset)
-            index.note_batch(timestamp, last_offset)
+            index.note_entry(self.max_timestamp, self.max_timestamp_offset)
 
     def walk(self, end: int | None = None) -> HeadWalk:
         """A walk over the heads of the entries up to position `end`."""
@@ -431,13 +428,10 @@ class Segment:
             if kind == LOG_SUFFIX:
                 self.files.rename_open(self.log, target)
             elif kind in indexes:
-                index = indexes[kind]
-                index.path = target
-                if index.file is not None:
-                    self.files.rename_open(index.file, target)
+                indexes[kind].move_to(target)
         self.stage = stage
 
-    def _indexes(self) -> tuple[SparseIndex | TxnIndex, ...]:
+    def _indexes(self) -> tuple[SparseIndex | TxnIndex | AuxiliaryIndex, ...]:
         return (self.offset_index, self.time_index, self.txn_index, *self.auxiliary)
 
     def discard(self) -> None:

@@ -87,6 +87,23 @@ class SegmentList:
             return index
         return index if self.active.max_timestamp >= timestamp else None
 
+    def steps_to(self, timestamp: int) -> list[tuple[int, int]]:
+        """The steps of `first_reaching`, for explanations.
+
+        Each is the base offset of a segment that the binary search looked at, and the largest
+        timestamp up to its end.
+        """
+        steps: list[tuple[int, int]] = []
+
+        def maximum(index: int) -> int:
+            steps.append((self._bases[index], self._prefix_maxima[index]))
+            return self._prefix_maxima[index]
+
+        index = bisect_left(range(len(self._prefix_maxima)), timestamp, key=maximum)
+        if index == len(self._prefix_maxima):
+            steps.append((self.active.base_offset, self.max_timestamp))
+        return steps
+
     @property
     def max_timestamp(self) -> int:
         """The largest timestamp of all segments, or NO_TIMESTAMP."""

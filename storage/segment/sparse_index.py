@@ -2,7 +2,7 @@
 
 Owns the bytes of one index file: `count` entries of two big-endian integers, nothing before,
 between or after them. The subclass defines the meaning of an entry (`OffsetIndex`, `TimeIndex`). A
-subclass for which Kafka has no format may frame the entries (`AuxiliaryIndex`).
+subclass for which Kafka has no format may frame the entries (an auxiliary index).
 
     file:    |key|value|key|value| ... |key|value|         entries [0, written)
     memory:                              key, value, ...   entries [written, count): the tail
@@ -145,6 +145,12 @@ class SparseIndex:
             self._written = 0
             self._file.truncate(0)
 
+    def move_to(self, path: str) -> None:
+        """Rename the file; it stays open. Raises OSError."""
+        self.path = path
+        if self._file is not None:
+            self._files.rename_open(self._file, path)
+
     def close(self) -> None:
         """Close the descriptor; entries not written out are gone."""
         if self._file is not None:
@@ -206,21 +212,44 @@ class SparseIndex:
             raise OSError(f"{self.path} ends at byte {position + len(data)}, but has entries after")
         return data
 
-    def _count_up_to(self, bound: int) -> int:
-        """The number of entries with a first integer of at most `bound`: the floor is the last."""
+    def slots_to(self, bound: int) -> list[int]:
+        """The slots at which the search for `bound` looks, in order: for explanations."""
+        visited: list[int] = []
+        self._count_up_to(bound, visited)
+        return visited
+
+    def _count_up_to(self, bound: int, visited: list[int] | None = None) -> int:
+        """The number of entries with a first integer of at most `bound`: the floor is the last.
+
+        Adds the slots that it looks at to `visited`.
+        """
         tail = self._first
         if not self._written or (tail and tail[0] <= bound):
-            return self._written + bisect_right(tail, bound)
+            if visited is None:
+                return self._written + bisect_right(tail, bound)
+
+            def in_tail(slot: int) -> int:
+                visited.append(self._written + slot)
+                return tail[slot]
+
+            return self._written + bisect_right(range(len(tail)), bound, key=in_tail)
         size = self.ENTRY.size
         low, high = 0, self._written
         while high - low > _BLOCK_ENTRIES:
             middle = (low + high) // 2
+            if visited is not None:
+                visited.append(middle)
             if self.ENTRY.unpack(self._pread(size, middle * size))[0] <= bound:
                 low = middle + 1
             else:
                 high = middle
         block = self._pread((high - low) * size, low * size)
         unpack_from = self.ENTRY.unpack_from
-        return low + bisect_right(
-            range(high - low), bound, key=lambda slot: unpack_from(block, slot * size)[0]
-        )
+
+        def first_of(slot: int) -> int:
+            if visited is not None:
+                visited.append(low + slot)
+            first: int = unpack_from(block, slot * size)[0]
+            return first
+
+        return low + bisect_right(range(high - low), bound, key=first_of)

@@ -103,6 +103,12 @@ class TxnIndex:
         if self._file is not None and self._file.size:
             self._file.truncate(0)
 
+    def move_to(self, path: str) -> None:
+        """Rename the file; it stays open. Raises OSError."""
+        self.path = path
+        if self._file is not None:
+            self._files.rename_open(self._file, path)
+
     def close(self) -> None:
         """Close the descriptor."""
         if self._file is not None:

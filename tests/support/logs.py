@@ -10,6 +10,7 @@ from typing import cast
 
 from config import TopicConfig, load, topic_config
 from protocol.records.builder import build_batch, build_end_txn_marker, build_message_set
+from protocol.records.entry import Entry
 from protocol.records.layout import Codec, TimestampType
 from protocol.records.record import Record
 from protocol.records.scan import iter_records, scan_entries
@@ -154,6 +155,12 @@ def time_entries(segment: Segment) -> list[tuple[int, int]]:
     """All entries of the time index: (timestamp, offset)."""
     index = segment.time_index
     return [(entry[0], entry[1]) for entry in map(index.entry_at, range(index.count))]
+
+
+def one_record(timestamp: int, offset: int) -> Entry:
+    """The header of a batch of one record, for indexes that observe appends."""
+    (entry,) = scan_entries(batch(timestamp, base_offset=offset))
+    return entry
 
 
 class LogHarness:

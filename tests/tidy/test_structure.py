@@ -17,7 +17,7 @@ DENSITY_LINES = {  # where it is registered: its file suffix, its setting, an im
     "storage/disk/file_names.py": 2,
     "config/topic_keys.py": 2,
     "storage/log/auxiliary_indexes.py": 2,
-    "storage/audit/auxiliary.py": 3,
+    "storage/audit/auxiliary.py": 4,
 }
 
 

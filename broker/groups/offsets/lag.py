@@ -7,11 +7,17 @@ batch, so it is kept until that record is another one. A scrape looks up at most
 their turn at the next. The marks that our Spark sink commits beside its records are batch numbers,
 not offsets, and are left out.
 
+The *slope* of a lag in time says whether a group catches up: seconds of lag gained per second, the
+least squares line through samples of the last `WINDOW_MS`. A group at a standstill has 1, one that
+keeps up has 0, one that catches up less. A background job takes the samples, so the slope does not
+depend on the scrapes. At most `SERIES_MAX` groups and partitions have one.
+
 Pure of the wire and of Prometheus; `broker.metrics` turns the figures into a family of metrics.
 """
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from broker.groups.offsets.store import OffsetTable
 from broker.topics.registry import TopicRegistry
@@ -35,6 +41,19 @@ MARK_PREFIX = "tidelog-mark "
 """The prefix of the metadata of a writer's mark (`pipeline.net.producing`)."""
 
 
+WINDOW_MS: Final = 300_000
+"""How far back samples count for a slope."""
+
+SAMPLE_INTERVAL_MS: Final = 15_000
+SAMPLES_MIN: Final = 3
+"""From so many samples on there is a slope."""
+
+SERIES_MAX: Final = 2000
+"""Groups and partitions with samples: 20 of them each, about 3 kB."""
+
+_Key = tuple[str, str, int]
+
+
 class Lag(NamedTuple):
     """One group in one partition. `seconds` is None while it is not known."""
 
@@ -55,33 +74,56 @@ class GroupLag:
         self._topics = topics
         self._offsets = offsets
         self._wall_ms = wall_ms
-        self._known: dict[tuple[str, str, int], tuple[int, int]] = {}
+        self._known: dict[_Key, tuple[int, int]] = {}
+        self._samples: dict[_Key, deque[tuple[int, float]]] = {}
+
+    def sample(self, now_ms: int) -> Iterator[None]:
+        """Take a sample of each lag at `now_ms` of a steady clock; yields between groups."""
+        before = self._samples
+        samples: dict[_Key, deque[tuple[int, float]]] = {}
+        group = None
+        for lag in self.figures():
+            if lag.group != group:
+                group = lag.group
+                yield
+            key = (lag.group, lag.topic, lag.partition)
+            if lag.seconds is None or len(samples) >= SERIES_MAX:
+                continue
+            series = before.get(key) or deque(maxlen=WINDOW_MS // SAMPLE_INTERVAL_MS + 1)
+            while series and series[0][0] < now_ms - WINDOW_MS:
+                series.popleft()
+            series.append((now_ms, lag.seconds))
+            samples[key] = series
+        self._samples = samples
+
+    def slope(self, lag: Lag) -> float | None:
+        """Seconds that a lag gains per second; None while there are too few samples."""
+        series = self._samples.get((lag.group, lag.topic, lag.partition), ())
+        return slope_of(series) if len(series) >= SAMPLES_MIN else None
 
     def figures(self) -> Iterator[Lag]:
         """Every committed offset of an existing partition, compared with its log now."""
         now_ms = self._wall_ms()
-        known, self._known = self._known, {}
+        seen: set[_Key] = set()
         lookups = 0
         for group in list(self._offsets.groups()):
-            for (topic, partition), committed in self._offsets.of_group(group).items():
+            for (topic, partition), committed in list(self._offsets.of_group(group).items()):
                 log = self._log(topic, partition)
                 if log is None or (committed.metadata or "").startswith(MARK_PREFIX):
                     continue
                 offset = max(committed.offset, log.log_start_offset)
-                end = log.high_watermark
-                if is_window := topic != log.topic:
-                    window = self._topics.led_window(topic, partition)
-                    end = offset if window is None else window.end_offset(_VISIBLE, 0)
+                is_window = topic != log.topic
+                end = (
+                    self._window_end(topic, partition, offset) if is_window else log.high_watermark
+                )
                 records = max(0, end - offset)
-                if records and is_window:
-                    # The first record of it that is left may be far away.
-                    yield Lag(group, topic, partition, records, None)
-                    continue
-                if not records:
-                    yield Lag(group, topic, partition, 0, 0.0)
+                if is_window or not records:
+                    # The first record of a window that is left may be far away.
+                    yield Lag(group, topic, partition, records, None if records else 0.0)
                     continue
                 key = (group, topic, partition)
-                found = known.get(key)
+                seen.add(key)
+                found = self._known.get(key)
                 if (found is None or found[0] != offset) and lookups < LOOKUPS_MAX:
                     lookups += 1
                     timestamp = _timestamp_at(log, offset)
@@ -93,12 +135,30 @@ class GroupLag:
                 if found is not None:
                     self._known[key] = found
                 yield Lag(group, topic, partition, records, _age_s(found, now_ms))
+        for gone in self._known.keys() - seen:
+            del self._known[gone]
+
+    def _window_end(self, topic: str, partition: int, offset: int) -> int:
+        window = self._topics.led_window(topic, partition)
+        return offset if window is None else window.end_offset(_VISIBLE, 0)
 
     def _log(self, topic: str, partition: int) -> Log | None:
         found = self._topics.find(topic)
         if found is None or partition >= len(found.partitions):
             return None
         return found.partitions[partition]
+
+
+def slope_of(series: Sequence[tuple[int, float]]) -> float | None:
+    """The slope of the least squares line through (ms, seconds), per second; None for one time."""
+    count = len(series)
+    middle_ms = sum(at_ms for at_ms, _ in series) / count
+    middle_s = sum(seconds for _, seconds in series) / count
+    square = sum((at_ms - middle_ms) ** 2 for at_ms, _ in series)
+    if not square:
+        return None
+    product = sum((at_ms - middle_ms) * (seconds - middle_s) for at_ms, seconds in series)
+    return 1000 * product / square
 
 
 def _age_s(found: tuple[int, int] | None, now_ms: int) -> float | None:

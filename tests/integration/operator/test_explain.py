@@ -43,6 +43,33 @@ async def test_the_answer_comes_with_its_neighbours_and_its_cost(served: Running
     assert search["batches_scanned"] >= 1
 
 
+async def test_the_three_binary_searches_show_what_they_looked_at(tmp_path: Path) -> None:
+    """Halving 40 segments takes six looks at most, and each look decides the next one."""
+    async with running_broker(tmp_path / "data", metrics_listener="127.0.0.1:0") as running:
+        client = await running.client()
+        await create_topic(client, "t", segment_bytes="2000", index_interval_bytes="0")
+        for number in range(400):
+            await produce(client, "t", batch(str(number), timestamp=1000 + number * 10))
+        told = await explain_lookup(url_of(running), "t", 0, 3001)
+        steps = [(one["base_offset"], one["newest_so_far"]) for one in told["segment_steps"]]
+        assert 1 < len(steps) <= 6 < told["segments"]
+        (search,) = told["searched"]
+        reaching = min(base for base, newest in steps if newest >= 3001)
+        assert search["base_offset"] == reaching
+        assert all(newest >= 3001 for base, newest in steps if base >= reaching)
+        looked = {one["slot"]: one for one in search["time_steps"]}
+        assert 1 < len(looked) < search["time_entries"]
+        floor = max(one["timestamp"] for one in looked.values() if one["timestamp"] <= 3001)
+        assert floor == search["time_entry"]["timestamp"]
+        places = {one["slot"]: one for one in search["offset_steps"]}
+        assert 1 < len(places) < search["offset_entries"]
+        assert search["offset_entry"] in [
+            {"offset": one["offset"], "position": one["position"]} for one in places.values()
+        ]
+        after_all = await explain_lookup(url_of(running), "t", 0, 9999)
+        assert after_all["segment_steps"][-1]["newest_so_far"] == 4990
+
+
 async def test_nothing_as_new_is_explained_too(served: RunningBroker) -> None:
     told = await explain_lookup(url_of(served), "t", 0, 501)
     assert (told["found"], told["searched"]) == (None, [])

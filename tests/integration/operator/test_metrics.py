@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -14,6 +15,7 @@ from client.admin import Admin
 from client.producer import Producer
 from client.types import TopicPartition
 from tests.support.broker import RunningBroker, batch, running_broker
+from tests.support.cli import tidelog
 from tests.support.requests import create_topic, fetch, produce
 
 
@@ -127,6 +129,42 @@ async def test_groups_lag_in_records_and_in_seconds(measured: RunningBroker) -> 
         await admin.alter_group_offsets("late", {zero: 3})
     found = await samples(measured)
     assert found["tidelog_group_lag_records", "late", "0", "t"] == 0
+
+
+async def test_a_groups_lag_has_a_slope_after_three_samples(measured: RunningBroker) -> None:
+    """A group at a standstill falls behind by a second per second, and scrapes add nothing."""
+    now_ms = time.time_ns() // 1_000_000
+    late = TopicPartition("t", 0)
+    lag = measured.broker.group_lag
+    async with Admin(measured.bootstrap) as admin:
+        await admin.create_topic("t", partitions=1)
+        async with Producer(measured.bootstrap) as producer:
+            for _ in range(2):
+                await producer.send("t", b"x", partition=0, timestamp_ms=now_ms - 60_000)
+        await admin.alter_group_offsets("late", {late: 0})
+        clock = SimpleNamespace(now_ms=now_ms)
+        lag._wall_ms = lambda: clock.now_ms
+        name = ("tidelog_group_lag_seconds_slope", "late", "0", "t")
+        for elapsed_ms in (0, 15_000, 30_000):
+            assert name not in await samples(measured)
+            clock.now_ms = now_ms + elapsed_ms
+            assert list(lag.sample(elapsed_ms)) == [None]
+        assert (await samples(measured))[name] == pytest.approx(1)
+        found = (await admin.group_lags("late"))[late]
+        assert found.seconds == 90
+        assert found.slope == pytest.approx(1)
+        assert await admin.group_lags("other") == {}
+        shown = await asyncio.to_thread(
+            tidelog, "group", "describe", "late", "-b", measured.bootstrap
+        )
+        assert "grows 1.00 s/s" in shown.stdout
+        await admin.alter_group_offsets("late", {late: 2})
+        for elapsed_ms in (45_000, 60_000):
+            list(lag.sample(elapsed_ms))
+        assert (await samples(measured))[name] < 0
+        for elapsed_ms in range(75_000, 400_000, 15_000):
+            list(lag.sample(elapsed_ms))
+        assert (await samples(measured))[name] == 0
 
 
 async def test_a_groups_lag_in_seconds_is_a_records_and_no_markers(

@@ -10,8 +10,12 @@ from typing import Any
 
 import pytest
 
+from broker.clocks.settable_clock import SettableClock
+from client.admin import Admin
 from tests.support.broker import RunningBroker, batch, running_broker
 from tests.support.requests import create_topic, produce
+
+NOW_MS = 1_767_225_600_000
 
 
 @pytest.fixture
@@ -60,12 +64,91 @@ async def test_all_partitions_are_told_in_one_answer(served: RunningBroker) -> N
             "max_timestamp": -1,
             "data_max_timestamp": -1,
             "active": True,
+            "appended_ms": -1,
+            "goes_at_ms": None,
+            "reason": None,
+            "kept_by": "ACTIVE",
+            "why": "newer records in it, and it is still written to",
+            "held_by": None,
+            "future": None,
         }
     ]
 
 
+async def test_segments_come_in_pages(served: RunningBroker) -> None:
+    found, query = [], "topic=t&limit=1"
+    while True:
+        page = await ask(served, query)
+        found += [
+            (one["partition"], segment["base_offset"])
+            for one in page["partitions"]
+            for segment in one["segments"]
+        ]
+        if page["next"] is None:
+            break
+        assert page["next"] == f"{found[-1][0]}:{found[-1][1]}"
+        query = f"topic=t&limit=1&after={page['next']}"
+    assert found == [(0, 0), (0, 1), (0, 2), (1, 0)]
+    one = await ask(served, "topic=t&partition=0&limit=2")
+    assert ([s["base_offset"] for s in one["segments"]], one["next"]) == ([0, 1], "0:1")
+    rest = await ask(served, "topic=t&partition=0&after=0:1")
+    assert ([s["base_offset"] for s in rest["segments"]], rest["next"]) == ([2], None)
+
+
+async def test_each_segment_says_when_it_goes_and_what_keeps_it(tmp_path: Path) -> None:
+    """The same as the forecast; what is deleted waits for its files to be unlinked."""
+    clock = SettableClock()
+    async with running_broker(
+        tmp_path / "data", clock=clock, metrics_listener="127.0.0.1:0"
+    ) as running:
+        client = await running.client()
+        await create_topic(
+            client, "t", segment_bytes="100", retention_ms="3600000",
+            message_timestamp_after_max_ms=str(2**50),
+        )  # fmt: skip
+        async with Admin(running.bootstrap) as admin:
+            await admin.clock({"rate": 0, "set_ms": NOW_MS})
+            for ahead_ms in (-1000, 0, 7_200_000, 1000):
+                await produce(client, "t", batch("x", timestamp=NOW_MS + ahead_ms))
+            found = await ask(running, "topic=t&partition=0")
+            forecast = await admin.forecast_retention("t")
+            keys = ("goes_at_ms", "reason", "kept_by", "why", "held_by", "future")
+            for mine, theirs in zip(
+                found["segments"], forecast["partitions"][0]["segments"], strict=True
+            ):
+                assert {key: mine[key] for key in keys} == {key: theirs[key] for key in keys}
+            assert [one["kept_by"] for one in found["segments"]] == [
+                "RETENTION", "RETENTION", "FUTURE", "OLDER",
+            ]  # fmt: skip
+            assert found["segments"][2]["future"] == {
+                "offset": 2, "timestamp_ms": NOW_MS + 7_200_000,
+            }  # fmt: skip
+            assert found["segments"][3]["held_by"] == 2
+            assert {one["appended_ms"] for one in found["segments"]} == {NOW_MS}
+            assert (found["now_ms"], found["high_watermark"], found["deleted"]) == (NOW_MS, 4, [])
+            await admin.clock({"advance_ms": 3_660_000})
+        gone = await ask(running, "topic=t&partition=0")
+        assert [one["base_offset"] for one in gone["segments"]] == [2, 3]
+        assert gone["log_start_offset"] == 2
+        deleted = gone["deleted"]
+        assert [one["base_offset"] for one in deleted] == [0, 1]
+        assert all(one["size_bytes"] > 61 for one in deleted)
+        assert all(gone["now_ms"] < one["unlinked_at_ms"] for one in deleted)
+
+
 @pytest.mark.parametrize(
-    ("query", "status"), [("topic=u", 404), ("topic=t&partition=9", 404), ("partition=0", 400)]
+    ("query", "status"),
+    [
+        ("topic=u", 404),
+        ("topic=t&partition=9", 404),
+        ("partition=0", 400),
+        ("topic=t&limit=0", 400),
+        ("topic=t&limit=10001", 400),
+        ("topic=t&after=0", 400),
+        ("topic=t&after=0:x", 400),
+        ("topic=t&partition=-1", 400),
+        ("topic=t&limits=1", 400),
+    ],
 )
 async def test_a_question_that_cannot_be_answered_is_refused(
     served: RunningBroker, query: str, status: int

@@ -30,6 +30,7 @@ EXPLAIN = "/explain?topic={}&partition=0&at=0"
 SEGMENTS = "/segments?topic={}"
 RETENTION = "/retention?topic={}"
 SKEW = "/skew?topic={}"
+HISTOGRAM = "/histogram?topic={}"
 PATHS = ["/metrics", EXPLAIN.format("secret"), SEGMENTS.format("secret"), "/healthz"]
 ON_LOOPBACK = {"metrics_listener": "127.0.0.1:0"}
 WITH_RULES = {"authorizer_class_name": STANDARD, "super_users": "User:ANONYMOUS;User:admin"}
@@ -180,7 +181,7 @@ class TestBasic:
             assert (
                 "User:alice at 127.0.0.1 may not DESCRIBE the topic 'secret' (HTTP)" in caplog.text
             )
-            for path in (EXPLAIN, SEGMENTS, RETENTION, SKEW):
+            for path in (EXPLAIN, SEGMENTS, RETENTION, SKEW, HISTOGRAM):
                 status, body, _ = await client.get(path.format("secret"))
                 missing = await client.get(path.format("missing"))
                 assert missing[:2] == (status, body.replace(b"secret", b"missing"))

@@ -36,6 +36,7 @@ def jobs_of(logs: Callable[[], Iterable[Log]], threads: Pool) -> BackgroundJobs:
         fetch_waiters=others,
         connections=others,
         groups=others,
+        group_lag=others,
         transactions=others,
         metrics=others,
         threads=threads,

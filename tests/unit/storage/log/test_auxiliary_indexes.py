@@ -10,7 +10,9 @@ from storage.disk.steps import run_steps
 from storage.kafka.kafka_export import is_exported
 from storage.log.compaction import compact
 from storage.log.retention import delete_expired
+from storage.segment.auxiliary_index import AuxiliaryIndex
 from storage.segment.density import MS_PER_MINUTE, parse_density
+from storage.segment.segment import Segment
 from tests.support.logs import LogHarness, batch
 from tests.support.simulated_disk import Fault, Operation
 
@@ -32,6 +34,11 @@ def log_of(variant: str, *timestamps: int, roll_every: int = 4, **settings: obje
 
 def minutes(count: int) -> range:
     return range(0, count * MIN, MIN)
+
+
+def guides(segment: Segment) -> tuple[AuxiliaryIndex, ...]:
+    """The indexes from which lookups start; every segment also has counts."""
+    return tuple(index for index in segment.auxiliary if index.rule.GUIDES_LOOKUPS)
 
 
 def density_files(log: LogHarness) -> list[str]:
@@ -94,7 +101,7 @@ def test_a_lookup_makes_the_index_of_the_active_segment_that_could_not_be_made_b
     log.files.before_operation = unreadable
     log.configure(time_index_variant=variant)
     log.files.before_operation = None
-    assert log.log.segments.active.auxiliary == ()
+    assert guides(log.log.segments.active) == ()
     assert indexes_used(log, 5 * MIN) == {variant}
     assert path_of(log, 4).rpartition("/")[2] not in density_files(log)
     log.append(6 * MIN)
@@ -107,7 +114,7 @@ def test_without_a_variant_there_is_no_density_file() -> None:
     assert indexes_used(log, MIN) == {"timeindex"}
     log.reopen()
     assert density_files(log) == []
-    assert log.log.segments.active.auxiliary == ()
+    assert guides(log.log.segments.active) == ()
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -346,9 +353,9 @@ def test_lookup_makes_the_density_file_that_a_full_disk_refused_at_the_roll(vari
 def test_lookup_goes_by_the_time_index_when_the_density_file_cannot_be_read() -> None:
     log = log_of("interval", *minutes(10))
     assert indexes_used(log, 2 * MIN) == {"interval"}
-    (closed,) = log.log.segments.first.auxiliary
+    (closed,) = guides(log.log.segments.first)
     log.files.fault = Fault(at=0, kinds=frozenset({Operation.READ}))
-    assert log.log.segments.first.auxiliary == (closed,)
+    assert guides(log.log.segments.first) == (closed,)
     assert answers(log, range(2 * MIN, 3 * MIN, MIN)) == [2]
     assert log.files.faults_raised == 1
     assert indexes_used(log, 2 * MIN) == {"interval"}

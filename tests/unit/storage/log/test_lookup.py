@@ -349,6 +349,10 @@ def test_explanation_names_every_step_of_the_search() -> None:
         bytes_read=3 * size,
         batches_scanned=2,
         records_scanned=1,
+        time_entries=4,
+        time_steps=((2, TimestampedOffset(40, 3)), (1, TimestampedOffset(30, 2))),
+        offset_entries=4,
+        offset_steps=((2, OffsetPosition(3, 3 * size)), (1, OffsetPosition(2, 2 * size))),
     )
 
 

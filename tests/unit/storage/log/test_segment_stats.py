@@ -264,14 +264,38 @@ def as_dict(facts: SegmentFacts) -> dict[str, int]:
 @pytest.mark.parametrize("codec", CODECS)
 def test_measure_counts_every_format(codec: Codec) -> None:
     data = bytes(batch(50, 20, codec=codec)) + bytes(batch(7, 8, codec=codec, stamped_ms=300))
-    assert statistics_of_entries(data) == (4, 20, 300, len(data))
+    assert statistics_of_entries(data) == (4, 20, 300, len(data), {0: 4}, 0)
     if codec is not Codec.ZSTD:
         old = messages(50, 20, magic=1, codec=codec) + messages(60, magic=1)
-        assert statistics_of_entries(old) == (3, 20, 60, len(old))
+        assert statistics_of_entries(old) == (3, 20, 60, len(old), {0: 3}, 0)
         ancient = messages(50, 20, magic=0, codec=codec)
-        assert statistics_of_entries(ancient) == (2, NO_TIMESTAMP, NO_TIMESTAMP, len(ancient))
+        assert statistics_of_entries(ancient) == (
+            2, NO_TIMESTAMP, NO_TIMESTAMP, len(ancient), {NO_TIMESTAMP: 2}, 0,
+        )  # fmt: skip
     assert statistics_of_entries(data[:-1]).size == len(bytes(batch(50, 20, codec=codec)))
-    assert statistics_of_entries(b"") == (0, INT64_MAX, NO_TIMESTAMP, 0)
+    assert statistics_of_entries(b"") == (0, INT64_MAX, NO_TIMESTAMP, 0, {}, 0)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_times_are_counted_by_buckets_up_to_an_offset(codec: Codec) -> None:
+    times = (5_000, 4_999, NO_TIMESTAMP, 5_001, 2**62)
+    data = bytes(batch(*times, base_offset=10, codec=codec))
+    data += bytes(batch(7, 8, base_offset=15, codec=codec, stamped_ms=9_300))
+    if codec is not Codec.ZSTD:
+        data += messages(9_400, 20_000, base_offset=17, magic=1, codec=codec)
+    data += bytes(marker(commit=True, producer_id=7, timestamp_ms=9_000))
+    whole = statistics_of_entries(data, width_ms=5_000)
+    late = {} if codec is Codec.ZSTD else {20_000: 1}
+    assert whole.times == {
+        NO_TIMESTAMP: 1, 0: 1, 5_000: 4 if codec is Codec.ZSTD else 5, 2**62 - 2**62 % 5_000: 1,
+        **late,
+    }  # fmt: skip
+    assert whole.markers == 1
+    counted = [
+        sum(statistics_of_entries(data[:-78], end_offset=end).times.values())
+        for end in range(10, 18)
+    ]
+    assert counted == [0, 1, 2, 3, 4, 5, 6, 7]
 
 
 def test_wrapper_is_not_taken_for_one_record_by_recovery() -> None:

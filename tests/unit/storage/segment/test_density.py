@@ -10,7 +10,7 @@ from storage.segment.density import (
     Variant,
 )
 from storage.segment.time_index import TimestampedOffset
-from tests.support.logs import DIRECTORY, LogHarness, config, disk
+from tests.support.logs import DIRECTORY, LogHarness, config, disk, one_record
 from tests.support.simulated_disk import SimulatedDisk
 
 PATH = f"{DIRECTORY}/00000000000000000100.density"
@@ -36,7 +36,7 @@ def note(index: DensityIndex, *timestamps: int) -> DensityIndex:
         if timestamp > newest:
             newest, newest_offset = timestamp, offset
         index.note_entry(newest, newest_offset)
-        index.note_batch(timestamp, offset)
+        index.note_batch(one_record(timestamp, offset), 0, timestamp)
     return index
 
 
@@ -93,7 +93,7 @@ def test_interval_continues_after_a_closing_entry() -> None:
     index = note(made(Variant.INTERVAL, interval_ms=10), 13)
     index.close_with(13, 100)
     for offset, timestamp in enumerate((14, 20), 101):
-        index.note_batch(timestamp, offset)
+        index.note_batch(one_record(timestamp, offset), 0, timestamp)
     assert entries(index) == [(10, 100), (13, 100), (20, 102)]
 
 
@@ -110,8 +110,8 @@ def test_interval_lookup_starts_at_the_last_bucket_not_above_the_time() -> None:
 
 def test_minute_adds_an_entry_when_the_offset_index_gets_one_in_another_minute() -> None:
     index = made(Variant.MINUTE)
-    index.note_batch(MIN + 5, 100)
-    index.note_batch(MIN + 6, 101)
+    index.note_batch(one_record(MIN + 5, 100), 0, MIN + 5)
+    index.note_batch(one_record(MIN + 6, 101), 0, MIN + 6)
     index.note_entry(MIN + 7, 102)
     index.note_entry(MIN + 8, 103)
     index.note_entry(2 * MIN, 104)
@@ -168,7 +168,7 @@ def test_index_made_from_points_starts_no_later_than_it_may(variant: Variant) ->
     points = [TimestampedOffset(MIN + 5, 103), TimestampedOffset(MIN + 9, 106)]
     points.append(TimestampedOffset(3 * MIN + 2, 109))
     index = made(variant)
-    index.fill(points)
+    index.fill(points, Coverage(0, 0, 0))
     # All that is known of batches between two points is that they are below the second.
     assert index.floor(MIN).offset <= 103
     assert index.floor(2 * MIN).offset <= 106
@@ -186,7 +186,7 @@ def test_sealed_index_is_loaded_and_continues(variant: Variant) -> None:
     assert again.rule == index.rule
     for offset, timestamp in ((103, 2 * MIN + 1), (104, 3 * MIN)):
         again.note_entry(timestamp, offset)
-        again.note_batch(timestamp, offset)
+        again.note_batch(one_record(timestamp, offset), 0, timestamp)
     assert entries(again) == [(0, 100), (MIN, 101), (2 * MIN, 102), (3 * MIN, 104)]
 
 
@@ -194,7 +194,7 @@ def test_many_entries_are_found_in_memory_and_in_the_file() -> None:
     index = note(made(Variant.INTERVAL, interval_ms=10), *range(0, 20_000, 10))
     index.write_out()
     for offset, timestamp in enumerate(range(20_000, 30_000, 10), 2_100):
-        index.note_batch(timestamp, offset)
+        index.note_batch(one_record(timestamp, offset), 0, timestamp)
     for slot in (0, 1, 511, 512, 513, 1_999, 2_000, 2_999):
         assert index.floor(10 * slot + 9) == (10 * slot, 100 + slot)
 

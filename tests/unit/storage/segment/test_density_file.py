@@ -16,7 +16,7 @@ from storage.segment.density import (
     encode_seal,
     parse_density,
 )
-from tests.support.logs import DIRECTORY, disk
+from tests.support.logs import DIRECTORY, disk, one_record
 from tests.support.simulated_disk import Fault, Operation, SimulatedDisk
 
 PATH = f"{DIRECTORY}/00000000000000000000.density"
@@ -32,8 +32,8 @@ def opened(files: SimulatedDisk) -> DensityIndex:
 def sealed(files: SimulatedDisk) -> DensityIndex:
     """Two entries, (60000, 3) and (120000, 41), for the log that `COVERAGE` describes."""
     index = opened(files)
-    index.note_batch(MIN, 3)
-    index.note_batch(2 * MIN, 41)
+    index.note_batch(one_record(MIN, 3), 0, MIN)
+    index.note_batch(one_record(2 * MIN, 41), 0, 2 * MIN)
     index.seal(COVERAGE, 41)
     return index
 
@@ -79,7 +79,7 @@ def test_file_of_a_log_that_has_changed_is_not_trusted(coverage: Coverage) -> No
 def test_file_without_a_seal_is_not_trusted() -> None:
     files = disk()
     index = opened(files)
-    index.note_batch(MIN, 3)
+    index.note_batch(one_record(MIN, 3), 0, MIN)
     index.write_out()
     with pytest.raises(DamagedAuxiliaryIndex, match="covers None"):
         DensityRule.load(files, PATH, 0, COVERAGE)
@@ -118,7 +118,7 @@ def test_no_cut_is_unnoticed(coverage: Coverage) -> None:
 def test_appending_cuts_the_seal_off() -> None:
     files = disk()
     index = sealed(files)
-    index.note_batch(3 * MIN, 50)
+    index.note_batch(one_record(3 * MIN, 50), 0, 3 * MIN)
     index.write_out()
     assert files.size(PATH) == HEADER.size + 3 * ENTRY.size
     index.seal(NEXT, 50)
@@ -145,7 +145,7 @@ def test_first_write_replaces_a_file_of_that_name() -> None:
 def test_failed_write_is_repeated_at_the_same_place() -> None:
     files = disk()
     index = sealed(files)
-    index.note_batch(3 * MIN, 50)
+    index.note_batch(one_record(3 * MIN, 50), 0, 3 * MIN)
     files.fault = Fault(at=0, kinds=frozenset({Operation.APPEND}), short_write=True)
     with pytest.raises(OSError, match="t-0"):
         index.write_out()
@@ -157,12 +157,12 @@ def test_failed_write_is_repeated_at_the_same_place() -> None:
 def test_rest_of_a_seal_that_was_not_written_is_cut_off() -> None:
     files = disk()
     index = opened(files)
-    index.note_batch(MIN, 3)
+    index.note_batch(one_record(MIN, 3), 0, MIN)
     index.write_out()
     files.fault = Fault(at=0, kinds=frozenset({Operation.APPEND}), short_write=True)
     index.seal(COVERAGE._replace(max_timestamp=MIN), 3)
     assert files.size(PATH) > HEADER.size + ENTRY.size
-    index.note_batch(2 * MIN, 41)
+    index.note_batch(one_record(2 * MIN, 41), 0, 2 * MIN)
     index.write_out()
     assert files.size(PATH) == HEADER.size + 2 * ENTRY.size
 

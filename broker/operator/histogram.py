@@ -1,0 +1,181 @@
+"""How many records a topic has in each span of time, as JSON on the operators' port.
+
+    GET /histogram?topic=flights
+    GET /histogram?topic=flights&partition=0&from=1372636800000&to=1372723200000&buckets=96
+
+The counts are exact, by the records' own times, however late they came: `storage.log.histogram`.
+`buckets` is the most bars wanted (240). Their width is one of 1 s, 5 s, 15 s, 1 min, 5 min, 15 min,
+1 h, 3 h, 12 h, 1 d, 7 d, 14 d and so on, and they begin at its multiples, so the first and the last
+may reach beyond `from` and `to`. `width_ms` is above `wanted_width_ms` where the counts of a
+segment are coarser. A bar without records is left out.
+
+    {"topic": "flights", "from_ms": 1372636800000, "to_ms": 1372723200000, "width_ms": 900000,
+     "wanted_width_ms": 900000, "buckets": [[1372636800000, 812], [1372637700000, 790], ...],
+     "before": 0, "after": 12, "without_time": 0, "records": 9012, "markers": 3,
+     "is_complete": true, "missing": [], "missing_segments": 0, "missing_bytes": 0,
+     "bytes_read": 0, "next": null}
+
+`records` is the sum of all bars, of those before and after them, and of those without a time.
+Markers of transactions are no records. What an append could not count is read from the log, at most
+`bytes` (64 MiB) for one answer; what is still not counted is listed in `missing` (the first 100
+segments), and is in none of the sums: the next question continues there.
+
+    {"partition": 0, "base_offset": 0, "next_offset": 9000, "bytes": 1048301,
+     "min_timestamp": null, "max_timestamp": 1372723199000, "why": "not counted yet"}
+
+A topic is answered in pages of `limit` partitions (100): `next` is what to give as `after` for the
+next page, and pages add up. `split=true` adds the figures of each partition under "partitions".
+Answers are computed one at a time.
+
+Read next: `storage.segment.time_counts`, `broker.operator.http`.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.operator import queries
+from protocol.records.layout import INT64_MAX
+from storage.log.histogram import (
+    Histogram,
+    MissingPart,
+    PartitionCounts,
+    TimeHistogram,
+    Window,
+    span_of,
+)
+from storage.segment.manifest import UNKNOWN_MINIMUM
+
+if TYPE_CHECKING:
+    from broker.operator.port_access import Viewer
+    from broker.threads import Pool
+    from broker.topics.registry import TopicRegistry
+    from storage.log.log import Log
+
+BARS: Final = 240
+BARS_MAX: Final = 1000
+BYTES: Final = 64 * 1024 * 1024
+BYTES_MAX: Final = 1024 * 1024 * 1024
+PARTITIONS: Final = 100
+PARTITIONS_MAX: Final = 1000
+MISSING_SHOWN: Final = 100
+
+_PARAMETERS: Final = (
+    "topic", "partition", "from", "to", "buckets", "bytes", "split", "limit", "after",
+)  # fmt: skip
+
+_NO_MINIMA: Final = (UNKNOWN_MINIMUM, INT64_MAX)
+
+Document = dict[str, Any]
+
+
+class HistogramAnswers:
+    """Answers to /histogram. Loop thread only; records are counted in `threads`."""
+
+    def __init__(self, topics: "TopicRegistry", threads: "Pool") -> None:
+        """Count the records of the logs of `topics`."""
+        self._topics = topics
+        self._threads = threads
+        self._histogram = TimeHistogram()
+        self._one_at_a_time = asyncio.Lock()
+
+    async def answer(self, query: str, viewer: "Viewer") -> tuple[int, bytes]:
+        """HTTP status and JSON for the query string of a request of `viewer`."""
+        return await queries.answer(query, _PARAMETERS, viewer, self._document)
+
+    async def _document(self, asked: dict[str, str]) -> Document:
+        from_ms = queries.number(asked, "from", queries.TIME_MS_MAX)
+        to_ms = queries.number(asked, "to", queries.TIME_MS_MAX)
+        bars = queries.number(asked, "buckets", BARS_MAX, least=1)
+        bytes_max = queries.number(asked, "bytes", BYTES_MAX)
+        is_split = queries.flag(asked, "split")
+        logs, following = self._page(asked)
+        span = span_of(logs) or (0, 1)
+        window = Window(
+            from_ms=span[0] if from_ms is None else from_ms,
+            to_ms=max(span[1], (from_ms or 0) + 1) if to_ms is None else to_ms,
+            bars=bars or BARS,
+        )
+        if window.from_ms >= window.to_ms:
+            raise queries.BadQuery(
+                f"from={window.from_ms} is not before to={window.to_ms}; from is inclusive, to is "
+                "exclusive"
+            )
+        async with self._one_at_a_time:
+            found = await self._threads.drive(
+                self._histogram.count(
+                    logs, window, bytes_max=BYTES if bytes_max is None else bytes_max
+                )
+            )
+        shown = _document(asked["topic"], window, found)
+        shown["next"] = following
+        if is_split:
+            shown["partitions"] = [_partition(one) for one in found.partitions]
+        return shown
+
+    def _page(self, asked: dict[str, str]) -> tuple[list["Log"], int | None]:
+        """The logs of one page, and the partition after which the next one begins."""
+        topic = asked["topic"]
+        partition = queries.number(asked, "partition", queries.PARTITION_MAX)
+        limit = queries.number(asked, "limit", PARTITIONS_MAX, least=1) or PARTITIONS
+        after = queries.number(asked, "after", queries.PARTITION_MAX)
+        wanted = self._topics.led_log(topic, partition or 0)
+        if partition is not None:
+            return [wanted], None
+        logs = sorted(
+            (log for log in self._topics.logs() if log.topic == topic),
+            key=lambda log: log.partition,
+        )
+        rest = [log for log in logs if after is None or log.partition > after]
+        page = rest[:limit]
+        return page, page[-1].partition if len(rest) > limit else None
+
+
+def _document(topic: str, window: Window, found: Histogram) -> Document:
+    bars: dict[int, int] = {}
+    for one in found.partitions:
+        for start, count in one.bars.items():
+            bars[start] = bars.get(start, 0) + count
+    return {
+        "topic": topic,
+        "from_ms": found.bars.start,
+        "to_ms": found.bars.stop,
+        "width_ms": found.bars.step,
+        "wanted_width_ms": window.width_ms(),
+        "buckets": sorted(bars.items()),
+        "before": sum(one.before for one in found.partitions),
+        "after": sum(one.after for one in found.partitions),
+        "without_time": sum(one.without_time for one in found.partitions),
+        "records": sum(one.records for one in found.partitions),
+        "markers": sum(one.markers for one in found.partitions),
+        "is_complete": not found.missing,
+        "missing": [_missing(one) for one in found.missing[:MISSING_SHOWN]],
+        "missing_segments": len(found.missing),
+        "missing_bytes": sum(one.size_bytes for one in found.missing),
+        "bytes_read": found.bytes_read,
+    }
+
+
+def _partition(one: PartitionCounts) -> Document:
+    return {
+        "partition": one.partition,
+        "from_offset": one.from_offset,
+        "to_offset": one.to_offset,
+        "buckets": sorted(one.bars.items()),
+        "before": one.before,
+        "after": one.after,
+        "without_time": one.without_time,
+        "records": one.records,
+        "markers": one.markers,
+    }
+
+
+def _missing(one: MissingPart) -> Document:
+    return {
+        "partition": one.partition,
+        "base_offset": one.base_offset,
+        "next_offset": one.next_offset,
+        "bytes": one.size_bytes,
+        "min_timestamp": None if one.min_timestamp in _NO_MINIMA else one.min_timestamp,
+        "max_timestamp": one.max_timestamp,
+        "why": one.why,
+    }
