@@ -301,6 +301,37 @@ class BrokerCollector:
             "Records that compaction dropped",
             metrics.records_compacted,
         )
+        remote = metrics.remote
+        yield _counter(
+            "tidelog_remote_uploads", "Segments uploaded to the object store", remote.uploaded
+        )
+        yield _counter(
+            "tidelog_remote_uploaded_bytes",
+            "Bytes uploaded to the object store",
+            remote.uploaded_bytes,
+        )
+        yield _counter("tidelog_remote_fetches", "GETs from the object store", remote.fetched)
+        yield _counter(
+            "tidelog_remote_fetched_bytes",
+            "Bytes read from the object store",
+            remote.fetched_bytes,
+        )
+        yield _labelled_counter(
+            "tidelog_remote_errors",
+            "Requests to the object store that failed",
+            "operation",
+            remote.errors,
+        )
+        yield _gauge(
+            "tidelog_remote_backlog_bytes",
+            "Closed segments that wait for their upload",
+            remote.backlog_bytes,
+        )
+        yield _gauge(
+            "tidelog_remote_backlog_seconds",
+            "Time since the last append to the oldest of them",
+            remote.backlog_ms / 1000,
+        )
         yield _gauge(
             "tidelog_cleaner_slice_max_seconds",
             "The longest that the cleaner held up the event loop",

@@ -44,6 +44,7 @@ from storage.disk.steps import Steps, off_loop
 from storage.errors import OffsetOutOfRange
 from storage.log.log import Log
 from storage.log.values import Isolation, ReadResult
+from storage.segment.remote_log import RemoteBytesNeeded
 
 _READ = Operation.READ
 """Looking into an enumeration costs as much as the right that is known."""
@@ -103,6 +104,7 @@ class FetchReader:
         "bytes_read",
         "hidden_ends",
         "left_some",
+        "remote_needs",
         "was_cut",
         "was_limited",
     )
@@ -140,6 +142,7 @@ class FetchReader:
         self._max_bytes = max_bytes if version >= _MAX_BYTES_SINCE else limit
         self.bytes_read = 0
         self.hidden_ends: dict[Log, HiddenEnd] = {}
+        self.remote_needs: list[RemoteBytesNeeded] = []
         self.left_some = False
         self.was_cut = False
         self.was_limited = False
@@ -188,6 +191,8 @@ class FetchReader:
             result = self._read_log(self.find_log(target), target, data)
             if result is not None:
                 self._take(data, result.records)
+        except RemoteBytesNeeded as need:
+            self._need_remote(data, target, need)
         except REFUSALS as error:
             self._refuse(data, error)
         return data
@@ -200,9 +205,27 @@ class FetchReader:
             result = self._read_log(log, target, data)
             if result is not None:
                 self._take(data, (yield from self._suit_old_client(log, target, result)))
+        except RemoteBytesNeeded as need:
+            self._need_remote(data, target, need)
         except REFUSALS as error:
             self._refuse(data, error)
         return data
+
+    def _need_remote(
+        self, data: PartitionData, target: FetchTarget, need: RemoteBytesNeeded
+    ) -> None:
+        """Leave the partition without records until the object store has given the bytes."""
+        remote = self._context.remote
+        failure = need if remote is None else remote.failure_of(need)
+        if failure is not None:
+            self._refuse(data, failure)
+            return
+        log = self.find_log(target)
+        data.high_watermark = log.high_watermark
+        data.last_stable_offset = log.last_stable_offset
+        data.log_start_offset = log.log_start_offset
+        self.left_some = True
+        self.remote_needs.append(need)
 
     def _take(self, data: PartitionData, records: Buffer) -> None:
         data.records = records

@@ -120,7 +120,9 @@ def _unknown_segments(log: Log, given_up: set[int]) -> Iterator[Segment]:
     """The closed segments with unknown statistics, oldest first."""
     for segment in list(log.segments)[:-1]:
         is_known = segment.min_timestamp != UNKNOWN_MINIMUM and segment.records != UNKNOWN
-        if not is_known and segment.matches_manifest and segment.base_offset not in given_up:
+        if is_known or segment.is_remote or segment.base_offset in given_up:
+            continue
+        if segment.matches_manifest:
             yield segment
 
 
@@ -147,7 +149,8 @@ def _read_segment(log: Log, segment: Segment) -> Steps[Statistics | None]:
 
 def _is_there(log: Log, segment: Segment) -> bool:
     """Whether the segment is part of an open log; the directory of a deleted one may be reused."""
-    return log.offline_reason is None and log.segments.holds([segment])
+    is_here = log.offline_reason is None and log.segments.holds([segment])
+    return is_here and not segment.is_remote
 
 
 def _store(log: Log, segment: Segment, found: Statistics) -> None:

@@ -42,6 +42,21 @@ class SegmentList:
         """The oldest segment."""
         return self._segments[0]
 
+    @property
+    def first_local(self) -> Segment:
+        """The oldest segment whose log is on this machine; the active one always is."""
+        return next((one for one in self._segments if not one.is_remote), self.active)
+
+    @property
+    def remote_end(self) -> int | None:
+        """Exclusive end of what an object store has without a gap; None when it has nothing."""
+        end = None
+        for segment in self._segments:
+            if segment.remote is None:
+                break
+            end = segment.next_offset
+        return end
+
     def __len__(self) -> int:
         """How many segments there are, the active one included."""
         return len(self._segments)

@@ -1,0 +1,181 @@
+"""The job that keeps the object store in step with the logs: uploads and deletions.
+
+One segment is uploaded at a time, so the memory of an upload is that of one part, and the rate is
+bounded (`remote.log.manager.copy.max.bytes.per.second`). Appends never wait for it: requests to the
+store are made in a thread of their own. When the store fails, the job pauses, longer after each
+failure in a row, and appends continue; the backlog shows in the metrics.
+
+`storage.remote` decides what is due and in which order it becomes durable.
+"""
+
+import logging
+import time
+from collections.abc import Iterator
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from broker.clocks.clock import Clock
+from broker.metrics import RemoteMetrics
+from broker.threads import Pool
+from storage.directory.data_dir import DataDir, Topic
+from storage.disk.files import Bytes
+from storage.errors import StorageError
+from storage.remote.erase import erase_below_start
+from storage.remote.object_store import ObjectStore, ObjectUpload, StoredObject
+from storage.remote.upload import UploadStopped, backlog_of, next_to_upload, upload_segment
+
+if TYPE_CHECKING:
+    from broker.group_commit import GroupCommit
+    from storage.log.log import Log
+    from storage.segment.segment import Segment
+
+logger = logging.getLogger("tidelog.broker.jobs.tiering")
+
+INTERVAL_MS: Final = 1_000
+_PAUSE_MS: Final = 1_000
+_PAUSE_MAX_MS: Final = 60_000
+
+
+class Tiering:
+    """The background job of one broker; in the loop thread."""
+
+    def __init__(
+        self,
+        data_dir: DataDir,
+        store: ObjectStore,
+        *,
+        group_commit: "GroupCommit",
+        clock: Clock,
+        live: Clock,
+        metrics: RemoteMetrics,
+        threads: Pool,
+        random: Random,
+    ) -> None:
+        """Upload to `store`; `live` counts the pauses, `clock` is the broker's."""
+        self._data_dir = data_dir
+        self._store = store
+        self._group_commit = group_commit
+        self._clock = clock
+        self._live = live
+        self._metrics = metrics
+        self._threads = threads
+        self._random = random
+        self._failures = 0
+        self._paused_until_ms = 0
+
+    async def run(self) -> None:
+        """Upload and delete until nothing is due, or the store fails."""
+        self._measure()
+        if self._live.monotonic_ms() < self._paused_until_ms:
+            return
+        operation = "delete"
+        try:
+            await self._erase()
+            operation = "upload"
+            for topic, log in list(self._tiered()):
+                await self._upload(topic, log)
+            self._failures = 0
+        except StorageError as error:
+            pause_ms = min(_PAUSE_MAX_MS, _PAUSE_MS << min(self._failures, 10))
+            self._failures += 1
+            self._paused_until_ms = self._live.monotonic_ms() + pause_ms
+            self._metrics.errors[operation] += 1
+            logger.warning(
+                "%s to the object store failed, the next try is in %d s: %s",
+                operation,
+                pause_ms // 1000,
+                error,
+            )
+        finally:
+            self._measure()
+
+    async def _erase(self) -> None:
+        steps = self._data_dir.erase_remote(self._clock.wall_ms(), self._store)
+        erased = await self._threads.drive(steps)
+        for _, log in list(self._tiered()):
+            erased += await self._threads.drive(erase_below_start(log, self._store))
+        if erased:
+            logger.info("%d objects deleted from the object store", erased)
+
+    async def _upload(self, topic: Topic, log: "Log") -> None:
+        if log.has_unsynced_files and log.offline_reason is None:
+            # Nothing else syncs what local retention renames in a log that gets no appends.
+            self._group_commit.mark_dirty(log)
+        while (segment := next_to_upload(log)) is not None:
+            try:
+                await self._upload_segment(topic, log, segment)
+            except UploadStopped:
+                return
+
+    async def _upload_segment(self, topic: Topic, log: "Log", segment: "Segment") -> None:
+        rate = self._data_dir.broker_config.remote_log_manager_copy_max_bytes_per_second
+        steps = upload_segment(
+            log, segment, topic.topic_id, _Paced(self._store, rate), self._random
+        )
+        where = await self._threads.drive(steps)
+        self._metrics.uploaded += 1
+        self._metrics.uploaded_bytes += where.object_bytes
+        logger.info(
+            "%s-%d: segment %d is in the object store (%d bytes)",
+            log.topic,
+            log.partition,
+            where.base_offset,
+            where.object_bytes,
+        )
+        self._measure()
+
+    def _tiered(self) -> Iterator[tuple[Topic, "Log"]]:
+        for topic in self._data_dir.topics.values():
+            for log in topic.partitions:
+                if log.config.remote_storage_enable or log.manifest.remote:
+                    yield topic, log
+
+    def _measure(self) -> None:
+        size_bytes, oldest_ms = 0, None
+        for _, log in self._tiered():
+            waiting, appended_ms = backlog_of(log)
+            size_bytes += waiting
+            if waiting and (oldest_ms is None or appended_ms < oldest_ms):
+                oldest_ms = appended_ms
+        self._metrics.backlog_bytes = size_bytes
+        now_ms = self._clock.wall_ms()
+        self._metrics.backlog_ms = 0 if oldest_ms is None else max(0, now_ms - oldest_ms)
+
+
+class _Paced:
+    """A store whose uploads take as long as the bound of their rate demands."""
+
+    def __init__(self, store: ObjectStore, bytes_per_second: int) -> None:
+        self._store = store
+        self._rate = bytes_per_second
+        self.get = store.get
+        self.size_of = store.size_of
+        self.delete = store.delete
+
+    def begin_put(self, key: str, size: int) -> ObjectUpload:
+        """See `ObjectStore.begin_put`."""
+        return _PacedUpload(self._store.begin_put(key, size), self._rate)
+
+    def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
+        """See `ObjectStore.list_objects`."""
+        return self._store.list_objects(prefix)
+
+
+class _PacedUpload:
+    """An upload that sleeps, in its thread, when it is ahead of its rate."""
+
+    def __init__(self, upload: ObjectUpload, bytes_per_second: int) -> None:
+        self._upload = upload
+        self._rate = bytes_per_second
+        self._begun_s = time.monotonic()
+        self._sent = 0
+        self.finish = upload.finish
+        self.abort = upload.abort
+
+    def write(self, data: Bytes) -> None:
+        """See `ObjectUpload.write`."""
+        self._upload.write(data)
+        self._sent += len(data)
+        ahead_s = self._sent / self._rate - (time.monotonic() - self._begun_s)
+        if ahead_s > 0:
+            time.sleep(ahead_s)

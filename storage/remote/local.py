@@ -1,0 +1,57 @@
+"""Local retention: the local copies of segments that an object store has are removed.
+
+Owns one decision and its order. `local.retention.ms` and `local.retention.bytes` are applied by the
+rules of `storage.log.retention` to the segments that are here; -2 stands for the topic's
+`retention.ms` and `retention.bytes`. Segments go oldest first, up to the first one whose object is
+not recorded durably. Indexes, facts and producer snapshots stay.
+
+Source: KIP-405; Kafka `UnifiedLog.deleteOldSegments` for tiered logs.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from storage.errors import storage_failure
+from storage.log.log import Log
+from storage.log.retention import RetentionRules, ages_of, plan_retention, rules_of
+from storage.segment.segment import Segment
+
+AS_THE_WHOLE: Final = -2
+"""Value of a local limit that stands for the limit of the whole log."""
+
+
+def drop_expired_locally(log: Log, now_ms: int) -> list[Segment]:
+    """Remove the local files that local retention selects; returns their segments.
+
+    Raises StorageFailed.
+    """
+    end = log.segments.remote_end
+    if end is None or log.offline_reason is not None:
+        return []
+    remote = sum(1 for segment in log.segments if segment.is_remote)
+    ages = ages_of(log)
+    # Ages are judged with the newer segments; those with an object are the oldest ones.
+    plan = plan_retention(
+        ages[remote:],
+        _local_rules(log),
+        log_start_offset=0,
+        high_watermark=min(end, log.high_watermark),
+        now_ms=now_ms,
+    )
+    dropped = list(log.segments)[remote : remote + len(plan.reasons)]
+    try:
+        for segment in dropped:
+            log.changes.drop_local(segment, due_ms=now_ms + log.config.file_delete_delay_ms)
+    except OSError as error:
+        raise storage_failure("delete", log.path, error) from error
+    return dropped
+
+
+def _local_rules(log: Log) -> RetentionRules:
+    config = log.config
+    rules = rules_of(log, config)
+    if config.local_retention_ms != AS_THE_WHOLE:
+        rules = replace(rules, retention_ms=config.local_retention_ms)
+    if config.local_retention_bytes != AS_THE_WHOLE:
+        rules = replace(rules, retention_bytes=config.local_retention_bytes)
+    return rules
