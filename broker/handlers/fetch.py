@@ -191,10 +191,8 @@ class _Fetch:
                             self._reserved_bytes = 0
                         return response
                     is_waiting = self._wait_for_commits(hidden)
-                elif reader.remote_needs:
-                    is_waiting = self._fetch_remote(reader)
                 else:
-                    is_waiting = self._park(parts, reader.bytes_read, max_wait_ms)
+                    is_waiting = self._park(parts, reader, max_wait_ms)
                 if is_waiting:
                     self._deadline_ms = self._context.clock.monotonic_ms() + max_wait_ms
                     self._pending = Pending(self._forget)
@@ -275,8 +273,11 @@ class _Fetch:
             for _, data in parts
         )
 
-    def _park(self, parts: list[_Part], bytes_read: int, max_wait_ms: int) -> bool:
+    def _park(self, parts: list[_Part], read: FetchReader, max_wait_ms: int) -> bool:
         """Wait for more; False when more has come by now: reading many partitions takes turns."""
+        if read.remote_needs:
+            self._fetch_remote(read)
+            return True
         reader = FetchReader(
             self._context,
             self._version,
@@ -293,7 +294,7 @@ class _Fetch:
             if log.high_watermark != data.high_watermark:
                 return False
             logs.append(log)
-        self._waiter = FetchWaiter(logs, self._min_bytes - bytes_read, self._retry)
+        self._waiter = FetchWaiter(logs, self._min_bytes - read.bytes_read, self._retry)
         self._context.fetch_waiters.park(self._waiter, max_wait_ms)
         return True
 
@@ -315,15 +316,12 @@ class _Fetch:
                         return
                     if self._wait_for_commits(hidden):
                         return
-                elif reader.remote_needs:
-                    self._fetch_remote(reader)
-                    return
-                elif self._park(parts, reader.bytes_read, wait_ms):
+                elif self._park(parts, reader, wait_ms):
                     return
         finally:
             self._reserve(0)
 
-    def _fetch_remote(self, reader: FetchReader) -> bool:
+    def _fetch_remote(self, reader: FetchReader) -> None:
         """Read again when the first range has come from the object store, or is not to come."""
         remote = self._context.remote
         assert remote is not None, "a need without a store is refused"
@@ -337,7 +335,6 @@ class _Fetch:
 
         for need in reader.remote_needs[:REMOTE_READS_MAX]:
             remote.begin(need, settle)
-        return True
 
     def _begin_remote(self, reader: FetchReader) -> None:
         """Fetch ranges for the next fetch of this client; the answer goes out without them."""
