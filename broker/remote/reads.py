@@ -97,7 +97,7 @@ class RemoteReads:
         if failure is not None:
             raise failure
         call: Elsewhere[None] = Elsewhere(partial(self.begin, need))
-        yield call
+        yield call  # type: ignore[misc]
         call.result()
 
     async def fetch(self, need: RemoteBytesNeeded) -> None:

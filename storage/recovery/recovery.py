@@ -539,8 +539,8 @@ def _last_stamp_ms(opening: DirectoryOpening, segments: list[Segment]) -> int:
         if segment.is_empty:
             continue
         if segment.is_remote:
-            is_stamped = opening.config.message_timestamp_type == "LogAppendTime"
-            return segment.max_timestamp if is_stamped else NO_TIMESTAMP
+            stamps = opening.config.message_timestamp_type == "LogAppendTime"
+            return segment.max_timestamp if stamps else NO_TIMESTAMP
         ensure_indexes(segment, index_interval=opening.config.index_interval_bytes)
         start = segment.offset_index.last().position
         data = segment.log.pread(segment.size - start, start)

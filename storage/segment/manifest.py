@@ -135,13 +135,17 @@ class Manifest:
         "cleaned_offset",
         "durable_offset",
         "facts",
+        "is_whole",
         "log_start_offset",
         "lost_offset",
         "remote",
     )
 
     def __init__(self, directory: str, files: Files) -> None:
-        """Read the file if there is one; `facts` and `remote` are by base offset."""
+        """Read the file if there is one; `facts` and `remote` are by base offset.
+
+        `is_whole` says that all lines were read, but for a torn last one.
+        """
         self._files = files
         self._path = f"{directory}/{MANIFEST_NAME}"
         self._file: File | None = None
@@ -150,6 +154,7 @@ class Manifest:
         self._lines = 0
         self.facts: dict[int, SegmentFacts] = {}
         self.remote: dict[int, RemoteObject] = {}
+        self.is_whole = True
         self.log_start_offset = NO_OFFSET
         self.durable_offset = NO_OFFSET
         self.cleaned_offset = NO_OFFSET
@@ -277,6 +282,7 @@ class Manifest:
 
     def _read(self, content: bytes) -> None:
         heading, _, rest = content.partition(b"\n")
+        self.is_whole = False
         if heading != HEADING.encode():
             return
         for kind, values in _parse_lines(rest):
@@ -291,6 +297,7 @@ class Manifest:
                 self.remote.pop(values["base_offset"], None)
             elif kind in _OFFSETS and "offset" in values:
                 setattr(self, _OFFSETS[kind], values["offset"])
+        self.is_whole = self._lines >= rest.rstrip(b"\n").count(b"\n")
 
 
 def _parse_lines(content: bytes) -> Iterator[tuple[str, dict[str, int]]]:

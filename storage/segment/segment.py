@@ -380,6 +380,7 @@ class Segment:
 
     def put_index_files(self, content: IndexFiles) -> None:
         """Replace the index files, whose content came from the segment's object. Raises OSError."""
+        indexes: tuple[SparseIndex | TxnIndex, ...]
         indexes = (self.offset_index, self.time_index, self.txn_index)
         for index, data in zip(indexes, content, strict=True):
             index.close()

@@ -37,12 +37,14 @@ def tiered_config(**settings: object) -> TopicConfig:
     return topic_config(overrides, tiered_broker())
 
 
-def upload_all(log: Log, store: ObjectStore, random: Random | None = None) -> int:
+def upload_all(
+    log: Log, store: ObjectStore, random: Random | None = None, topic_id: bytes = TOPIC_ID
+) -> int:
     """Upload what is due; how many segments. Raises what an upload raises."""
     uploaded = 0
     random = random or Random()
     while (segment := next_to_upload(log)) is not None:
-        run_steps(upload_segment(log, segment, TOPIC_ID, store, random))
+        run_steps(upload_segment(log, segment, topic_id, store, random))
         uploaded += 1
     return uploaded
 

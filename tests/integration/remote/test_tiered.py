@@ -1,4 +1,4 @@
-"""A tiered topic over the wire: uploads, local retention, reads of both parts, a store that fails."""
+"""A tiered topic over the wire: uploads, local retention, reads of both parts, failing stores."""
 
 import asyncio
 import threading
