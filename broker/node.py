@@ -293,7 +293,7 @@ class Broker:
             )
             return
         for log in self.topics.logs():
-            if log.segments.first.is_remote:
+            if log.segments.first is not log.segments.first_local:
                 logger.error(
                     "%s-%d: offsets %d to %d are in an object store, and remote.storage.url is not "
                     "set: they cannot be read",

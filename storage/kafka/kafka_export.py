@@ -202,7 +202,7 @@ def _refuse_offline(log: Log) -> None:
             found=log.offline_reason,
             cure="repair it first; tidelog fsck says what is wrong",
         )
-    if log.segments.first.is_remote:
+    if log.segments.first is not log.segments.first_local:
         raise HalfWrittenDataDir(
             "a part of the partition is in an object store, which Kafka cannot read",
             path=log.path,

@@ -296,8 +296,9 @@ def _first_to_recover(opening: DirectoryOpening, segments: list[Segment]) -> int
     # A segment that ends right at the recovery point is included: its records are durable, but its
     # indexes were written when it was closed, and that may have been after the last sync.
     below = [s for s in segments if s.base_offset < opening.recovery_point]
-    # What an object has was durable before, with its indexes.
-    remote = next((at for at, s in enumerate(segments) if not s.is_remote), len(segments))
+    # What an object has was durable before, with its indexes, and so was all before it.
+    objects = opening.manifest.remote
+    remote = max((at + 1 for at, s in enumerate(segments) if s.base_offset in objects), default=0)
     return max(remote, len(below) - 1)
 
 

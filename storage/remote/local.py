@@ -28,17 +28,19 @@ def drop_expired_locally(log: Log, now_ms: int) -> list[Segment]:
     end = log.segments.remote_end
     if end is None or log.offline_reason is not None:
         return []
-    remote = sum(1 for segment in log.segments if segment.is_remote)
-    ages = ages_of(log)
-    # Ages are judged with the newer segments; those with an object are the oldest ones.
+    here = [
+        (segment, age)
+        for segment, age in zip(log.segments, ages_of(log), strict=True)
+        if not segment.is_remote
+    ]
     plan = plan_retention(
-        ages[remote:],
+        [age for _, age in here],
         _local_rules(log),
         log_start_offset=0,
         high_watermark=min(end, log.high_watermark),
         now_ms=now_ms,
     )
-    dropped = list(log.segments)[remote : remote + len(plan.reasons)]
+    dropped = [segment for segment, _ in here[: len(plan.reasons)]]
     try:
         for segment in dropped:
             log.changes.drop_local(segment, due_ms=now_ms + log.config.file_delete_delay_ms)

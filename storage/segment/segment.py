@@ -380,17 +380,18 @@ class Segment:
 
     def put_index_files(self, content: IndexFiles) -> None:
         """Replace the index files, whose content came from the segment's object. Raises OSError."""
-        indexes: tuple[SparseIndex | TxnIndex, ...]
-        indexes = (self.offset_index, self.time_index, self.txn_index)
-        for index, data in zip(indexes, content, strict=True):
+        suffixes = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+        for index in self._indexes():
             index.close()
+        for suffix, data in zip(suffixes, content, strict=True):
+            path = self.path(suffix)
             if data:
-                self.files.replace_atomically(index.path, data)
-            elif self.files.exists(index.path):
-                self.files.unlink(index.path)
-        self.offset_index = OffsetIndex(self.files, indexes[0].path, self.base_offset)
-        self.time_index = TimeIndex(self.files, indexes[1].path, self.base_offset)
-        self.txn_index = TxnIndex(self.files, indexes[2].path, self.base_offset)
+                self.files.replace_atomically(path, data)
+            elif self.files.exists(path):
+                self.files.unlink(path)
+        self.offset_index = OffsetIndex(self.files, self.path(suffixes[0]), self.base_offset)
+        self.time_index = TimeIndex(self.files, self.path(suffixes[1]), self.base_offset)
+        self.txn_index = TxnIndex(self.files, self.path(suffixes[2]), self.base_offset)
 
     @property
     def facts(self) -> SegmentFacts:

@@ -44,8 +44,16 @@ class SegmentList:
 
     @property
     def first_local(self) -> Segment:
-        """The oldest segment whose log is on this machine; the active one always is."""
-        return next((one for one in self._segments if not one.is_remote), self.active)
+        """The oldest segment from which on all logs are on this machine.
+
+        After a crash an older one may be here as well, whose removal was not durable.
+        """
+        first = self.active
+        for segment in reversed(self._segments):
+            if segment.is_remote:
+                break
+            first = segment
+        return first
 
     @property
     def remote_end(self) -> int | None:

@@ -15,6 +15,7 @@ counts once:
 Objects outlive a crash of the machine that wrote them: a test hands the same store to the next one.
 """
 
+import random
 from collections.abc import Callable, Iterator
 from enum import Enum
 
@@ -54,7 +55,7 @@ class SimulatedStore:
         self.got_bytes = 0
         self.before: Callable[[str], None] = lambda _: None
         self._modified_ms: dict[str, int] = {}
-        self._late: list[Callable[[], None]] = []
+        self._late: list[tuple[str, str, bytes]] = []
 
     def count(self, kind: str) -> int:
         """How many requests of this kind were made."""
@@ -70,7 +71,8 @@ class SimulatedStore:
         data = self.objects[key][start:end]
         self.got_bytes += len(data)
         if fault is StoreFault.TORN:
-            return _torn(data)
+            # Not the byte that a torn PUT changes: two wrongs would make a right.
+            return _torn(data[:1]) + data[1:]
         if fault is not None and fault is not StoreFault.TWICE:
             raise StoreFailed(f"GET {key}: the answer was lost")
         return data
@@ -83,7 +85,7 @@ class SimulatedStore:
     def delete(self, key: str) -> None:
         fault = self._begin("DELETE", key)
         if fault is StoreFault.LATE:
-            self._late.append(lambda: self._remove(key))
+            self._late.append(("DELETE", key, b""))
         else:
             self._remove(key)
         if fault is not None and fault is not StoreFault.TWICE:
@@ -103,11 +105,27 @@ class SimulatedStore:
         self.objects[key] = data
         self._modified_ms[key] = self.now_ms
 
+    def copy(self, rng: random.Random) -> "SimulatedStore":
+        """The store as another machine finds it; what is late has happened or has not."""
+        other = SimulatedStore()
+        other.objects, other._modified_ms = dict(self.objects), dict(self._modified_ms)
+        other.now_ms = self.now_ms
+        for kind, key, data in self._late:
+            if rng.random() < 0.5:
+                other._act(kind, key, data)
+        return other
+
     def settle(self) -> None:
         """Do everything that was late."""
         late, self._late = self._late, []
-        for act in late:
-            act()
+        for kind, key, data in late:
+            self._act(kind, key, data)
+
+    def _act(self, kind: str, key: str, data: bytes) -> None:
+        if kind == "DELETE":
+            self._remove(key)
+        else:
+            self.create(key, data)
 
     def _remove(self, key: str) -> None:
         self.objects.pop(key, None)
@@ -148,7 +166,7 @@ class SimulatedUpload:
         elif fault is StoreFault.SHORT:
             data = data[:-1]
         if fault is StoreFault.LATE:
-            store._late.append(lambda: store.create(key, data))
+            store._late.append(("PUT", key, data))
             raise StoreFailed(f"PUT {key}: no answer in time")
         store.create(key, data)
         if fault is StoreFault.TWICE:
