@@ -91,6 +91,7 @@ class PartitionAudit:
         self._snapshots: dict[int, bytes] = {}
         self._epochs: LeaderEpochs | None = None
         self._remote: dict[int, RemoteObject] = {}
+        self._first_replayed = 0
 
     def run(self) -> None:
         """Run the audit. Raises OSError when a file cannot be read."""
@@ -99,10 +100,9 @@ class PartitionAudit:
         self._read_epochs(names)
         self._read_snapshots()
         expected_base = bases[0] if bases else 0
+        self.summary.first_base_offset = expected_base
         # What is in an object store only cannot be replayed.
-        self.summary.first_base_offset = next(
-            (base for base in bases if base not in self._remote), expected_base
-        )
+        self._first_replayed = next((b for b in bases if b not in self._remote), expected_base)
         below = [base for base in bases if base < self._recovery_point]
         first_recovered = below[-1] if below else 0
         for base in bases:
@@ -390,7 +390,7 @@ class PartitionAudit:
         ]
         expected = segment.aborted
         ends = {(txn[0], txn[2]) for txn in expected}
-        is_partial = self._is_compacted or self.summary.first_base_offset > 0
+        is_partial = self._is_compacted or self._first_replayed > 0
         if is_partial and ends <= {(txn[0], txn[2]) for txn in found}:
             # Transactions that began before the first segment, or were compacted away, are not
             # known here, so only the ends of the known ones have to agree.
@@ -450,7 +450,7 @@ class PartitionAudit:
             if self._is_compacted and stored.last_offset > replayed.last_offset:
                 # Its last batch before the snapshot was compacted away since.
                 continue
-            here, there = _comparable(replayed, stored, self.summary.first_base_offset)
+            here, there = _comparable(replayed, stored, self._first_replayed)
             if self._is_compacted:
                 # The newest record of a batch may be compacted away, and with it the batch's time;
                 # so may the first batch of a transaction.
