@@ -31,7 +31,8 @@ Source: KIP-79, KIP-734, KIP-405, KIP-1005; Kafka `KafkaApis.handleListOffsetReq
 """
 
 from collections.abc import Collection, Coroutine
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from broker.errors import InvalidRequest, UnsupportedByVersion
 from broker.requests.by_topic import by_key, by_topic
@@ -54,6 +55,9 @@ from storage.log.lookup import LargeEntries, TimestampOffset
 from storage.log.values import Isolation
 from storage.segment.remote_log import RemoteBytesNeeded
 
+if TYPE_CHECKING:
+    from broker.remote.reads import RemoteReads
+
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -73,6 +77,9 @@ _SINCE = {
 
 SEARCHES_MAX = 16
 """How often one answer may wait for a large entry or for the object store."""
+
+REMOTE_READS_MAX = 64
+"""Partitions of a topic whose ranges are asked for at once."""
 
 _CONSUMER_ID = -1
 _READ_COMMITTED = 1
@@ -134,6 +141,8 @@ class _Answers:
         twice: dict[tuple[str, int], bool] = {}
         if self._request.api_version > 0:
             twice = yield from _asked_twice(self._message)
+        if self._context.remote is not None:
+            yield from self._begin_remote(self._context.remote)
         topics: list[ListOffsetsTopicResponse] = []
         for topic in self._message.topics:
             partitions: list[ListOffsetsPartitionResponse] = []
@@ -148,6 +157,24 @@ class _Answers:
             if partitions:
                 topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
         return ListOffsetsResponse(topics=topics)
+
+    def _begin_remote(self, remote: "RemoteReads") -> Steps[None]:
+        """Ask the store for what the answers need, all at once; each answer then waits for its own.
+
+        Spark asks for the same time in every partition.
+        """
+        for topic in self._message.topics:
+            for asked in topic.partitions[:REMOTE_READS_MAX] if len(topic.partitions) > 1 else ():
+                with suppress(*REFUSALS):
+                    log = self._context.topics.led_log(
+                        topic.name, asked.partition_index, asked.current_leader_epoch
+                    )
+                    if asked.timestamp >= 0 and log.segments.first.remote is not None:
+                        self.try_at_once(topic.name, asked, LargeEntries())
+                need, self._need = self._need, None
+                if need is not None and remote.failure_of(need) is None:
+                    remote.begin(need, lambda _, __: None)
+                yield None
 
     def _answer(
         self, name: str, asked: ListOffsetsPartition

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from storage.directory.claim import STRAY_DIRECTORY_SUFFIX
 from storage.directory.metadata_journal import JOURNAL_FILE
 from storage.disk.checkpoints import (
     META_PROPERTIES_FILE,
@@ -45,7 +46,8 @@ class TieredPartition:
     Attributes:
         name: the directory.
         topic_id: from `partition.metadata`; None when that cannot be read.
-        partition: its number; None for a deleted one, whose objects the broker deletes.
+        partition: its number; None for a deleted one, whose objects the broker deletes, and for a
+            stray one, whose objects nothing deletes.
         is_whole: whether the manifest could be read to its end.
         objects: what it names.
         remote_only: how many of these segments have no `.log` here.
@@ -79,12 +81,12 @@ def cluster_id_of(path: str, files: Files) -> str:
 
 
 def read_partitions(path: str, files: Files) -> list[TieredPartition]:
-    """All partition directories of a data directory, deleted ones included. Raises OSError."""
+    """All partition directories, deleted and stray ones included. Raises OSError."""
     found = []
     for name in files.list_directory(path):
         key = parse_partition_directory_name(name)
-        is_deleted = name.endswith(DELETED_DIRECTORY_SUFFIX)
-        if (key is not None or is_deleted) and files.is_directory(f"{path}/{name}"):
+        is_kept = name.endswith((DELETED_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX))
+        if (key is not None or is_kept) and files.is_directory(f"{path}/{name}"):
             found.append(_read(path, name, None if key is None else key[1], files))
     return found
 

@@ -52,7 +52,7 @@ class SimulatedStore:
         self.faults: dict[str, list[StoreFault | None]] = {}
         self.is_down = False
         self.now_ms = 1_000
-        self.got_bytes = 0
+        self.got_bytes = self.count_gets = 0
         self.before: Callable[[str], None] = lambda _: None
         self._modified_ms: dict[str, int] = {}
         self._late: list[tuple[str, str, bytes]] = []
@@ -70,6 +70,7 @@ class SimulatedStore:
             raise ObjectMissing(f"GET {key}")
         data = self.objects[key][start:end]
         self.got_bytes += len(data)
+        self.count_gets += 1
         if fault is StoreFault.TORN:
             # Not the byte that a torn PUT changes: two wrongs would make a right.
             return _torn(data[:1]) + data[1:]

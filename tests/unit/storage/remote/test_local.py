@@ -1,18 +1,16 @@
 """Local copies go; reads and lookups over both parts have no seam."""
 
-import random
-
 import pytest
 
-from protocol.records.layout import Codec
 from storage.disk.steps import run_steps
 from storage.log.retention import DeletionReason, delete_expired
 from storage.log.segment_stats import collect_statistics
 from storage.log.values import Isolation
 from storage.remote.erase import erase_below_start, objects_to_erase
 from storage.segment.remote_log import RemoteBytesNeeded
+from tests.property.remote_lookups import LookupTally, compare_lookups
 from tests.support.simulated_store import StoreFault
-from tests.support.tiered import TieredHarness, forget_all, look_up, with_store
+from tests.support.tiered import TieredHarness, look_up
 
 
 def filled(batches: int = 6, **settings: object) -> TieredHarness:
@@ -113,43 +111,11 @@ def test_statistics_are_not_fetched() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_lookups_equal_brute_force_at_one_get_each(seed: int) -> None:
-    rng = random.Random(seed)
-    codec = rng.choice([Codec.NONE, Codec.GZIP])
-    tiered = TieredHarness(
-        segment_bytes=40_000 if codec is Codec.NONE else 15_000,
-        index_interval_bytes=rng.choice([0, 300, 2_000]),
-    )
-    now = 10_000
-    for _ in range(600):
-        now += rng.randrange(30)
-        times = [max(0, now + rng.randrange(-4_000, 400)) for _ in range(rng.randrange(1, 12))]
-        if rng.random() < 0.01:
-            times[0] += 3_000
-        tiered.append(*times, codec=codec, value=b"x" * rng.randrange(200), flush=False)
-    tiered.log.flush()
-    every = tiered.all_records()
-    tiered.tier()
-    assert tiered.log.segments.first_local is tiered.log.segments.active
-    assert len(tiered.log.segments) > 3
-    gets, remote_answers = 0, 0
-    for _ in range(300):
-        timestamp = rng.randrange(5_000, now + 5_000)
-        forget_all(tiered.log)
-        before = tiered.store.count("GET")
-        found = look_up(tiered.log, tiered.store, timestamp)
-        spent = tiered.store.count("GET") - before
-        assert spent <= 1, (timestamp, found)
-        gets += spent
-        expected = next((offset for offset, at in every if at >= timestamp), None)
-        assert (None if found is None else found.offset) == expected
-        if found is not None and found.offset < tiered.log.segments.first_local.base_offset:
-            remote_answers += 1
-    assert gets == remote_answers > 100
-    forget_all(tiered.log)
-    largest = with_store(tiered.store, tiered.log.offset_for_max_timestamp)
-    newest = max(at for _, at in every)
-    assert largest is not None
-    assert largest.offset == next(offset for offset, at in every if at == newest)
+    tally = LookupTally()
+    compare_lookups(tally, seed=seed, lookups=300)
+    assert tally.wrong == []
+    assert tally.gets == tally.remote > 100
+    assert tally.gets_max == 1
 
 
 def test_retention_goes_over_both_parts_and_objects_follow() -> None:
