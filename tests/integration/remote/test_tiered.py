@@ -15,6 +15,11 @@ from protocol.api.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from protocol.api.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from protocol.error_codes import ErrorCode
 from tests.support.broker import RawClient, RunningBroker, batch, running_broker
 from tests.support.clock import FrozenClock
@@ -251,3 +256,64 @@ async def test_without_a_url_the_remote_part_is_refused(tmp_path: Path) -> None:
         data = await fetch(client, "t", 0)
         assert data.error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert (await fetch(client, "t", 8)).error_code == 0
+
+
+async def test_all_partitions_of_a_lookup_ask_the_store_at_once(tmp_path: Path) -> None:
+    store = SimulatedStore()
+    together = threading.Barrier(3, timeout=10)
+    waits = False
+
+    def before(kind: str) -> None:
+        if waits and kind == "GET":
+            # Three GETs have to be under way, or none goes on.
+            together.wait()
+
+    store.before = before
+    async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
+        settings = {"segment_bytes": "400", "remote_storage_enable": "true"}
+        await create_topic(
+            client, "t", 3, **settings, local_retention_ms="1000", file_delete_delay_ms="0"
+        )
+        began = clock.wall_ms()
+        for partition in range(3):
+            for number in range(6):
+                records = batch("x" * 150, timestamp=began + number)
+                await produce(client, "t", records, partition=partition)
+        await tier(running, clock)
+        waits = True
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                ListOffsetsTopic(
+                    name="t",
+                    partitions=[
+                        ListOffsetsPartition(partition_index=number, timestamp=began + 1)
+                        for number in range(3)
+                    ],
+                )
+            ],
+        )
+        answer = (await client.request(request, 7)).topics[0].partitions
+        assert [(one.error_code, one.offset) for one in answer] == [(0, 1)] * 3
+
+
+async def test_an_upload_that_hangs_shows_in_the_backlog_and_holds_up_nothing(
+    tmp_path: Path,
+) -> None:
+    store = SimulatedStore()
+    hangs = threading.Event()
+    store.before = lambda kind: _wait(hangs) if kind == "PUT" else None
+    async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
+        await fill(client, clock)
+        upload = asyncio.create_task(running.broker.jobs.run_now("tiering"))
+        remote = running.broker.metrics.remote
+        while remote.backlog_bytes == 0:
+            await asyncio.sleep(0.001)
+        for _ in range(10):
+            assert (await produce(client, "t", batch("more"))).error_code == 0
+        assert await read_all(client) == list(range(BATCHES))
+        assert not upload.done()
+        hangs.set()
+        await upload
+        await running.broker.jobs.run_now("tiering")
+        assert remote.backlog_bytes == 0
