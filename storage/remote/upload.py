@@ -21,7 +21,7 @@ Source: KIP-405 for what may be uploaded; the order is ours (docs/adr/0028).
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from protocol.records.checksums import crc32c
 from storage.disk.steps import SLICE_BYTES, Steps, off_loop
@@ -82,10 +82,8 @@ def upload_segment(
         StorageFailed: a local file failed.
     """
     try:
-        trailer = encode_trailer(
-            segment.index_files(),
-            describe(segment.facts, topic=log.topic, object_epoch=log.leader_epoch),
-        )
+        indexes, description = segment.index_files(), _describe(log, segment)
+        trailer = encode_trailer(indexes, description, log_crc=0)
         where = RemoteObject(
             base_offset=segment.base_offset,
             next_offset=segment.next_offset,
@@ -101,6 +99,7 @@ def upload_segment(
         is_finished = False
         try:
             crc = yield from _send(log, segment, upload)
+            trailer = encode_trailer(indexes, description, log_crc=crc)
             yield from off_loop(partial(upload.write, trailer))
             where = replace(where, crc=crc32c(trailer, crc))
             yield from _finish(upload, store, where)
@@ -114,6 +113,15 @@ def upload_segment(
     except OSError as error:
         raise storage_failure("upload", log.path, error) from error
     return where
+
+
+def _describe(log: Log, segment: Segment) -> dict[str, Any]:
+    epochs = [
+        [entry.epoch, entry.start_offset]
+        for entry in log.leader_epochs.entries
+        if entry.start_offset < segment.next_offset
+    ]
+    return describe(segment.facts, topic=log.topic, epochs=epochs)
 
 
 def _send(log: Log, segment: Segment, upload: ObjectUpload) -> Steps[int]:

@@ -76,9 +76,10 @@ class IndexFiles(NamedTuple):
     txn_index: bytes
 
 
-def encode_trailer(indexes: IndexFiles, description: dict[str, Any]) -> bytes:
-    """What follows the log in an object."""
-    text = json.dumps(description, separators=(",", ":"), sort_keys=True).encode()
+def encode_trailer(indexes: IndexFiles, description: dict[str, Any], *, log_crc: int) -> bytes:
+    """What follows the log in an object; its length does not depend on the log's CRC-32C."""
+    described = {**description, "log_crc": f"{log_crc:08x}"}
+    text = json.dumps(described, separators=(",", ":"), sort_keys=True).encode()
     body = b"".join((*indexes, text))
     return body + _TAIL.pack(len(text), crc32c(body), _MAGIC)
 
@@ -101,6 +102,10 @@ def decode_trailer(trailer: Bytes) -> tuple[IndexFiles, dict[str, Any]]:
     return IndexFiles(*parts), description
 
 
-def describe(facts: Any, *, topic: str, object_epoch: int) -> dict[str, Any]:
-    """The description of a segment: its topic by name, and its facts in the manifest."""
-    return {"topic": topic, "epoch": object_epoch, "facts": asdict(facts)}
+def describe(facts: Any, *, topic: str, epochs: list[list[int]]) -> dict[str, Any]:
+    """The description of a segment, for a machine that has nothing but the object.
+
+    Its topic by name, its facts in the manifest, and the leader epochs up to its end, each with its
+    first offset.
+    """
+    return {"topic": topic, "epochs": epochs, "facts": asdict(facts)}

@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from protocol.records.checksums import crc32c
 from storage.disk.steps import run_steps
 from storage.errors import StorageFailed, StoreFailed
 from storage.remote.upload import next_to_upload, upload_segment
@@ -35,6 +36,8 @@ def test_objects_have_the_log_and_what_serves_it() -> None:
     assert indexes == first.index_files()
     assert description["topic"] == "t"
     assert description["facts"]["next_offset"] == 4
+    assert description["log_crc"] == f"{crc32c(data[: first.size]):08x}"
+    assert description["epochs"] == [[0, 0]]
     assert tiered.log.segments.remote_end == 8
     assert next_to_upload(tiered.log) is None
 
