@@ -36,7 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "certs": ("certs", "Show the certificates of TLS listeners."),
     "dump-segment": ("dump_segment", "Show and check what a segment or index file holds."),
     "fsck": ("fsck", "Audit a data directory that no broker has open."),
-    "tier": ("tier", "Show what is in the object store, delete what nothing names."),
+    "tier": ("remote.tier", "Show what is in the object store, delete what nothing names."),
     "export-kraft": ("export_kraft", "Make a directory that Apache Kafka starts on."),
     "import": ("import_kafka", "Take over a directory that Apache Kafka wrote."),
     "spark": ("spark", "Jobs between topics and lakes on Spark."),

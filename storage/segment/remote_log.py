@@ -72,9 +72,14 @@ class RemoteLogFile:
             return b""
         data = self._find(position, end)
         if data is None:
-            least = min(self.size, position + RANGE_BYTES_MIN)
+            least = min(self.size, position + self._least_bytes(position))
             raise RemoteBytesNeeded(self, position, max(end, least))
         return data
+
+    def _least_bytes(self, position: int) -> int:
+        """How much to ask for from `position` on: twice the range that has ended there."""
+        ended = (len(d) for at, d in self._ranges.items() if at <= position <= at + len(d))
+        return min(max(RANGE_BYTES_MIN, 2 * max(ended, default=0)), RANGE_BYTES_MAX)
 
     def require(self, start: int, end: int) -> None:
         """Make sure that the next reads in `[start, end)` are answered, or raise RemoteBytesNeeded.

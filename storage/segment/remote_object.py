@@ -7,7 +7,7 @@ follows:
     | .log | .index | .timeindex | .txnindex | description, JSON | tail, 16 bytes |
 
 The tail has the length of the description u32, the CRC-32C of everything between the log and the
-tail u32, and the eight bytes `TLSEG\\0\\0\\1`. All integers are big-endian.
+tail and of that length u32, and the eight bytes `TLSEG\\0\\0\\1`. All integers are big-endian.
 
 The name of an object is used for one attempt of an upload and never again: topic id, partition,
 base offset, leader epoch and a random number. So no retry meets the object of another attempt.
@@ -81,7 +81,11 @@ def encode_trailer(indexes: IndexFiles, description: dict[str, Any], *, log_crc:
     described = {**description, "log_crc": f"{log_crc:08x}"}
     text = json.dumps(described, separators=(",", ":"), sort_keys=True).encode()
     body = b"".join((*indexes, text))
-    return body + _TAIL.pack(len(text), crc32c(body), _MAGIC)
+    return body + _TAIL.pack(len(text), _checksum(body, len(text)), _MAGIC)
+
+
+def _checksum(body: Bytes, text_bytes: int) -> int:
+    return crc32c(text_bytes.to_bytes(4, "big"), crc32c(body))
 
 
 def decode_trailer(trailer: Bytes) -> tuple[IndexFiles, dict[str, Any]]:
@@ -91,7 +95,7 @@ def decode_trailer(trailer: Bytes) -> tuple[IndexFiles, dict[str, Any]]:
     if len(tail) != _TAIL.size:
         raise StoreFailed(f"an object has {len(view)} bytes after its log, {_TAIL.size} at least")
     text_bytes, crc, magic = _TAIL.unpack(tail)
-    if magic != _MAGIC or crc32c(body) != crc or text_bytes > len(body):
+    if magic != _MAGIC or _checksum(body, text_bytes) != crc or text_bytes > len(body):
         raise StoreFailed("the end of an object is not what was written (checksum)")
     description: dict[str, Any] = json.loads(bytes(body[len(body) - text_bytes :]))
     facts = description["facts"]
