@@ -579,6 +579,7 @@ class Broker:
             self.data_dir,
             store,
             group_commit=self.group_commit,
+            space=self.space,
             clock=self.clock,
             live=self.live,
             metrics=self.metrics.remote,

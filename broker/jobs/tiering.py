@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Final
 
 from broker.clocks.clock import Clock
 from broker.metrics import RemoteMetrics
+from broker.space import SpaceGuard
 from broker.threads import Pool
 from storage.directory.data_dir import DataDir, Topic
 from storage.disk.files import Bytes
 from storage.errors import StorageError
 from storage.remote.erase import erase_below_start
+from storage.remote.local import drop_expired_locally
 from storage.remote.object_store import ObjectStore, ObjectUpload, StoredObject
 from storage.remote.upload import UploadStopped, backlog_of, next_to_upload, upload_segment
 
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tidelog.broker.jobs.tiering")
 
 INTERVAL_MS: Final = 1_000
+PRESSED_BYTES: Final = 128 * 1024 * 1024
+"""When clients may append less than this before `log.reserved.bytes`, local copies go early."""
+
 _PAUSE_MS: Final = 1_000
 _PAUSE_MAX_MS: Final = 60_000
 
@@ -45,6 +50,7 @@ class Tiering:
         store: ObjectStore,
         *,
         group_commit: "GroupCommit",
+        space: SpaceGuard,
         clock: Clock,
         live: Clock,
         metrics: RemoteMetrics,
@@ -55,6 +61,7 @@ class Tiering:
         self._data_dir = data_dir
         self._store = store
         self._group_commit = group_commit
+        self._space = space
         self._clock = clock
         self._live = live
         self._metrics = metrics
@@ -66,6 +73,8 @@ class Tiering:
     async def run(self) -> None:
         """Upload and delete until nothing is due, or the store fails."""
         self._measure()
+        if self._space.left_bytes() < PRESSED_BYTES:
+            await self._make_room()
         if self._live.monotonic_ms() < self._paused_until_ms:
             return
         operation = "delete"
@@ -88,6 +97,18 @@ class Tiering:
             )
         finally:
             self._measure()
+
+    async def _make_room(self) -> None:
+        """Remove the local copies of all that the store has: the disk is nearly full."""
+        now_ms, dropped = self._clock.wall_ms(), 0
+        for _, log in list(self._tiered()):
+            try:
+                dropped += len(drop_expired_locally(log, now_ms, is_pressed=True))
+                await self._threads.drive(log.delete_pending_files(now_ms))
+            except StorageError as error:
+                logger.error("%s-%d: no room was made: %s", log.topic, log.partition, error)
+        if dropped:
+            logger.warning("the disk is nearly full: %d local copies removed", dropped)
 
     async def _erase(self) -> None:
         steps = self._data_dir.erase_remote(self._clock.wall_ms(), self._store)

@@ -20,10 +20,11 @@ AS_THE_WHOLE: Final = -2
 """Value of a local limit that stands for the limit of the whole log."""
 
 
-def drop_expired_locally(log: Log, now_ms: int) -> list[Segment]:
+def drop_expired_locally(log: Log, now_ms: int, *, is_pressed: bool = False) -> list[Segment]:
     """Remove the local files that local retention selects; returns their segments.
 
-    Raises StorageFailed.
+    With `is_pressed` the disk is nearly full: all go that have an object, without delay. Raises
+    StorageFailed.
     """
     end = log.segments.remote_end
     if end is None or log.offline_reason is not None:
@@ -35,15 +36,16 @@ def drop_expired_locally(log: Log, now_ms: int) -> list[Segment]:
     ]
     plan = plan_retention(
         [age for _, age in here],
-        _local_rules(log),
+        replace(rules_of(log, log.config), retention_bytes=0) if is_pressed else _local_rules(log),
         log_start_offset=0,
         high_watermark=min(end, log.high_watermark),
         now_ms=now_ms,
     )
+    due_ms = now_ms if is_pressed else now_ms + log.config.file_delete_delay_ms
     dropped = [segment for segment, _ in here[: len(plan.reasons)]]
     try:
         for segment in dropped:
-            log.changes.drop_local(segment, due_ms=now_ms + log.config.file_delete_delay_ms)
+            log.changes.drop_local(segment, due_ms=due_ms)
     except OSError as error:
         raise storage_failure("delete", log.path, error) from error
     return dropped

@@ -41,7 +41,11 @@ def test_status_and_gc(tiered: tuple[Path, str, Path]) -> None:
     done = tidelog("tier", "status", str(directory), "--json")
     assert (done.returncode, done.stderr) == (0, "")
     (part,) = json.loads(done.stdout)["partitions"]
-    assert (part["name"], part["objects"], part["remote_only"]) == ("t-0", len(objects), len(objects))
+    assert (part["name"], part["objects"], part["remote_only"]) == (
+        "t-0",
+        len(objects),
+        len(objects),
+    )
     assert "t-0" in tidelog("tier", "status", str(directory)).stdout
     done = tidelog("tier", "status", str(directory), "--url", url)
     assert done.returncode == 0

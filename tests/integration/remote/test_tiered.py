@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.remote import reads
+from broker.space import SpaceGuard
 from protocol.api.delete_topics import DeleteTopicsRequest
 from protocol.api.incremental_alter_configs import (
     AlterableConfig,
@@ -317,3 +318,18 @@ async def test_an_upload_that_hangs_shows_in_the_backlog_and_holds_up_nothing(
         await upload
         await running.broker.jobs.run_now("tiering")
         assert remote.backlog_bytes == 0
+
+
+async def test_a_full_disk_makes_local_copies_go_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "data"
+    async with tiered_broker(directory, SimulatedStore()) as (running, client, clock):
+        await fill(client, clock, local_retention_ms="-2", file_delete_delay_ms="60000")
+        await running.broker.jobs.run_now("tiering")
+        assert len(logs_in(directory)) == 5
+        monkeypatch.setattr(SpaceGuard, "left_bytes", lambda self: 1_000)
+        await running.broker.jobs.run_now("tiering")
+        assert len(logs_in(directory)) == 1
+        assert list((directory / "t-0").glob("*.deleted")) == []
+        assert await read_all(client) == list(range(BATCHES))
