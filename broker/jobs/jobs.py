@@ -96,7 +96,7 @@ class BackgroundJobs:
     certificates: CertificateWatch
     security: "Security"
     identity_keys: IdentityKeysWatch
-    tiering: Tiering | None
+    tiering: Tiering | None = None
 
     def __post_init__(self) -> None:
         """Start without a memory of earlier runs."""

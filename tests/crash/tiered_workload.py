@@ -59,9 +59,9 @@ class TieredWorkload(Workload):
         log = self._pick()
         if not log.config.remote_storage_enable:
             return
-        for topic, partition, producer_id in sorted(self._open_txns):
+        for name, partition, producer_id in sorted(self._open_txns):
             # Nothing above an open transaction is uploaded.
-            if (topic, partition) == (log.topic, log.partition) and rng.random() < 0.8:
+            if (name, partition) == (log.topic, log.partition) and rng.random() < 0.8:
                 self._end_txn(log, producer_id)
         if rng.random() < 0.7:
             log.roll(NOW_MS)

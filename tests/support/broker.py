@@ -28,7 +28,6 @@ from protocol.headers import RequestHeader, decode_response_header, encode_reque
 from protocol.records.builder import build_batch
 from protocol.records.record import Record
 from protocol.registry import decode_response, encode_request
-from storage.remote.object_store import ObjectStore
 
 DEFAULT_TIMEOUT_S = 10.0
 _SIZE = struct.Struct(">i")
@@ -151,15 +150,17 @@ class RunningBroker:
 
 @asynccontextmanager
 async def running_broker(
-    directory: Path,
-    *,
-    clock: Clock | None = None,
-    store: ObjectStore | None = None,
-    **settings: str,
+    directory: Path, *, clock: Clock | None = None, **settings: str
 ) -> AsyncIterator[RunningBroker]:
     """A broker over `directory` with `settings`, whose dots are written as underscores."""
     config = load(command_line=broker_settings(directory, settings))
-    broker = Broker(config, clock=clock, store=store)
+    async with served(Broker(config, clock=clock)) as running:
+        yield running
+
+
+@asynccontextmanager
+async def served(broker: Broker) -> AsyncIterator[RunningBroker]:
+    """`broker`, started, and stopped at the end."""
     running = RunningBroker(broker, await broker.start())
     try:
         yield running

@@ -95,9 +95,9 @@ def look_up(log: Log, store: ObjectStore, timestamp: int) -> TimestampOffset | N
 class TieredHarness(LogHarness):
     """A `LogHarness` with a store: a bucket that outlives crashes."""
 
-    def __init__(self, store: SimulatedStore | None = None, **settings: object) -> None:
-        self.store = store or SimulatedStore()
-        super().__init__(**{"segment_bytes": 400, **settings})
+    def __init__(self, **settings: object) -> None:
+        self.store = SimulatedStore()
+        super().__init__(None, **{"segment_bytes": 400, **settings})
 
     def topic_config(self) -> TopicConfig:
         return tiered_config(**self.settings)

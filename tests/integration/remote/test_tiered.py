@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.node import Broker
 from broker.remote import reads
 from broker.space import SpaceGuard
+from config import load
 from protocol.api.delete_topics import DeleteTopicsRequest
 from protocol.api.incremental_alter_configs import (
     AlterableConfig,
@@ -22,7 +24,14 @@ from protocol.api.list_offsets import (
     ListOffsetsTopic,
 )
 from protocol.error_codes import ErrorCode
-from tests.support.broker import RawClient, RunningBroker, batch, running_broker
+from tests.support.broker import (
+    RawClient,
+    RunningBroker,
+    batch,
+    broker_settings,
+    running_broker,
+    served,
+)
 from tests.support.clock import FrozenClock
 from tests.support.requests import (
     create_topic,
@@ -44,7 +53,8 @@ async def tiered_broker(
 ) -> AsyncIterator[tuple[RunningBroker, RawClient, FrozenClock]]:
     clock = FrozenClock()
     settings = {"remote_storage_url": "memory:", **settings}
-    async with running_broker(directory, clock=clock, store=store, **settings) as running:
+    config = load(command_line=broker_settings(directory, settings))
+    async with served(Broker(config, clock=clock, store=store)) as running:
         yield running, await running.client(), clock
 
 
@@ -53,6 +63,7 @@ async def fill(client: RawClient, clock: FrozenClock, **settings: str) -> bytes:
     topic_id = await create_topic(
         client,
         "t",
+        1,
         **{
             "segment_bytes": "400",
             "remote_storage_enable": "true",
