@@ -8,11 +8,13 @@ failure in a row, and appends continue; the backlog shows in the metrics.
 `storage.remote` decides what is due and in which order it becomes durable.
 """
 
+import asyncio
 import logging
 import time
 from collections.abc import Iterator
 from random import Random
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 from broker.clocks.clock import Clock
 from broker.metrics import RemoteMetrics
@@ -36,6 +38,9 @@ logger = logging.getLogger("tidelog.broker.jobs.tiering")
 INTERVAL_MS: Final = 1_000
 PRESSED_BYTES: Final = 128 * 1024 * 1024
 """When clients may append less than this before `log.reserved.bytes`, local copies go early."""
+
+_LOGS_AT_ONCE: Final = 64
+"""Logs that are looked at before other work has a turn."""
 
 _PAUSE_MS: Final = 1_000
 _PAUSE_MAX_MS: Final = 60_000
@@ -67,12 +72,13 @@ class Tiering:
         self._metrics = metrics
         self._threads = threads
         self._random = random
+        self._erased_up_to: WeakKeyDictionary[Log, tuple[int, int]] = WeakKeyDictionary()
         self._failures = 0
         self._paused_until_ms = 0
 
     async def run(self) -> None:
         """Upload and delete until nothing is due, or the store fails."""
-        self._measure()
+        await self._measure()
         if self._space.left_bytes() < PRESSED_BYTES:
             await self._make_room()
         if self._live.monotonic_ms() < self._paused_until_ms:
@@ -81,8 +87,10 @@ class Tiering:
         try:
             await self._erase()
             operation = "upload"
-            for topic, log in list(self._tiered()):
+            for number, (topic, log) in enumerate(list(self._tiered())):
                 await self._upload(topic, log)
+                if number % _LOGS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
             self._failures = 0
         except StorageError as error:
             pause_ms = min(_PAUSE_MAX_MS, _PAUSE_MS << min(self._failures, 10))
@@ -95,8 +103,7 @@ class Tiering:
                 pause_ms // 1000,
                 error,
             )
-        finally:
-            self._measure()
+        await self._measure()
 
     async def _make_room(self) -> None:
         """Remove the local copies of all that the store has: the disk is nearly full."""
@@ -113,8 +120,14 @@ class Tiering:
     async def _erase(self) -> None:
         steps = self._data_dir.erase_remote(self._clock.wall_ms(), self._store)
         erased = await self._threads.drive(steps)
-        for _, log in list(self._tiered()):
-            erased += await self._threads.drive(erase_below_start(log, self._store))
+        for number, (_, log) in enumerate(list(self._tiered())):
+            if number % _LOGS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            # Looking through all objects of a log takes time; its start seldom moves.
+            start = (log.log_start_offset, log.segments.first.base_offset)
+            if self._erased_up_to.get(log) != start:
+                erased += await self._threads.drive(erase_below_start(log, self._store))
+                self._erased_up_to[log] = start
         if erased:
             logger.info("%d objects deleted from the object store", erased)
 
@@ -143,7 +156,6 @@ class Tiering:
             where.base_offset,
             where.object_bytes,
         )
-        self._measure()
 
     def _tiered(self) -> Iterator[tuple[Topic, "Log"]]:
         for topic in self._data_dir.topics.values():
@@ -151,13 +163,15 @@ class Tiering:
                 if log.config.remote_storage_enable or log.manifest.remote:
                     yield topic, log
 
-    def _measure(self) -> None:
+    async def _measure(self) -> None:
         size_bytes, oldest_ms = 0, None
-        for _, log in self._tiered():
+        for number, (_, log) in enumerate(list(self._tiered())):
             waiting, appended_ms = backlog_of(log)
             size_bytes += waiting
             if waiting and (oldest_ms is None or appended_ms < oldest_ms):
                 oldest_ms = appended_ms
+            if number % _LOGS_AT_ONCE == 0:
+                await asyncio.sleep(0)
         self._metrics.backlog_bytes = size_bytes
         now_ms = self._clock.wall_ms()
         self._metrics.backlog_ms = 0 if oldest_ms is None else max(0, now_ms - oldest_ms)

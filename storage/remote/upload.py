@@ -48,27 +48,28 @@ def next_to_upload(log: Log) -> Segment | None:
         return None
     if log.offline_reason is not None:
         return None
-    stable, durable = log.last_stable_offset, log.durable_offset
-    for segment in list(log.segments)[:-1]:
-        if segment.remote is not None:
-            continue
-        end = segment.next_offset
-        # When a record after it is durable, so are the files that its roll has left.
-        is_synced = durable > end or (
-            durable == end and not log.unsynced.is_dirty and log.unsynced.ticket is None
-        )
-        return segment if is_synced and end <= stable and segment.matches_manifest else None
-    return None
+    segment = log.segments[log.segments.uploaded]
+    if segment is log.segments.active:
+        return None
+    end, durable = segment.next_offset, log.durable_offset
+    # When a record after it is durable, so are the files that its roll has left.
+    is_synced = durable > end or (
+        durable == end and not log.unsynced.is_dirty and log.unsynced.ticket is None
+    )
+    is_due = is_synced and end <= log.last_stable_offset and segment.matches_manifest
+    return segment if is_due else None
 
 
 def backlog_of(log: Log) -> tuple[int, int]:
     """Bytes of closed segments without an object, and the time of the oldest one's last append."""
     if not log.config.remote_storage_enable:
         return 0, 0
-    waiting = [segment for segment in list(log.segments)[:-1] if segment.remote is None]
-    if not waiting:
+    segments = log.segments
+    first, last = segments.uploaded, len(segments) - 1
+    if first == last:
         return 0, 0
-    return sum(segment.size for segment in waiting), waiting[0].appended_ms
+    size_bytes = sum(segments[number].size for number in range(first, last))
+    return size_bytes, segments[first].appended_ms
 
 
 def upload_segment(

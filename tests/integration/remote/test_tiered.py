@@ -41,7 +41,7 @@ from tests.support.requests import (
     produce,
     values_of,
 )
-from tests.support.simulated_store import SimulatedStore
+from tests.support.simulated_store import SimulatedStore, StoreFault
 
 EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, PENDING = -2, -4, -5, -6
 BATCHES = 10
@@ -344,3 +344,21 @@ async def test_a_full_disk_makes_local_copies_go_early(
         assert len(logs_in(directory)) == 1
         assert list((directory / "t-0").glob("*.deleted")) == []
         assert await read_all(client) == list(range(BATCHES))
+
+
+async def test_retention_deletes_objects_after_a_failed_try(tmp_path: Path) -> None:
+    store = SimulatedStore()
+    async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
+        await fill(client, clock, retention_ms="60000")
+        await tier(running, clock)
+        assert len(store.objects) == 4
+        # A step of the clock is believed after a while only.
+        clock.advance(running.broker.config.log_clock_trust_delay_ms)
+        await running.broker.jobs.run_now("retention")
+        store.faults["DELETE"] = [StoreFault.REFUSED]
+        await running.broker.jobs.run_now("tiering")
+        assert (await list_offset(client, "t", EARLIEST)).offset == BATCHES
+        assert len(store.objects) == 4
+        clock.advance(60_000)
+        await running.broker.jobs.run_now("tiering")
+        assert store.objects == {}
