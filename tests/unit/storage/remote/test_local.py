@@ -143,6 +143,21 @@ def test_retention_goes_over_both_parts_and_objects_follow() -> None:
     assert sorted(tiered.log.manifest.remote) == [4, 8]
 
 
+def test_a_missing_log_is_read_from_its_object() -> None:
+    tiered = filled()
+    before = tiered.all_records()
+    tiered.upload()
+    tiered.log.close(tiered.now_ms)
+    tiered.files.unlink(f"{tiered.path}/{4:020d}.log")
+    tiered.open(is_clean=True)
+    assert tiered.log.quarantine is None
+    assert [s.is_remote for s in tiered.log.segments] == [False, True, False]
+    assert tiered.all_records() == before
+    assert tiered.log.segments.first_local.base_offset == 8
+    tiered.now_ms = 100_000
+    assert tiered.drop_local() == [0]
+
+
 def test_a_lost_manifest_quarantines_what_only_the_store_has() -> None:
     tiered = filled()
     tiered.tier()
