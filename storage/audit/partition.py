@@ -101,8 +101,7 @@ class PartitionAudit:
         self._read_snapshots()
         expected_base = bases[0] if bases else 0
         self.summary.first_base_offset = expected_base
-        # What is in an object store only cannot be replayed.
-        self._first_replayed = next((b for b in bases if b not in self._remote), expected_base)
+        self._first_replayed = expected_base
         below = [base for base in bases if base < self._recovery_point]
         first_recovered = below[-1] if below else 0
         for base in bases:
@@ -111,7 +110,9 @@ class PartitionAudit:
                 is_cut = expected_base >= self._recovery_point
                 self._report("D1", path, f"base {expected_base}", str(base), ending=is_cut)
             if base in self._remote:
-                expected_base = self._check_remote(base)
+                expected_base = self._first_replayed = self._check_remote(base)
+                # What is in an object store only cannot be replayed: it begins after that.
+                self._producers = ProducerState(expiration_ms=2**63)
                 continue
             segment = self._walk(base)
             # After a crash, a start rebuilds the indexes of these.

@@ -2,8 +2,8 @@
 
 Owns two questions about a directory and its bucket. Both only read, also beside a running broker.
 
-*Missing*: an object that a manifest names is not there, or has another size. Then records are lost
-that exist nowhere else.
+*Missing*: an object of a live partition, at or above the log's start, is not there or has another
+size. Then records are lost that may exist nowhere else.
 
 *Garbage*: an object that nothing names. An upload that a crash has cut off leaves one, and so does
 a PUT that a store carried out after its deadline. An object counts as garbage only if
@@ -50,6 +50,7 @@ class TieredPartition:
             stray one, whose objects nothing deletes.
         is_whole: whether the manifest could be read to its end.
         objects: what it names.
+        wanted: those of them that are not below the log's start; the others are being deleted.
         remote_only: how many of these segments have no `.log` here.
         waiting_bytes: closed segments without an object, if anything of the log is in the store.
         waiting_since_ms: the last append to the oldest of them.
@@ -60,6 +61,7 @@ class TieredPartition:
     partition: int | None
     is_whole: bool
     objects: tuple[RemoteObject, ...]
+    wanted: frozenset[RemoteObject]
     remote_only: int
     waiting_bytes: int
     waiting_since_ms: int
@@ -113,6 +115,7 @@ def _read(path: str, name: str, partition: int | None, files: Files) -> TieredPa
         partition=partition,
         is_whole=manifest.is_whole,
         objects=objects,
+        wanted=frozenset(one for one in objects if one.next_offset > manifest.log_start_offset),
         remote_only=sum(f"{one.base_offset:020d}.log" not in names for one in objects),
         waiting_bytes=sum(facts.size_bytes for facts in waiting),
         waiting_since_ms=min((facts.appended_ms for facts in waiting), default=0),
@@ -153,7 +156,8 @@ def compare(
         is_known = topic_id in known_topics or format_uuid(topic_id).encode() in journal
         if (topic_id, partition) in judged or (not is_known and None not in known_topics):
             result.garbage.append(one)
-    result.missing = [one for key, one in named.items() if seen.get(key) != one.object_bytes]
+    wanted = [one for part in partitions if part.partition is not None for one in part.wanted]
+    result.missing = [one for one in wanted if seen.get(one.key) != one.object_bytes]
     return result
 
 

@@ -143,10 +143,8 @@ def _check_store(disk: SimulatedDisk, store: SimulatedStore) -> Iterator[str]:
         now_ms=store.now_ms,
         older_than_ms=0,
     )
-    live = {one for part in partitions if part.partition is not None for one in part.objects}
     for one in found.missing:
-        if one in live:
-            yield f"lost: object {one.key} is named and not in the store"
+        yield f"lost: object {one.key} is named and not in the store"
     named = {one.key for part in partitions for one in part.objects}
     garbage = {one.key for one in found.garbage}
     for key in store.objects.keys() - named - garbage:

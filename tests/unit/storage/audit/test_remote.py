@@ -127,3 +127,20 @@ def test_objects_of_a_topic_that_nothing_knows_are_garbage() -> None:
     bench.store.create("not/ours", b"x")
     assert [one.key for one in bench.compare().garbage] == [other]
     assert StoredObject(other, 1, 1_000) in list(bench.store.list_objects())
+
+
+def test_an_object_below_the_start_is_not_missing() -> None:
+    bench = Bench()
+    bench.log.delete_before(2)
+    key = bench.log.manifest.remote[0].key
+    del bench.store.objects[key]
+    assert bench.compare().missing == []
+
+
+def test_stray_and_deleted_partitions_keep_their_objects() -> None:
+    for ending in ("stray", "delete"):
+        bench = Bench()
+        bench.log.abandon()
+        bench.disk.rename(f"{ROOT}/t-0", f"{ROOT}/t-0.{'0' * 32}-{ending}")
+        found = bench.compare()
+        assert (found.garbage, found.missing) == ([], [])
