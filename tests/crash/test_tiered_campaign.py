@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from storage.directory import partition_directories
 from storage.disk.steps import Steps
 from storage.recovery import opening
 from storage.remote import erase, upload
@@ -51,12 +50,11 @@ def local_copy_goes_before_the_line_is_synced(patch: Patch) -> None:
 
 
 def local_copy_goes_without_an_object(patch: Patch) -> None:
-    """Local retention does not ask for an object, and makes up one."""
+    """Local retention does not ask for an object."""
 
     def drop(log: Any, now_ms: int) -> list[Any]:
         dropped = [one for one in list(log.segments)[:-1] if not one.is_remote]
         for segment in dropped:
-            log.files_gone = True
             path = segment.log.path
             log.changes._files.rename(path, path + ".deleted")
         return dropped
@@ -96,11 +94,6 @@ def objects_go_before_the_start_is_durable(patch: Patch) -> None:
 def a_start_forgets_the_store(patch: Patch) -> None:
     """Segments without a local log are not part of the log."""
     patch.setattr(opening.DirectoryOpening, "remote", property(lambda self: {}))
-
-
-def objects_of_deleted_topics_are_forgotten(patch: Patch) -> None:
-    """Directories of deleted topics go while they name objects."""
-    patch.setattr(partition_directories, "names_objects", lambda path, files: False)
 
 
 def recovery_reads_what_only_the_store_has(patch: Patch) -> None:
