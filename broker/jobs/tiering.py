@@ -22,7 +22,7 @@ from broker.space import SpaceGuard
 from broker.threads import Pool
 from storage.directory.data_dir import DataDir, Topic
 from storage.disk.files import Bytes
-from storage.errors import StorageError
+from storage.errors import StorageError, StoreFailed
 from storage.remote.erase import erase_below_start
 from storage.remote.local import drop_expired_locally
 from storage.remote.object_store import ObjectStore, ObjectUpload, StoredObject
@@ -73,6 +73,7 @@ class Tiering:
         self._threads = threads
         self._random = random
         self._erased_up_to: WeakKeyDictionary[Log, tuple[int, int]] = WeakKeyDictionary()
+        self._turn = 0
         self._failures = 0
         self._paused_until_ms = 0
 
@@ -87,10 +88,7 @@ class Tiering:
         try:
             await self._erase()
             operation = "upload"
-            for number, (topic, log) in enumerate(list(self._tiered())):
-                await self._upload(topic, log)
-                if number % _LOGS_AT_ONCE == 0:
-                    await asyncio.sleep(0)
+            await self._upload_all()
             self._failures = 0
         except StorageError as error:
             pause_ms = min(_PAUSE_MAX_MS, _PAUSE_MS << min(self._failures, 10))
@@ -130,6 +128,25 @@ class Tiering:
                 self._erased_up_to[log] = start
         if erased:
             logger.info("%d objects deleted from the object store", erased)
+
+    async def _upload_all(self) -> None:
+        """Upload what is due, beginning after the log that failed last: none holds up the others.
+
+        Raises StoreFailed.
+        """
+        logs = list(self._tiered())
+        first = self._turn % max(1, len(logs))
+        for number, (topic, log) in enumerate((*logs[first:], *logs[:first])):
+            if number % _LOGS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            self._turn = first + number + 1
+            try:
+                await self._upload(topic, log)
+            except StoreFailed:
+                raise
+            except StorageError as error:
+                logger.error("%s-%d: upload failed: %s", log.topic, log.partition, error)
+        self._turn = 0
 
     async def _upload(self, topic: Topic, log: "Log") -> None:
         if log.has_unsynced_files and log.offline_reason is None:

@@ -24,6 +24,7 @@ from protocol.api.list_offsets import (
     ListOffsetsTopic,
 )
 from protocol.error_codes import ErrorCode
+from storage.errors import StoreFailed
 from tests.support.broker import (
     RawClient,
     RunningBroker,
@@ -41,7 +42,7 @@ from tests.support.requests import (
     produce,
     values_of,
 )
-from tests.support.simulated_store import SimulatedStore, StoreFault
+from tests.support.simulated_store import SimulatedStore, SimulatedUpload, StoreFault
 
 EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, PENDING = -2, -4, -5, -6
 BATCHES = 10
@@ -362,3 +363,27 @@ async def test_retention_deletes_objects_after_a_failed_try(tmp_path: Path) -> N
         clock.advance(60_000)
         await running.broker.jobs.run_now("tiering")
         assert store.objects == {}
+
+
+class RefusesFirstPartition(SimulatedStore):
+    """A store that takes nothing of partition 0."""
+
+    def begin_put(self, key: str, size: int) -> SimulatedUpload:
+        if "/0/" in key:
+            raise StoreFailed(f"PUT {key}: refused")
+        return super().begin_put(key, size)
+
+
+async def test_a_log_that_fails_holds_up_no_other(tmp_path: Path) -> None:
+    store = RefusesFirstPartition()
+    async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
+        await create_topic(client, "t", 3, segment_bytes="400", remote_storage_enable="true")
+        for partition in range(3):
+            for _ in range(3):
+                records = batch("x" * 250, timestamp=clock.wall_ms())
+                await produce(client, "t", records, partition=partition)
+        logs = running.broker.data_dir.topics["t"].partitions
+        for _ in range(2):
+            await running.broker.jobs.run_now("tiering")
+            clock.advance(60_000)
+        assert [len(log.manifest.remote) for log in logs] == [0, 2, 2]
