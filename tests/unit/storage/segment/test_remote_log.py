@@ -1,5 +1,7 @@
 """A remote log answers from memory, or names what it lacks."""
 
+from collections.abc import Callable
+
 import pytest
 
 from storage.errors import StoreFailed
@@ -78,7 +80,14 @@ def test_a_reader_gets_some_bytes_ahead(file: RemoteLogFile) -> None:
 
 
 def test_it_is_only_read(file: RemoteLogFile) -> None:
-    for change in (lambda: file.append(b"x"), lambda: file.truncate(0), file.begin_sync, file.sync):
+    changes: list[Callable[[], object]] = [
+        lambda: file.append(b"x"),
+        lambda: file.truncate(0),
+        file.begin_sync,
+        file.sync,
+        lambda: file.end_sync(None),
+    ]
+    for change in changes:
         with pytest.raises(AssertionError):
             change()
 
