@@ -61,7 +61,7 @@ quick: setup ## unit tests only, stop at the first failure
 
 .PHONY: test
 test: setup ## everything but what needs other languages, a Java or a KDC
-	$(PYTEST) -q -n auto tests --ignore=tests/compat --ignore=tests/kerberos --ignore=tests/pipeline \
+	$(PYTEST) -q -n auto tests --ignore=tests/compat --ignore=tests/kerberos --ignore=tests/s3 --ignore=tests/pipeline \
 		--ignore=tests/roundtrip --ignore=tests/differential --ignore=tests/requests_differential \
 		--ignore=tests/tls_check --ignore=tests/rights/test_against_kafka.py
 
@@ -121,6 +121,13 @@ $(VENV)/.kerberos: pyproject.toml | setup
 .PHONY: kerberos
 kerberos: $(VENV)/.kerberos ## logins with tickets of a real KDC (Debian's packages, installed if you are root)
 	$(PYTEST) -q tests/kerberos
+
+.cache/go/bin/versitygw:
+	GOPATH=$(CURDIR)/.cache/go go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
+
+.PHONY: test-s3
+test-s3: setup .cache/go/bin/versitygw ## tiered storage with a real S3 server, built by Go (S3_KILLS=, default 4)
+	$(PYTEST) -q tests/s3
 
 .PHONY: fuzz
 fuzz: setup ## malformed logins for every state machine of SASL (INPUTS=, default 1000000 each)

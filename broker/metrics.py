@@ -92,6 +92,31 @@ class CommitMetrics:
         self.size_bytes.observe(size_bytes)
 
 
+class RemoteMetrics:
+    """What goes to and comes from the object store."""
+
+    __slots__ = (
+        "backlog_bytes",
+        "backlog_ms",
+        "errors",
+        "fetched",
+        "fetched_bytes",
+        "uploaded",
+        "uploaded_bytes",
+    )
+
+    def __init__(self) -> None:
+        """Start at zero."""
+        self.uploaded = 0
+        self.uploaded_bytes = 0
+        self.fetched = 0
+        self.fetched_bytes = 0
+        self.errors: Counter[str] = Counter()
+        """Failed requests by operation: upload, fetch, delete."""
+        self.backlog_bytes = 0
+        self.backlog_ms = 0
+
+
 class Metrics:
     """The broker's counters. Written by the loop thread, read by the scrape in the same thread."""
 
@@ -118,6 +143,7 @@ class Metrics:
         self.wall_clock_distrusted = False
         self.clock_settable = False
         self.logs_held_by_future = 0
+        self.remote = RemoteMetrics()
         self.compactions = 0
         self.records_compacted = 0
         self.cleaner_slice_max_ms = 0

@@ -27,7 +27,7 @@ from functools import partial
 from broker.clocks.clock import Clock, SystemClock
 from broker.clocks.settable_clock import SettableClock
 from broker.clocks.trusted_clock import TrustedClock
-from broker.errors import AddressUnavailable, DataDirUnusable
+from broker.errors import AddressUnavailable, DataDirUnusable, StartError
 from broker.fetch.sessions import FetchSessions
 from broker.fetch.waiters import FetchWaiters
 from broker.group_commit import GroupCommit
@@ -38,6 +38,7 @@ from broker.jobs.certificates import CertificateWatch
 from broker.jobs.identity_keys import IdentityKeysWatch
 from broker.jobs.jobs import BackgroundJobs
 from broker.jobs.scheduler import JobScheduler
+from broker.jobs.tiering import Tiering
 from broker.metrics import Metrics
 from broker.net.acceptor import Acceptor
 from broker.net.connection import Connection, Connections
@@ -52,6 +53,7 @@ from broker.operator.segments import SegmentList
 from broker.operator.skew import SkewAudit
 from broker.quotas.accepting import AcceptRates
 from broker.quotas.throttle import windows_of
+from broker.remote.reads import RemoteReads
 from broker.requests.context import Context, Endpoint
 from broker.security.service import ListenerGuard, Security
 from broker.security.tls.contexts import TlsContexts
@@ -65,6 +67,8 @@ from storage.directory.data_dir import DataDir, Topic
 from storage.disk.files import Files, RealFiles
 from storage.errors import DataDirError, StorageError
 from storage.log.flush import FlushTicket
+from storage.remote.engine import BadStoreUrl, open_store
+from storage.remote.object_store import ObjectStore
 
 logger = logging.getLogger("tidelog.broker.node")
 
@@ -99,13 +103,15 @@ class Broker:
         clock: Clock | None = None,
         files: Files | None = None,
         source: random.Random | None = None,
+        store: ObjectStore | None = None,
     ) -> None:
-        """Prepare; `start` is the first to touch anything."""
+        """Prepare; `start` is the first to touch anything. `store` replaces the configured one."""
         self.config = self._given = config
         self.clock = clock or SystemClock()
         self.live = clock.live if isinstance(clock, SettableClock) else self.clock
         self.metrics = Metrics()
         self._files = files or RealFiles()
+        self._store = store
         self._random = source or random.Random()
         self._stack = contextlib.AsyncExitStack()
         self._servers: list[Acceptor] = []
@@ -130,6 +136,7 @@ class Broker:
         self.group_lag: GroupLag
         self.transactions: TransactionCoordinator
         self.security: Security
+        self.remote: RemoteReads | None = None
 
     async def start(self) -> ReadyInfo:
         """Open everything; clients are accepted when this returns.
@@ -174,6 +181,7 @@ class Broker:
         metrics_socket = self._bind_metrics()
         self._stack.callback(self._threads.close)
         self._open_data_dir()
+        self._open_store()
         self.security = Security(self.config, self.data_dir, clock=self.live, metrics=self.metrics)
         if self.security.access is not None:
             self.security.access.source_of = self.topics.windows.source_name
@@ -274,6 +282,32 @@ class Broker:
         self._stack.push_async_callback(self.topics.finish)
         self._stack.callback(self._threads.side.close)
 
+    def _open_store(self) -> None:
+        """Prepare reads and uploads of the object store; no request is made."""
+        url = self.config.remote_storage_url
+        if self._store is None and url:
+            try:
+                self._store = open_store(url, self.data_dir.cluster_id)
+            except BadStoreUrl as error:
+                raise StartError(
+                    f"remote.storage.url={url} cannot be used: {error}", "correct it"
+                ) from error
+        if self._store is not None:
+            self.remote = RemoteReads(
+                self._store, self._threads.downloads, self.live, self.metrics.remote
+            )
+            return
+        for log in self.topics.logs():
+            if log.segments.first is not log.segments.first_local:
+                logger.error(
+                    "%s-%d: offsets %d to %d are in an object store, and remote.storage.url is not "
+                    "set: they cannot be read",
+                    log.topic,
+                    log.partition,
+                    log.log_start_offset,
+                    log.segments.first_local.base_offset - 1,
+                )
+
     def _restore_clock(self) -> None:
         """Let a settable clock continue where it stood.
 
@@ -335,6 +369,7 @@ class Broker:
             groups=self.groups,
             transactions=self.transactions,
             security=self.security,
+            remote=self.remote,
         )
 
     def _endpoint(self, listener: Listener, bound: socket.socket) -> Endpoint:
@@ -471,7 +506,7 @@ class Broker:
             self._contexts,
         )
         queries: dict[str, Query] = {
-            "/explain": partial(explain, self.topics),
+            "/explain": partial(explain, self.topics, self.remote),
             "/segments": SegmentList(self.topics, self._threads.control, self.time.now_ms).answer,
             "/skew": SkewAudit(self.topics, self._threads.control).answer,
             "/histogram": HistogramAnswers(self.topics, self._threads.control).answer,
@@ -548,8 +583,22 @@ class Broker:
             certificates=self.certificates,
             security=self.security,
             identity_keys=self.identity_keys,
+            tiering=None if self._store is None else self._tiering(self._store),
         )
         jobs.schedule(self.jobs)
+
+    def _tiering(self, store: ObjectStore) -> Tiering:
+        return Tiering(
+            self.data_dir,
+            store,
+            group_commit=self.group_commit,
+            space=self.space,
+            clock=self.clock,
+            live=self.live,
+            metrics=self.metrics.remote,
+            threads=self._threads.uploads,
+            random=self._random,
+        )
 
 
 def _warmed_up(_: None, error: BaseException | None) -> None:

@@ -6,6 +6,8 @@
 | side    | 1       | steps of requests that cannot be sliced; see `broker.replies.turns`    |
 | jobs    | 4       | steps of background jobs: unlinking, checkpoints, compaction, statistics |
 | control | 2       | steps of changes of topics, and loading code after a start              |
+| uploads | 1       | requests of uploads and deletions to the object store                   |
+| downloads | 8     | ranged GETs from the object store, for requests                         |
 
 A pool is used by the loop thread alone; its threads touch nothing that the loop thread changes
 meanwhile. A coroutine awaits `run` (one call) or `drive` (the steps of `storage.disk.steps`); code
@@ -19,7 +21,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any, Final, TypeAlias, TypeVar
 
-from storage.disk.steps import Steps
+from storage.disk.steps import Elsewhere, Steps
 
 Result = TypeVar("Result")
 
@@ -45,6 +47,12 @@ JOB_THREADS: Final = 4
 CONTROL_THREADS: Final = 2
 """Changes of topics run one at a time, and may come while the start still loads code."""
 
+UPLOAD_THREADS: Final = 1
+"""One upload at a time; a store that hangs delays nothing else."""
+
+DOWNLOAD_THREADS: Final = 8
+"""Ranges of remote segments that are on their way at once."""
+
 IMPORTING: Final = Lock()
 """Held while a library is imported that a start and a request may need at the same time.
 
@@ -58,9 +66,13 @@ SLICE_NS: Final = 2_000_000
 class Pool:
     """The threads for calls of one purpose. Loop thread only."""
 
-    def __init__(self, name: str, size: int) -> None:
-        """Allow `size` threads, named `name-0` and so on; none runs yet."""
+    def __init__(self, name: str, size: int, *, is_left: bool = False) -> None:
+        """Allow `size` threads, named `name-0` and so on; none runs yet.
+
+        With `is_left`, `close` does not wait for calls: they read, and their results have no use.
+        """
         self.size = size
+        self._is_left = is_left
         self._name = name
         self._threads: list[Thread] = []
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
@@ -109,7 +121,9 @@ class Pool:
             while True:
                 call = next(steps)
                 rest = rest_after_slice
-                if call is not None:
+                if isinstance(call, Elsewhere):
+                    await _elsewhere(call)
+                elif call is not None:
                     begun_ns = time.perf_counter_ns()
                     await self.run(call.run)
                     rest = rest_after_call
@@ -144,7 +158,7 @@ class Pool:
             self._calls.get()
         for _ in self._threads:
             self._calls.put(None)
-        for thread in self._threads:
+        for thread in () if self._is_left else self._threads:
             thread.join()
         self._threads.clear()
 
@@ -177,6 +191,12 @@ class Pool:
         done(result, error)
 
 
+async def _elsewhere(call: Elsewhere[Any]) -> None:
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    call.begin(lambda: None if future.done() else future.set_result(None))
+    await future
+
+
 class Threads:
     """The pools of one broker; see the module's table."""
 
@@ -186,8 +206,10 @@ class Threads:
         self.side = Pool("side", SIDE_THREADS)
         self.jobs = Pool("jobs", JOB_THREADS)
         self.control = Pool("control", CONTROL_THREADS)
+        self.uploads = Pool("uploads", UPLOAD_THREADS)
+        self.downloads = Pool("downloads", DOWNLOAD_THREADS, is_left=True)
 
     def close(self) -> None:
         """End all threads, each after the call that it makes now."""
-        for pool in (self.side, self.jobs, self.control, self.sync):
+        for pool in (self.downloads, self.side, self.jobs, self.control, self.uploads, self.sync):
             pool.close()

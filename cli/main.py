@@ -41,6 +41,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Show and check what a segment or index file holds.",
     ),
     "fsck": ("directory.fsck", "Audit a data directory that no broker has open."),
+    "tier": ("remote.tier", "Show what is in the object store, delete what nothing names."),
     "export-kraft": ("directory.export_kraft", "Make a directory that Apache Kafka starts on."),
     "import": ("directory.import_kafka", "Take over a directory that Apache Kafka wrote."),
     "spark": ("spark", "Jobs between topics and lakes on Spark."),

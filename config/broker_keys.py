@@ -11,8 +11,9 @@ from types import MappingProxyType
 
 from config.rows import flag, number
 from config.security.keys import SECURITY_KEYS
+from config.store_url import check_store_url
 from config.topic_keys import MS_PER_DAY, TOPIC_KEYS
-from config.values import INT32_MAX, Key, Value, ValueType
+from config.values import INT32_MAX, INT64_MAX, Key, Value, ValueType
 
 
 def _retention_check(value: Value) -> str | None:
@@ -254,6 +255,24 @@ _LOG = (
         "Tidelog's own. Appends of clients are refused while less than this is free on the disk, "
         "so that retention, commits and checkpoints still work; at most a twentieth of the disk.",
         low=0,
+        wide=True,
+    ),
+    Key(
+        name="remote.storage.url",
+        type=ValueType.STRING,
+        default="",
+        doc=(
+            "Tidelog's own. The object store of topics with remote.storage.enable: "
+            "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///DIR. "
+            "Credentials are in the environment. Empty: there is none."
+        ),
+        check=check_store_url,
+    ),
+    number(
+        "remote.log.manager.copy.max.bytes.per.second",
+        INT64_MAX,
+        "The most bytes per second that are uploaded to the object store.",
+        low=65_536,
         wide=True,
     ),
     number(
@@ -532,7 +551,7 @@ NOT_APPLICABLE_PREFIXES: MappingProxyType[str, str] = MappingProxyType(
         "zookeeper.": _NO_ZOOKEEPER,
         "replica.": _NO_REPLICAS,
         "controller.": _ONE_NODE,
-        "remote.log.": "there is no tiered storage",
+        "remote.log.": "the object store is remote.storage.url, and no class is loaded",
         "share.": "share groups are not served",
         "group.share.": "share groups are not served",
         "streams.": "streams groups are not served",

@@ -86,6 +86,10 @@ class TopicConfig:
     retention_bytes: int
     segment_bytes: int
     segment_index_bytes: int
+    local_retention_ms: int
+    local_retention_bytes: int
+    remote_storage_enable: bool
+    remote_log_copy_disable: bool
 
     @property
     def is_compacted(self) -> bool:
@@ -136,6 +140,8 @@ class BrokerConfig:
     log_retention_check_interval_ms: int
     log_clock_trust_delay_ms: int
     log_reserved_bytes: int
+    remote_storage_url: str
+    remote_log_manager_copy_max_bytes_per_second: int
     log_initial_task_delay_ms: int
     log_flush_offset_checkpoint_interval_ms: int
     log_cleaner_enable: bool

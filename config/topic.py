@@ -51,8 +51,12 @@ def check_topic_overrides(overrides: Mapping[str, str], origin: str = "") -> lis
     return problems
 
 
-def topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicConfig:
+def topic_config(
+    overrides: Mapping[str, str], broker: BrokerConfig, *, is_stored: bool = False
+) -> TopicConfig:
     """The resolved settings of a topic whose own settings are `overrides`.
+
+    Settings that are stored were accepted before; then the broker's may have changed since.
 
     Raises:
         ConfigErrors: with every unknown key, bad value and contradiction in `overrides`.
@@ -69,7 +73,47 @@ def topic_config(overrides: Mapping[str, str], broker: BrokerConfig) -> TopicCon
     for name in (_BEFORE, _AFTER):
         values[TOPIC_KEYS[name].field] = _timestamp_bound(name, own, broker)
     values["cleanup_policy"] = frozenset(cast("tuple[str, ...]", values["cleanup_policy"]))
-    return TopicConfig(**values)
+    config = TopicConfig(**values)
+    if config.remote_storage_enable and not is_stored:
+        problems = _check_tiered(config, broker)
+        if problems:
+            raise ConfigErrors(problems)
+    return config
+
+
+def _check_tiered(config: TopicConfig, broker: BrokerConfig) -> list[Problem]:
+    problems = []
+
+    def refuse(key: str, value: str, reason: str, cure: str) -> None:
+        problems.append(Problem(key=key, value=value, origin="", reason=reason, cure=cure))
+
+    if not broker.remote_storage_url:
+        refuse(
+            "remote.storage.enable",
+            "true",
+            "the broker has no object store",
+            "start it with remote.storage.url",
+        )
+    if config.is_compacted:
+        refuse(
+            "remote.storage.enable",
+            "true",
+            "not for a topic whose cleanup.policy contains compact",
+            "give cleanup.policy=delete, or leave the topic local",
+        )
+    for name, local, whole in (
+        ("local.retention.ms", config.local_retention_ms, config.retention_ms),
+        ("local.retention.bytes", config.local_retention_bytes, config.retention_bytes),
+    ):
+        # As in Kafka: the local part is no longer kept than the whole.
+        if whole >= 0 and (local == -1 or local > whole):
+            refuse(
+                name,
+                str(local),
+                f"more than {name.removeprefix('local.')} = {whole}",
+                "give a value no larger than that, or -2",
+            )
+    return problems
 
 
 def resolve(key: Key, own: Mapping[str, str], broker: BrokerConfig) -> Value:

@@ -8,7 +8,6 @@ from its default (Kafka: `ServerTopicConfigSynonyms`). Resolution is in `config.
 """
 
 import re
-from collections.abc import Callable
 from types import MappingProxyType
 
 from config.format_versions import DEFAULT_FORMAT_VERSION, complain_about_format_version
@@ -33,10 +32,6 @@ def _replicas_check(value: Value) -> str | None:
     return None if is_good else "not * and not partition:broker,partition:broker,..."
 
 
-def _tiered_check(value: Value) -> str | None:
-    return "there is no tiered storage" if value is True else None
-
-
 def _throttled(kind: str) -> Key:
     return Key(
         name=f"{kind}.replication.throttled.replicas",
@@ -48,8 +43,8 @@ def _throttled(kind: str) -> Key:
     )
 
 
-def _untiered(name: str, doc: str, check: Callable[[Value], str | None] | None = None) -> Key:
-    return Key(name=name, type=ValueType.BOOLEAN, default=False, doc=doc, dynamic=True, check=check)
+def _tiered(name: str, doc: str) -> Key:
+    return Key(name=name, type=ValueType.BOOLEAN, default=False, doc=doc, dynamic=True)
 
 
 _TOPIC_TIME = (
@@ -313,23 +308,31 @@ _TOPIC_STORAGE = (
     topic_number(
         "local.retention.ms",
         -2,
-        "Accepted for compatibility: there is no tiered storage, everything is local.",
+        "How long the local copy of a segment stays that is in the object store, counted as "
+        "retention.ms counts. -2 takes the value of retention.ms, -1 keeps it.",
         low=-2,
     ),
     topic_number(
         "local.retention.bytes",
         -2,
-        "Accepted for compatibility: there is no tiered storage, everything is local.",
+        "The size that the local part of a partition may reach before the local copies of its "
+        "oldest segments go, if they are in the object store. -2 takes the value of "
+        "retention.bytes, -1 means no limit.",
         low=-2,
     ),
-    _untiered(
+    _tiered(
         "remote.storage.enable",
-        "Accepted for compatibility, if false: there is no tiered storage.",
-        _tiered_check,
+        "Whether closed segments are uploaded to the object store of remote.storage.url. Not for "
+        "compacted topics, and not to be taken back (docs/tiered-storage.md).",
     ),
-    _untiered("remote.log.copy.disable", "Accepted for compatibility: there is no tiered storage."),
-    _untiered(
-        "remote.log.delete.on.disable", "Accepted for compatibility: there is no tiered storage."
+    _tiered(
+        "remote.log.copy.disable",
+        "Whether uploads of this topic pause. What is in the object store stays readable and is "
+        "deleted by retention.",
+    ),
+    _tiered(
+        "remote.log.delete.on.disable",
+        "Accepted for compatibility: remote.storage.enable cannot be taken back.",
     ),
 )
 

@@ -209,6 +209,18 @@ class LogQuarantined(LogOffline):
         self.kind = kind
 
 
+class StoreFailed(StorageError):
+    """The object store did not do what it was asked: out of reach, too slow, or it refused."""
+
+
+class ObjectExists(StoreFailed):
+    """An object of that name is there already; look whose it is."""
+
+
+class ObjectMissing(StoreFailed):
+    """There is no object of that name, or it ends before the range that was asked for."""
+
+
 def storage_failure(operation: str, path: str, error: OSError) -> StorageFailed:
     """The typed error for a failed file operation: `DiskFull` when the disk has no space left."""
     failure = DiskFull if error.errno in _NO_SPACE else StorageFailed

@@ -7,6 +7,10 @@
     else     park until the high watermarks have moved      `broker.fetch.waiters`
              far enough or max_wait is over, read again
 
+Records in an object store only are fetched by threads (`broker.remote.reads`). The fetch waits for
+the first range, unless other partitions have enough; then the answer goes out, and the next fetch
+finds the range in memory.
+
 An answer that reaches the end of the visible records waits for records that were acknowledged
 before the fetch came and are not durable yet (`broker.requests.commit_wait`). Records acknowledged
 later do not delay it.
@@ -73,6 +77,9 @@ STEP_BYTES = 64 * 1024
 _PARTITION_COST_BYTES = STEP_BYTES // 8
 """The cost of a partition without records, in bytes: eight of them are one step."""
 
+REMOTE_READS_MAX = 4
+"""Ranges of the object store that one fetch asks for at once."""
+
 _Part: TypeAlias = tuple[FetchTarget, PartitionData]
 
 
@@ -109,6 +116,10 @@ def _refuse_all(message: FetchRequest, error: ErrorCode) -> Steps[FetchResponse]
 
     topics = yield from by_topic(message.topics, refusal, collect)
     return FetchResponse(error_code=error, responses=topics)
+
+
+def _ignore(_: None, __: BaseException | None) -> None:
+    """The bytes are kept for later, an error for the next fetch."""
 
 
 def _replica_id(message: FetchRequest) -> int:
@@ -175,6 +186,7 @@ class _Fetch:
                 if max_wait_ms <= 0 or self._is_enough(parts, reader.bytes_read):
                     hidden = self._awaited and self._still_hidden(reader)
                     if not hidden:
+                        self._begin_remote(reader)
                         response = yield from self._answer(parts)
                         if self._reserved_bytes:
                             self._context.answers.lease(response, self._reserved_bytes)
@@ -182,7 +194,7 @@ class _Fetch:
                         return response
                     is_waiting = self._wait_for_commits(hidden)
                 else:
-                    is_waiting = self._park(parts, reader.bytes_read, max_wait_ms)
+                    is_waiting = self._park(parts, reader, max_wait_ms)
                 if is_waiting:
                     self._deadline_ms = self._context.clock.monotonic_ms() + max_wait_ms
                     self._pending = Pending(self._forget)
@@ -266,8 +278,11 @@ class _Fetch:
             for _, data in parts
         )
 
-    def _park(self, parts: list[_Part], bytes_read: int, max_wait_ms: int) -> bool:
+    def _park(self, parts: list[_Part], read: FetchReader, max_wait_ms: int) -> bool:
         """Wait for more; False when more has come by now: reading many partitions takes turns."""
+        if read.remote_needs:
+            self._fetch_remote(read)
+            return True
         reader = FetchReader(
             self._context,
             self._version,
@@ -288,7 +303,7 @@ class _Fetch:
             if any(log.high_watermark != seen for log, seen in self._window_logs.items()):
                 return False
             logs += self._window_logs
-        self._waiter = FetchWaiter(logs, self._min_bytes - bytes_read, self._retry)
+        self._waiter = FetchWaiter(logs, self._min_bytes - read.bytes_read, self._retry)
         self._context.fetch_waiters.park(self._waiter, max_wait_ms)
         return True
 
@@ -305,14 +320,36 @@ class _Fetch:
                 if is_deadline or wait_ms <= 0 or self._is_enough(parts, reader.bytes_read):
                     hidden = self._still_hidden(reader)
                     if not hidden:
+                        self._begin_remote(reader)
                         yield from self._resolve(parts)
                         return
                     if self._wait_for_commits(hidden):
                         return
-                elif self._park(parts, reader.bytes_read, wait_ms):
+                elif self._park(parts, reader, wait_ms):
                     return
         finally:
             self._reserve(0)
+
+    def _fetch_remote(self, reader: FetchReader) -> None:
+        """Read again when the first range has come from the object store, or is not to come."""
+        remote = self._context.remote
+        assert remote is not None, "a need without a store is refused"
+        is_first = True
+
+        def settle(_: None, __: BaseException | None) -> None:
+            nonlocal is_first
+            if is_first and self._pending is not None and not self._pending.settled:
+                is_first = False
+                self._begin(self._read_again(False))
+
+        for need in reader.remote_needs[:REMOTE_READS_MAX]:
+            remote.begin(need, settle)
+
+    def _begin_remote(self, reader: FetchReader) -> None:
+        """Fetch ranges for the next fetch of this client; the answer goes out without them."""
+        for need in reader.remote_needs[:REMOTE_READS_MAX]:
+            assert self._context.remote is not None, "a need without a store is refused"
+            self._context.remote.begin(need, _ignore)
 
     def _still_hidden(self, reader: FetchReader) -> "dict[Log, int]":
         """The ends acknowledged before the fetch came that this answer does not reach."""

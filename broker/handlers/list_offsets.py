@@ -6,13 +6,17 @@
 | -1        | the end: high watermark, or last stable offset       | 0     |
 | -2        | the start                                            | 0     |
 | -3        | the record with the largest timestamp                | 7     |
-| -4        | the start of what is stored locally: the start here  | 8     |
-| -5        | the end of what is tiered: nothing is, (-1, -1)      | 9     |
-| -6        | the start of what waits for tiering: likewise        | 11    |
+| -4        | the start of what is on this machine                 | 8     |
+| -5        | the last offset in the object store, -1 for none     | 9     |
+| -6        | the first offset that waits for its upload           | 11    |
+
+The last two are (-1, -1) for a topic without remote.storage.enable.
 
 A consumer's answer waits when it would lie below acknowledged records: the end, or "none" for a
 time that an acknowledged record may have reached (`broker.requests.commit_wait`). When the disk
 takes too long for that, OFFSET_NOT_AVAILABLE makes the client try again.
+
+A lookup whose answer is in the object store waits for one ranged GET (`broker.remote.reads`).
 
 A lookup that ends in a batch that decompresses to much searches it in the side thread.
 
@@ -29,7 +33,8 @@ Source: KIP-79, KIP-734, KIP-405, KIP-1005; Kafka `KafkaApis.handleListOffsetReq
 """
 
 from collections.abc import Collection, Coroutine
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from broker.errors import InvalidRequest, ReadOnlyWindow, UnsupportedByVersion
 from broker.requests.by_topic import by_key, by_topic
@@ -50,7 +55,11 @@ from storage.errors import TooMuchAtOnce
 from storage.log.log import Log
 from storage.log.lookup import LargeEntries, TimestampOffset
 from storage.log.values import Isolation
+from storage.segment.remote_log import RemoteBytesNeeded
 from storage.window.log_window import LogWindow
+
+if TYPE_CHECKING:
+    from broker.remote.reads import RemoteReads
 
 LATEST = -1
 EARLIEST = -2
@@ -68,6 +77,12 @@ _SINCE = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 """First request version in which each special timestamp has its meaning."""
+
+SEARCHES_MAX = 16
+"""How often one answer may wait for a large entry or for the object store."""
+
+REMOTE_READS_MAX = 64
+"""Partitions of a topic whose ranges are asked for at once."""
 
 _CONSUMER_ID = -1
 _READ_COMMITTED = 1
@@ -95,7 +110,7 @@ def handle(context: Context, request: RequestContext, message: ListOffsetsReques
 class _Answers:
     """One request; its answers are looked up again when the ends it waits for are on disk."""
 
-    __slots__ = ("_awaited", "_context", "_message", "_overdue", "_request")
+    __slots__ = ("_awaited", "_context", "_message", "_need", "_overdue", "_request")
 
     def __init__(
         self, context: Context, request: RequestContext, message: ListOffsetsRequest
@@ -103,6 +118,7 @@ class _Answers:
         self._context = context
         self._request = request
         self._message = message
+        self._need: RemoteBytesNeeded | None = None
         self._overdue: Collection[Log] = ()
         # The acknowledged ends that answers would have hidden.
         self._awaited: dict[Log, int] = {}
@@ -128,6 +144,8 @@ class _Answers:
         twice: dict[tuple[str, int], bool] = {}
         if self._request.api_version > 0:
             twice = yield from _asked_twice(self._message)
+        if self._context.remote is not None:
+            yield from self._begin_remote(self._context.remote)
         topics: list[ListOffsetsTopicResponse] = []
         for topic in self._message.topics:
             partitions: list[ListOffsetsPartitionResponse] = []
@@ -143,26 +161,56 @@ class _Answers:
                 topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
         return ListOffsetsResponse(topics=topics)
 
+    def _begin_remote(self, remote: "RemoteReads") -> Steps[None]:
+        """Ask the store for what the answers need, all at once; each answer then waits for its own.
+
+        Spark asks for the same time in every partition.
+        """
+        for topic in self._message.topics:
+            for asked in topic.partitions[:REMOTE_READS_MAX] if len(topic.partitions) > 1 else ():
+                with suppress(*REFUSALS):
+                    log = self._context.topics.led_log(
+                        topic.name, asked.partition_index, asked.current_leader_epoch
+                    )
+                    if asked.timestamp >= 0 and log.segments.first.remote is not None:
+                        self.try_at_once(topic.name, asked, LargeEntries())
+                need, self._need = self._need, None
+                if need is not None and remote.failure_of(need) is None:
+                    remote.begin(need, lambda _, __: None)
+                yield None
+
     def _answer(
         self, name: str, asked: ListOffsetsPartition
     ) -> Steps[ListOffsetsPartitionResponse]:
         large = LargeEntries()
-        while (answer := self.try_at_once(name, asked, large)) is None:
+        for _ in range(SEARCHES_MAX):
+            answer = self.try_at_once(name, asked, large)
+            if answer is not None:
+                return answer
+            need, self._need = self._need, None
             try:
                 window = self._context.topics.led_window(
                     name, asked.partition_index, asked.current_leader_epoch
                 )
                 if window is not None:
-                    return (yield from self._in_window(window, asked))
-                yield from off_loop(large.search)
+                    try:
+                        return (yield from self._in_window(window, asked))
+                    except RemoteBytesNeeded as more:
+                        need = more
+                if need is None:
+                    yield from off_loop(large.search)
+                elif self._context.remote is None:
+                    raise need
+                else:
+                    yield from self._context.remote.steps(need)
             except REFUSALS as error:
                 return _refusal(asked, error_code(error))
-        return answer
+        return _refusal(asked, ErrorCode.KAFKA_STORAGE_ERROR)
 
     def try_at_once(
         self, name: str, asked: ListOffsetsPartition, large: LargeEntries
     ) -> ListOffsetsPartitionResponse | None:
-        """The answer for one partition; None when `large` has to be searched first."""
+        """The answer for one partition; None when `large` or the store have to be asked first."""
         answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
         version, message = self._request.api_version, self._message
         try:
@@ -175,6 +223,9 @@ class _Answers:
                 _look_up(version, message, log, asked.timestamp, answer, large)
             hidden_end = self._hidden_end(log, asked.timestamp, answer)
         except (TooMuchAtOnce, ReadOnlyWindow):
+            return None
+        except RemoteBytesNeeded as need:
+            self._need = need
             return None
         except REFUSALS as error:
             return _refusal(asked, error_code(error))
@@ -314,11 +365,13 @@ def _look_up(
         log.check_end()
         answer.offset = _end(log, isolation, is_consumer=is_consumer)
         answer.leader_epoch = log.leader_epoch
-    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
-        answer.offset = log.log_start_offset
-        # For an empty log it is the epoch of the first record to come.
-        is_empty = log.log_start_offset == log.log_end_offset
-        answer.leader_epoch = log.leader_epoch if is_empty else log.epoch_at(log.log_start_offset)
+    elif timestamp in _STARTS:
+        offset = _boundary(log, timestamp)
+        if offset != _UNKNOWN:
+            answer.offset = offset
+            # At the end it is the epoch of the first record to come.
+            is_end = offset == log.log_end_offset
+            answer.leader_epoch = log.leader_epoch if is_end else log.epoch_at(offset)
     elif timestamp == MAX_TIMESTAMP:
         _found(answer, log.offset_for_max_timestamp(isolation=isolation, large=large))
     elif timestamp >= 0:
@@ -334,6 +387,24 @@ def _isolation(message: ListOffsetsRequest) -> Isolation:
     if _is_consumer(message) and message.isolation_level == _READ_COMMITTED:
         return Isolation.READ_COMMITTED
     return Isolation.READ_UNCOMMITTED
+
+
+def _boundary(log: Log, timestamp: int) -> int:
+    """One of the starts, or _UNKNOWN where the topic is not tiered or nothing is.
+
+    Source: Kafka `UnifiedLog.fetchOffsetByTimestamp`; the end of what is tiered is inclusive.
+    """
+    start, segments = log.log_start_offset, log.segments
+    if timestamp == EARLIEST:
+        return start
+    if timestamp == EARLIEST_LOCAL:
+        return max(start, segments.first_local.base_offset)
+    if not log.config.remote_storage_enable:
+        return _UNKNOWN
+    end = segments.remote_end
+    if timestamp == LATEST_TIERED:
+        return _UNKNOWN if end is None else end - 1
+    return start if end is None else max(start, end)
 
 
 def _end(log: Log, isolation: Isolation, *, is_consumer: bool) -> int:

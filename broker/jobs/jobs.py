@@ -16,6 +16,7 @@
 | pending-files | 10 s                                      | unlink what was renamed away   |
 | certificates  | 10 s                                      | read changed ones, warn        |
 | identity-keys | 1 s                                       | read keys that tokens need     |
+| tiering       | 1 s                                       | uploads to the object store    |
 
 Retention, producer-ids, cleaner and pending-files follow the broker's clock, which may be settable
 (`broker.clocks.settable_clock`). The others serve sockets and the disk, and follow the real one.
@@ -39,9 +40,12 @@ from broker.jobs.cleaner import Cleaner
 from broker.jobs.identity_keys import INTERVAL_MS as IDENTITY_KEYS_INTERVAL_MS
 from broker.jobs.identity_keys import IdentityKeysWatch
 from broker.jobs.scheduler import JobScheduler
+from broker.jobs.tiering import INTERVAL_MS as TIERING_INTERVAL_MS
+from broker.jobs.tiering import Tiering
 from storage.errors import StorageError
 from storage.log.retention import delete_expired
 from storage.log.segment_stats import collect_statistics
+from storage.remote.local import drop_expired_locally
 
 if TYPE_CHECKING:
     from broker.fetch.waiters import FetchWaiters
@@ -96,6 +100,7 @@ class BackgroundJobs:
     certificates: CertificateWatch
     security: "Security"
     identity_keys: IdentityKeysWatch
+    tiering: Tiering | None = None
 
     def __post_init__(self) -> None:
         """Start without a memory of earlier runs."""
@@ -146,6 +151,8 @@ class BackgroundJobs:
             )
         if self.identity_keys:
             scheduler.add("identity-keys", IDENTITY_KEYS_INTERVAL_MS, self.identity_keys.run)
+        if self.tiering is not None:
+            scheduler.add("tiering", TIERING_INTERVAL_MS, self.tiering.run)
 
     def _cleaner_backoff_ms(self) -> int:
         """The pause in force, which may change at run time; 0 means the shortest one."""
@@ -233,6 +240,13 @@ class BackgroundJobs:
             )
         if deleted:
             self.fetch_waiters.log_changed(log)
+        for remote in drop_expired_locally(log, now_ms):
+            logger.info(
+                "%s-%d: segment %d is in the object store only (local retention)",
+                log.topic,
+                log.partition,
+                remote.base_offset,
+            )
         held = log.held_by_future
         if held is not None and self._held_by_future.get(log) != held:
             logger.warning(

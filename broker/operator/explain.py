@@ -15,16 +15,20 @@ from typing import TYPE_CHECKING
 
 from broker.errors import BrokerError
 from broker.operator import queries
+from broker.remote.reads import repeated
 from protocol.records.layout import INT64_MAX
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from broker.operator.port_access import Viewer
+    from broker.remote.reads import RemoteReads
     from broker.topics.registry import TopicRegistry
     from storage.log.lookup import LookupExplanation, TimestampOffset
 
 
-def explain(topics: "TopicRegistry", query: str, viewer: "Viewer") -> tuple[int, bytes]:
+async def explain(
+    topics: "TopicRegistry", reads: "RemoteReads | None", query: str, viewer: "Viewer"
+) -> tuple[int, bytes]:
     """HTTP status and JSON for the query string of the request of `viewer` to /explain."""
     try:
         asked = queries.parse(query, ("topic", "partition", "at"))
@@ -39,7 +43,8 @@ def explain(topics: "TopicRegistry", query: str, viewer: "Viewer") -> tuple[int,
     if refusal is not None:
         return 403, _error(refusal)
     try:
-        explanation = topics.led_log(topic, partition).explain_offset_for_timestamp(timestamp)
+        log = topics.led_log(topic, partition)
+        explanation = await repeated(reads, lambda: log.explain_offset_for_timestamp(timestamp))
     except BrokerError as error:
         return 404, _error(str(error))
     except StorageError as error:

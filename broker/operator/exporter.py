@@ -67,6 +67,7 @@ class BrokerCollector:
         if shows_names:
             yield from self._groups()
         yield from self._upkeep()
+        yield from self._remote()
 
     def _requests(self) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
@@ -275,6 +276,39 @@ class BrokerCollector:
         yield records
         yield seconds
         yield slopes
+
+    def _remote(self) -> Iterator[Any]:
+        remote = self._metrics.remote
+        yield _counter(
+            "tidelog_remote_uploads", "Segments uploaded to the object store", remote.uploaded
+        )
+        yield _counter(
+            "tidelog_remote_uploaded_bytes",
+            "Bytes uploaded to the object store",
+            remote.uploaded_bytes,
+        )
+        yield _counter("tidelog_remote_fetches", "GETs from the object store", remote.fetched)
+        yield _counter(
+            "tidelog_remote_fetched_bytes",
+            "Bytes read from the object store",
+            remote.fetched_bytes,
+        )
+        yield _labelled_counter(
+            "tidelog_remote_errors",
+            "Requests to the object store that failed",
+            "operation",
+            remote.errors,
+        )
+        yield _gauge(
+            "tidelog_remote_backlog_bytes",
+            "Closed segments that wait for their upload",
+            remote.backlog_bytes,
+        )
+        yield _gauge(
+            "tidelog_remote_backlog_seconds",
+            "Time since the last append to the oldest of them",
+            remote.backlog_ms / 1000,
+        )
 
     def _upkeep(self) -> Iterator[Any]:
         metrics = self._metrics

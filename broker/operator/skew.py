@@ -100,8 +100,9 @@ class SkewAudit:
         """Count the newest `size_bytes` of a log, as near as its average record allows."""
         segments = list(log.segments)
         times = RecordTimes([(one.base_offset, one.appended_ms) for one in segments])
-        start, end = log.log_start_offset, log.high_watermark
-        total_bytes = sum(segment.size for segment in segments)
+        # What is in an object store is not read for this.
+        start = max(log.log_start_offset, log.segments.first_local.base_offset)
+        end, total_bytes = log.high_watermark, log.size_bytes
         if total_bytes > size_bytes:
             start = max(start, end - (end - start) * size_bytes // total_bytes)
         offset = start

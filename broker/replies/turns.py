@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol
 
 from broker.replies.pending import Pending
 from broker.threads import Pool
-from storage.disk.steps import OffLoop, Steps
+from storage.disk.steps import Elsewhere, OffLoop, Steps
 
 SLICE_NS: Final = 2_000_000
 """The length of a slice when the queue is empty."""
@@ -161,6 +161,8 @@ class Work(Pending[Any]):
     def _go_on(self, call: OffLoop[object] | None) -> None:
         if call is None or call is NEXT_TURN:
             self._turns.wait(self)
+        elif isinstance(call, Elsewhere):
+            call.begin(lambda: self._advance(None))
         else:
             self._turns.side.submit(lambda: None if self.settled else call.run(), self._returned)
 

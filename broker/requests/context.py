@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from broker.group_commit import GroupCommit
     from broker.groups.coordinator import GroupCoordinator
     from broker.metrics import Metrics
+    from broker.remote.reads import RemoteReads
     from broker.replies.turns import Turns
     from broker.requests.answers import AnswerMemory
     from broker.security.service import Security
@@ -71,6 +72,8 @@ class Context:
     groups: "GroupCoordinator"
     transactions: "TransactionCoordinator"
     security: "Security"
+    remote: "RemoteReads | None" = None
+    """Reads of the object store; None when the broker has none."""
 
 
 _UNKNOWN = Session()

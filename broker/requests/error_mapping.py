@@ -17,6 +17,8 @@ from protocol import errors as protocol_errors
 from protocol.error_codes import ErrorCode
 from storage import errors as storage_errors
 from storage.disk import checkpoints
+from storage.remote import upload
+from storage.segment import remote_log
 
 ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
     {
@@ -56,6 +58,12 @@ ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
         storage_errors.CorruptLog: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.LogOffline: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.LogQuarantined: ErrorCode.KAFKA_STORAGE_ERROR,
+        # And of the object store.
+        storage_errors.StoreFailed: ErrorCode.KAFKA_STORAGE_ERROR,
+        storage_errors.ObjectExists: ErrorCode.KAFKA_STORAGE_ERROR,
+        storage_errors.ObjectMissing: ErrorCode.KAFKA_STORAGE_ERROR,
+        remote_log.RemoteBytesNeeded: ErrorCode.KAFKA_STORAGE_ERROR,
+        upload.UploadStopped: ErrorCode.KAFKA_STORAGE_ERROR,
         checkpoints.CorruptCheckpoint: ErrorCode.KAFKA_STORAGE_ERROR,
         checkpoints.UnknownVersion: ErrorCode.KAFKA_STORAGE_ERROR,
         # Start-up errors do not reach a client; a code keeps the table total.

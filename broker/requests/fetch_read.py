@@ -45,6 +45,7 @@ from storage.disk.steps import Steps, off_loop
 from storage.errors import OffsetOutOfRange
 from storage.log.log import Log
 from storage.log.values import Isolation, ReadResult
+from storage.segment.remote_log import RemoteBytesNeeded
 from storage.window.log_window import LogWindow
 
 _READ = Operation.READ
@@ -106,6 +107,7 @@ class FetchReader:
         "bytes_read",
         "hidden_ends",
         "left_some",
+        "remote_needs",
         "was_cut",
         "was_limited",
         "window_logs",
@@ -145,6 +147,7 @@ class FetchReader:
         self.bytes_read = 0
         self.hidden_ends: dict[Log, HiddenEnd] = {}
         self.window_logs: dict[Log, int] | None = None
+        self.remote_needs: list[RemoteBytesNeeded] = []
         self.left_some = False
         self.was_cut = False
         self.was_limited = False
@@ -208,6 +211,8 @@ class FetchReader:
             result = self._read_log(self.find_log(target), target, data)
             if result is not None:
                 self._take(data, result.records)
+        except RemoteBytesNeeded as need:
+            self._need_remote(data, self.find_log(target), need)
         except ReadOnlyWindow:
             return None
         except REFUSALS as error:
@@ -251,13 +256,20 @@ class FetchReader:
                 self.was_limited = True
                 self.was_cut = self.was_cut or len(result.records) >= portion // 2
             if result.records:
-                records: Buffer = result.records
-                if self._version < ZSTD_SINCE:
-                    records = yield from self._suit_old_client(window.log, target, result)
-                self._take(data, records)
+                yield from self._take_from_window(data, log, target, result)
+        except RemoteBytesNeeded as need:
+            self._need_remote(data, window.log, need)
         except REFUSALS as error:
             self._refuse(data, error)
         return data
+
+    def _take_from_window(
+        self, data: PartitionData, log: Log, target: FetchTarget, result: ReadResult
+    ) -> Steps[None]:
+        records: Buffer = result.records
+        if self._version < ZSTD_SINCE:
+            records = yield from self._suit_old_client(log, target, result)
+        self._take(data, records)
 
     def read_for_old_client(self, target: FetchTarget) -> Steps[PartitionData]:
         """As `read` and `read_window`, for older versions, in a format that they can read."""
@@ -267,11 +279,26 @@ class FetchReader:
             result = self._read_log(log, target, data)
             if result is not None:
                 self._take(data, (yield from self._suit_old_client(log, target, result)))
+        except RemoteBytesNeeded as need:
+            self._need_remote(data, self.find_log(target), need)
         except ReadOnlyWindow:
             return (yield from self.read_window(target))
         except REFUSALS as error:
             self._refuse(data, error)
         return data
+
+    def _need_remote(self, data: PartitionData, log: Log, need: RemoteBytesNeeded) -> None:
+        """Leave the partition without records until the object store has given the bytes."""
+        remote = self._context.remote
+        failure = need if remote is None else remote.failure_of(need)
+        if failure is not None:
+            self._refuse(data, failure)
+            return
+        data.high_watermark = log.high_watermark
+        data.last_stable_offset = log.last_stable_offset
+        data.log_start_offset = log.log_start_offset
+        self.left_some = True
+        self.remote_needs.append(need)
 
     def _take(self, data: PartitionData, records: Buffer) -> None:
         data.records = records

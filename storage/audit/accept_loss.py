@@ -26,6 +26,7 @@ command can be run again.
 
 import errno
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from protocol.records.builder import build_empty_batch
@@ -39,7 +40,7 @@ from protocol.records.scan import scan_checked
 from storage.directory.claim import LOCK_FILE
 from storage.disk import checkpoints, file_names
 from storage.disk.files import Files
-from storage.errors import DataDirLocked
+from storage.errors import DataDirLocked, HalfWrittenDataDir
 from storage.segment.manifest import Manifest
 
 DAMAGED_SUFFIX: Final = ".damaged"
@@ -119,15 +120,38 @@ class _Repair:
             (end, manifest.durable_offset, manifest.log_start_offset, 0, *ends, *snapshots)
         )
         self._start = max(start, manifest.log_start_offset)
+        self._remote = sorted(
+            base
+            for base, where in manifest.remote.items()
+            if base in manifest.facts
+            and base not in self._bases
+            and where.next_offset > manifest.log_start_offset
+        )
+
+    def _check_remote(self) -> None:
+        """Refuse when records are gone between what an object store has and the first `.log`.
+
+        Raises HalfWrittenDataDir.
+        """
+        facts = self._manifest.facts
+        for base, following in pairwise([*self._remote, *self._bases[:1]]):
+            if facts[base].next_offset != following:
+                raise HalfWrittenDataDir(
+                    "a loss next to segments in the object store cannot be given up",
+                    path=self._directory,
+                    found=f"offsets {facts[base].next_offset} to {following - 1} are gone",
+                    cure="restore the missing files from a copy",
+                )
 
     def run(self) -> LossReport:
+        self._check_remote()
         following = [*self._bases[1:], None]
         for base, next_base in zip(self._bases, following, strict=False):
             end = self._mend(base, next_base)
             assert next_base in (None, end), f"segment {base} ends at {end}, next is {next_base}"
             self._report.log_end_offset = end
         self._move_start()
-        gone = self._manifest.facts.keys() - set(self._bases)
+        gone = self._manifest.facts.keys() - set(self._bases) - set(self._remote)
         if self._report.lost and gone:
             self._manifest.drop(gone)
             self._manifest.rewrite()
@@ -136,6 +160,8 @@ class _Repair:
     def _move_start(self) -> None:
         """The log begins where its first segment does, or, without any, where it had ended."""
         first = self._bases[0] if self._bases else self._end
+        if self._remote:
+            first = self._remote[0]
         start = self._start
         if start == NO_OFFSET:
             start = min(self._manifest.facts, default=self._bases[0] if self._bases else 0)

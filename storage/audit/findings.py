@@ -57,6 +57,8 @@ class LogSummary:
     batches: int = 0
     records: int = 0
     size_bytes: int = 0
+    remote_segments: int = 0
+    remote_bytes: int = 0
 
 
 @dataclass(slots=True, kw_only=True)

@@ -32,6 +32,7 @@ from dataclasses import replace
 from typing import Final
 
 from protocol.errors import ProtocolError
+from protocol.records.checksums import crc32c
 from protocol.records.layout import (
     MAGIC_V2,
     NO_LEADER_EPOCH,
@@ -50,6 +51,7 @@ from storage.log.leader_epochs import LEADER_EPOCHS_NAME, LeaderEpochs, parse_le
 from storage.producers.snapshots import CorruptSnapshot, decode_snapshot
 from storage.producers.state import EndTxnMarker, ProducerEntry, ProducerState
 from storage.segment.manifest import UNKNOWN, UNKNOWN_MINIMUM, Manifest
+from storage.segment.remote_object import RemoteObject
 
 CHUNK_BYTES: Final = 4 * 2**20
 
@@ -88,6 +90,8 @@ class PartitionAudit:
         self._producers = ProducerState(expiration_ms=2**63)
         self._snapshots: dict[int, bytes] = {}
         self._epochs: LeaderEpochs | None = None
+        self._remote: dict[int, RemoteObject] = {}
+        self._first_replayed = 0
 
     def run(self) -> None:
         """Run the audit. Raises OSError when a file cannot be read."""
@@ -97,6 +101,7 @@ class PartitionAudit:
         self._read_snapshots()
         expected_base = bases[0] if bases else 0
         self.summary.first_base_offset = expected_base
+        self._first_replayed = expected_base
         below = [base for base in bases if base < self._recovery_point]
         first_recovered = below[-1] if below else 0
         for base in bases:
@@ -104,6 +109,11 @@ class PartitionAudit:
                 path = self._path(base, file_names.LOG_SUFFIX)
                 is_cut = expected_base >= self._recovery_point
                 self._report("D1", path, f"base {expected_base}", str(base), ending=is_cut)
+            if base in self._remote:
+                expected_base = self._first_replayed = self._check_remote(base)
+                # What is in an object store only cannot be replayed: it begins after that.
+                self._producers = ProducerState(expiration_ms=2**63)
+                continue
             segment = self._walk(base)
             # After a crash, a start rebuilds the indexes of these.
             is_recovered = base >= first_recovered
@@ -123,11 +133,19 @@ class PartitionAudit:
     def _sort_names(self, names: list[str]) -> list[int]:
         """The bases of the segments; notes the snapshots, reports forbidden files."""
         parsed_names = [(name, file_names.parse_segment_file_name(name)) for name in names]
-        bases = sorted(
+        here = {
             parsed.base_offset
             for _, parsed in parsed_names
             if parsed is not None and parsed.kind == file_names.LOG_SUFFIX and not parsed.stage
-        )
+        }
+        self._remote = {
+            base: where
+            for base, where in self._manifest.remote.items()
+            if base not in here
+            and base in self._manifest.facts
+            and where.next_offset > self._manifest.log_start_offset
+        }
+        bases = sorted(here | self._remote.keys())
         for name, parsed in parsed_names:
             path = f"{self._directory}/{name}"
             if name.endswith((TEMPORARY_SUFFIX, file_names.CLEANED_SUFFIX, file_names.SWAP_SUFFIX)):
@@ -155,6 +173,30 @@ class PartitionAudit:
             self._epochs = LeaderEpochs(parse_leader_epochs(self._files.read_all(path)))
         except CorruptCheckpoint as error:
             self._report("D6", path, "rising leader epochs", str(error), ending=True)
+
+    def _check_remote(self, base: int) -> int:
+        """Compare the indexes of a segment in an object store with its facts; returns its end.
+
+        The bytes of its log were verified when they were uploaded, and no audit fetches them.
+        """
+        facts, where = self._manifest.facts[base], self._remote[base]
+        if (where.log_bytes, where.next_offset) != (facts.size_bytes, facts.next_offset):
+            path = f"{self._directory}/{file_names.MANIFEST_NAME}"
+            expected = f"{facts.size_bytes} bytes up to offset {facts.next_offset} in {where.key}"
+            found = f"{where.log_bytes} up to {where.next_offset}"
+            self._report("D6", path, expected, found)
+        for kind, crc in (
+            (file_names.OFFSET_INDEX_SUFFIX, facts.offset_index_crc),
+            (file_names.TIME_INDEX_SUFFIX, facts.time_index_crc),
+        ):
+            path = self._path(base, kind)
+            content = self._files.read_all(path) if self._files.exists(path) else b""
+            if crc32c(content) != crc:
+                # The first use fetches it from the object.
+                self._report("D6", path, f"CRC-32C {crc:08x}", f"{crc32c(content):08x}")
+        self.summary.remote_segments += 1
+        self.summary.remote_bytes += where.object_bytes
+        return facts.next_offset
 
     # --- the log --------------------------------------------------------------------------------
 
@@ -349,7 +391,7 @@ class PartitionAudit:
         ]
         expected = segment.aborted
         ends = {(txn[0], txn[2]) for txn in expected}
-        is_partial = self._is_compacted or self.summary.first_base_offset > 0
+        is_partial = self._is_compacted or self._first_replayed > 0
         if is_partial and ends <= {(txn[0], txn[2]) for txn in found}:
             # Transactions that began before the first segment, or were compacted away, are not
             # known here, so only the ends of the known ones have to agree.
@@ -409,7 +451,7 @@ class PartitionAudit:
             if self._is_compacted and stored.last_offset > replayed.last_offset:
                 # Its last batch before the snapshot was compacted away since.
                 continue
-            here, there = _comparable(replayed, stored, self.summary.first_base_offset)
+            here, there = _comparable(replayed, stored, self._first_replayed)
             if self._is_compacted:
                 # The newest record of a batch may be compacted away, and with it the batch's time;
                 # so may the first batch of a transaction.

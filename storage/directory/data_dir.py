@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from config import BrokerConfig, ConfigErrors, TopicConfig, topic_config, with_dynamic
+from config import BrokerConfig, ConfigErrors, Problem, TopicConfig, topic_config, with_dynamic
 from storage.directory.claim import (
     Claim,
     RandomBytes,
@@ -57,6 +57,7 @@ from storage.log.flush import FlushTicket
 from storage.log.log import Log
 from storage.recovery.recovery import open_log
 from storage.recovery.unusable_log import missing_log, open_or_stand_in
+from storage.remote.object_store import ObjectStore
 
 Progress = Callable[[int, int], None]
 """Called with the number of partitions loaded so far and the total."""
@@ -68,6 +69,14 @@ _SEED_BYTES: Final = 16
 
 _CHECKED_IN_ONE_SLICE: Final = 256
 """Logs checked for due files, of which most have none, before the thread serves requests."""
+
+_NOT_TAKEN_BACK: Final = Problem(
+    key="remote.storage.enable",
+    value="false",
+    origin="",
+    reason="segments of the topic may be in the object store only",
+    cure="pause uploads by remote.log.copy.disable=true, or copy the records to another topic",
+)
 
 _CLOSED_TOGETHER: Final = 64
 """Logs whose last syncs are waited for together: each holds several descriptors meanwhile."""
@@ -253,6 +262,8 @@ class DataDir:
         """
         topic = self.topics[name]
         config = topic_config(overrides, self.broker_config)
+        if topic.config.remote_storage_enable and not config.remote_storage_enable:
+            raise ConfigErrors([_NOT_TAKEN_BACK])
         metadata = self._metadata(topic, partitions=len(topic.partitions))
         self._journal.put_topic(replace(metadata, overrides=dict(overrides)))
         topic.overrides = dict(overrides)
@@ -279,7 +290,8 @@ class DataDir:
         """Apply `config` beneath the run-time settings; raises ConfigErrors before any change."""
         self.broker_config = config = with_dynamic(config, self.broker_overrides)
         for topic in self.topics.values():
-            self._reconfigure(topic, topic_config(topic.overrides, config))
+            stored = topic_config(topic.overrides, config, is_stored=True)
+            self._reconfigure(topic, stored)
 
     def group_overrides(self) -> dict[str, dict[str, str]]:
         """The groups' own settings, by group id; groups without any are left out."""
@@ -345,6 +357,13 @@ class DataDir:
         if failures:
             raise failures[0]
         return removed
+
+    def erase_remote(self, now_ms: int, store: ObjectStore) -> Steps[int]:
+        """Delete the objects of deleted topics from `store`; returns their number.
+
+        Raises StoreFailed, StorageFailed: the next call tries the rest.
+        """
+        return self._directories.erase_remote(now_ms, store)
 
     def close(self, now_ms: int, *, run_all: RunAll | None = None) -> None:
         """Stop cleanly: make everything durable, then write the marker, then release the lock.
@@ -424,7 +443,7 @@ class DataDir:
     def _topic(self, metadata: TopicMetadata) -> Topic:
         overrides = dict(metadata.overrides)
         try:
-            config = topic_config(overrides, self.broker_config)
+            config = topic_config(overrides, self.broker_config, is_stored=True)
         except ConfigErrors as errors:
             self.notices.append(f"settings of topic {metadata.name} are left out: {errors}")
             overrides = {}

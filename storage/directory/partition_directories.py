@@ -28,6 +28,8 @@ from storage.disk.file_names import (
 from storage.disk.files import Files
 from storage.disk.steps import Steps, off_loop
 from storage.errors import StorageFailed
+from storage.remote.erase import erase_directory, names_objects
+from storage.remote.object_store import ObjectStore
 
 _UNIQUE_BYTES: Final = 16
 
@@ -138,19 +140,40 @@ class PartitionDirectories:
             StorageFailed: some could not be removed, the first is named; the next call tries them
                 again.
         """
-        due = [
+        gone: set[str] = set()
+        failed: dict[str, OSError] = {}
+        for path in self._due(now_ms):
+            try:
+                if (yield from off_loop(partial(self._remove, path))):
+                    gone.add(path)
+            except OSError as error:
+                failed[path] = error
+        self._deleted = [each for each in self._deleted if each[0] not in gone]
+        for path, failure in failed.items():
+            raise StorageFailed("remove", path, str(failure)) from failure
+        return len(gone)
+
+    def erase_remote(self, now_ms: int, store: ObjectStore) -> Steps[int]:
+        """Delete the objects of the directories that are due; returns their number.
+
+        Raises StoreFailed, StorageFailed: the next call tries the rest.
+        """
+        erased = 0
+        for path in self._due(now_ms):
+            if (yield from off_loop(partial(names_objects, path, self._files))):
+                erased += yield from erase_directory(path, self._files, store)
+        return erased
+
+    def _due(self, now_ms: int) -> list[str]:
+        return [
             path
             for path, due_ms, delay_ms in self._deleted
             if is_removal_due(due_ms, now_ms, delay_ms)
         ]
-        failed: dict[str, OSError] = {}
-        for path in due:
-            try:
-                yield from off_loop(partial(self._files.remove_tree, path))
-            except OSError as error:
-                failed[path] = error
-        gone = set(due) - failed.keys()
-        self._deleted = [each for each in self._deleted if each[0] not in gone]
-        for path, failure in failed.items():
-            raise StorageFailed("remove", path, str(failure)) from failure
-        return len(due)
+
+    def _remove(self, path: str) -> bool:
+        """Remove a directory, unless it is the only record of objects in a store."""
+        if names_objects(path, self._files):
+            return False
+        self._files.remove_tree(path)
+        return True

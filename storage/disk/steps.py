@@ -8,6 +8,7 @@ may serve requests; the yielded value says how the work continues:
 |-------------|----------------------------------------------------------------------------|
 | None        | a slice of work is done, there is more                                     |
 | an OffLoop  | run this in any other thread (or right here), then continue                |
+| Elsewhere   | begin this, and continue when it is done                                   |
 
 An `OffLoop` holds a call that would block or hold up the thread: a sync, a large (de)compression.
 It touches nothing that the owner's thread changes meanwhile. Between two steps the logs may have
@@ -17,7 +18,7 @@ Tests and tools, which serve no requests, drive the same generators with `run_st
 """
 
 from collections.abc import Callable, Collection, Generator
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, NoReturn, TypeAlias, TypeVar
 
 from protocol.errors import ProtocolError
 from storage.errors import StorageError
@@ -74,6 +75,41 @@ class OffLoop(Generic[Result]):
                 del error
         assert self._result, "the call failed, and its error was taken already"
         return self._result[0]
+
+
+class Elsewhere(OffLoop[Result]):
+    """A call that has threads of its own, for instance those of a network.
+
+    The driver calls `begin`, and resumes the generator when `done` was called.
+    """
+
+    __slots__ = ("_begin",)
+
+    def __init__(
+        self, begin: "Callable[[Callable[[Result | None, BaseException | None], object]], object]"
+    ) -> None:
+        """`begin(settle)` starts the call; `settle(result, error)` ends it in the same thread."""
+        super().__init__(_not_here)
+        self._begin = begin
+
+    def begin(self, done: Callable[[], object]) -> None:
+        """Start the call."""
+        assert not self.is_done, "a call elsewhere runs once"
+
+        def settle(result: Result | None, error: BaseException | None) -> None:
+            self.is_done = True
+            if error is None:
+                self._result.append(result)  # type: ignore[arg-type]
+            else:
+                assert isinstance(error, (OSError, ProtocolError, StorageError)), repr(error)
+                self._error = error
+            done()
+
+        self._begin(settle)
+
+
+def _not_here() -> NoReturn:
+    raise AssertionError("a call elsewhere is begun, not run")
 
 
 Steps: TypeAlias = Generator[OffLoop[object] | None, None, Result]

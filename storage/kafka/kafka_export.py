@@ -202,6 +202,13 @@ def _refuse_offline(log: Log) -> None:
             found=log.offline_reason,
             cure="repair it first; tidelog fsck says what is wrong",
         )
+    if log.segments.first is not log.segments.first_local:
+        raise HalfWrittenDataDir(
+            "a part of the partition is in an object store, which Kafka cannot read",
+            path=log.path,
+            found=f"offsets {log.log_start_offset} to {log.segments.first_local.base_offset - 1}",
+            cure="copy the topic by a consumer and a producer, or delete it, then export again",
+        )
 
 
 def _ages(log: Log, directory: str) -> dict[tuple[str, str], int]:

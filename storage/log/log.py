@@ -72,6 +72,7 @@ from storage.log.values import (
     appended_before,
 )
 from storage.segment.manifest import Manifest
+from storage.segment.remote_log import RemoteBytesNeeded
 from storage.segment.rolling import RollRules, find_roll_reason
 from storage.segment.segment import Segment
 from storage.segment.segment_list import SegmentList
@@ -212,8 +213,8 @@ class Log:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes in all `.log` files."""
-        return sum(segment.size for segment in self.segments)
+        """Bytes in all `.log` files on this machine."""
+        return sum(segment.size for segment in self.segments if not segment.is_remote)
 
     @property
     def newest_append_ms(self) -> int:
@@ -446,6 +447,7 @@ class Log:
             OffsetOutOfRange: `offset` is below the log's start or above its end.
             CorruptLog, StorageFailed: the bytes could not be read, or differ from what was written.
             LogQuarantined: `offset` is damaged or gone, or lies after an offset that is.
+            RemoteBytesNeeded: the bytes are in an object store.
         """
         if self.quarantine is not None and offset >= self.quarantine.good_until:
             raise self.quarantine
@@ -463,6 +465,8 @@ class Log:
             aborted: list[AbortedTxn] | None = [] if committed else None
             if committed and self.producers.has_aborts and records:
                 aborted = self.reader.aborted_transactions(offset, next_offset)
+        except RemoteBytesNeeded as need:
+            raise need.widened(max_bytes) from None
         except OSError as error:
             raise storage_failure("read", self.path, error) from error
         return ReadResult(
@@ -487,8 +491,8 @@ class Log:
     ) -> TimestampOffset | None:
         """The first record at or after `timestamp` (ms, >= 0), or None if none is visible yet.
 
-        Raises StorageFailed; LogQuarantined when the answer may be among the lost records;
-        TooMuchAtOnce when there are `large` entries to search in another thread.
+        Raises StorageFailed, RemoteBytesNeeded; LogQuarantined when the answer may be among the
+        lost records; TooMuchAtOnce when there are `large` entries to search in another thread.
         """
         try:
             found = self.lookup.find(timestamp, self.log_start_offset, None, large)
@@ -508,8 +512,7 @@ class Log:
         """The first record that has the largest timestamp of the log; None when none has any,
         or when it is not visible yet.
 
-        Raises StorageFailed; LogQuarantined, because the answer may be among the lost records;
-        TooMuchAtOnce as above.
+        Raises as above; LogQuarantined, because the answer may be among the lost records.
         """
         self.check_end()
         try:

@@ -10,6 +10,9 @@ an offset at or above the log's start. Every surviving record before it is older
     offset index the last entry not above that offset: a position         binary search
     log          walk over batch heads, then the records of one batch     one interval, one batch
 
+A segment whose log is in an object store costs one ranged GET; its indexes are here. The lookup
+raises RemoteBytesNeeded with the range, and finds the bytes in memory when it is repeated.
+
 So the cost does not depend on the size of the log: at most one index interval and one batch are
 read from it, in blocks of 4 KiB. Only the segment that the log's start cuts through can cost more.
 Its maximum may lie below the start, and then the walk continues to its end and on to later
@@ -43,8 +46,9 @@ from protocol.records.record_loops import find_timestamp
 from protocol.records.scan import iter_records
 from storage.errors import TooMuchAtOnce
 from storage.log.auxiliary_indexes import AuxiliaryIndexes
-from storage.segment.entry_heads import HeadWalk
+from storage.segment.entry_heads import WALK_BLOCK_BYTES, HeadWalk
 from storage.segment.offset_index import OffsetPosition
+from storage.segment.remote_log import RANGE_BYTES_MAX, RemoteLogFile
 from storage.segment.scan import ensure_indexes
 from storage.segment.segment import Segment
 from storage.segment.segment_list import SegmentList
@@ -362,7 +366,10 @@ def find_in_segment(
 ) -> TimestampOffset | None:
     """The first record of one segment at or after `timestamp` from `log_start_offset` on."""
     time_entry, index = _time_entry(segment, timestamp)
-    offset_entry = segment.offset_index.floor(max(time_entry.offset, log_start_offset))
+    if isinstance(segment.log, RemoteLogFile):
+        offset_entry = _require_remote(segment, segment.log, timestamp, log_start_offset)
+    else:
+        offset_entry = segment.offset_index.floor(max(time_entry.offset, log_start_offset))
     walk = segment.walk()
     found, position = None, offset_entry.position
     while found is None:
@@ -384,6 +391,26 @@ def find_in_segment(
             )
         )  # fmt: skip
     return found
+
+
+def _require_remote(
+    segment: Segment, log: RemoteLogFile, timestamp: int, log_start_offset: int
+) -> OffsetPosition:
+    """Where the walk in a remote segment starts, with all bytes that it reads in memory.
+
+    Both indexes get their entries at the same batches, a time entry wherever the maximum has grown.
+    So the first record at or after `timestamp` lies after the offset entry before the one at which
+    the maximum reached it, and not after the batch that set it: between an index entry and the next
+    but one. Raises RemoteBytesNeeded with that range.
+    """
+    reached = segment.time_index.ceiling(timestamp)
+    last = log_start_offset if reached is None else max(reached.offset, log_start_offset)
+    start = segment.offset_index.floor(max(last - 1, log_start_offset))
+    above = segment.offset_index.above(last)
+    # The walk reads whole blocks, the last of them beyond the range.
+    end = log.size if above is None else above.position + WALK_BLOCK_BYTES
+    log.require(start.position, min(end, start.position + RANGE_BYTES_MAX))
+    return start
 
 
 def _time_entry(segment: Segment, timestamp: int) -> tuple[TimestampedOffset, str]:

@@ -135,6 +135,8 @@ class LogReader:
         found: list[AbortedTxn] = []
         segment: Segment | None = self._segments.floor(offset)
         while segment is not None:
+            if segment.is_remote:
+                ensure_indexes(segment, index_interval=self.index_interval)
             for txn in segment.txn_index.read_from(offset):
                 if txn.first_offset < end_offset:
                     found.append(txn)

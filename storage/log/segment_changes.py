@@ -17,7 +17,12 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from storage.disk.file_names import LOG_SUFFIX, is_removal_due, parse_segment_file_name
+from storage.disk.file_names import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    is_removal_due,
+    parse_segment_file_name,
+)
 from storage.disk.files import Files, sync_file
 from storage.disk.steps import Steps, off_loop
 from storage.errors import storage_failure
@@ -177,6 +182,20 @@ class SegmentChanges:
         """
         assert self.swap is None, "a swap would change what was counted"
         self._retire(self._segments.remove_first(count), due_ms=due_ms)
+
+    def drop_local(self, segment: Segment, *, due_ms: int) -> None:
+        """Remove the local file of a segment whose object is recorded durably in the manifest.
+
+        It is renamed now and unlinked at `due_ms`. The segment stays in the log, with its indexes.
+        """
+        assert segment is not self._segments.active, "the active segment has no object"
+        path = segment.log.path
+        self._files.rename(path, path + DELETED_SUFFIX)
+        local = segment.drop_local()
+        self._unsynced.drop([local])
+        local.close()
+        self._pending_deletes.append((due_ms, path + DELETED_SUFFIX))
+        self._unsynced.add_created()
 
     def unlink_due(self, now_ms: int, delay_ms: int) -> Steps[int]:
         """Unlink the files that are due, each in another thread; returns their number.

@@ -157,7 +157,9 @@ def _unknown_segments(log: Log, given_up: set[int]) -> Iterator[Segment]:
     """The closed segments with unknown statistics, oldest first."""
     for segment in list(log.segments)[:-1]:
         is_known = segment.min_timestamp != UNKNOWN_MINIMUM and segment.records != UNKNOWN
-        if not is_known and segment.matches_manifest and segment.base_offset not in given_up:
+        if is_known or segment.is_remote or segment.base_offset in given_up:
+            continue
+        if segment.matches_manifest:
             yield segment
 
 
@@ -243,7 +245,7 @@ class LogReading:
 
 def is_there(log: Log, segment: Segment) -> bool:
     """Whether the segment is part of an open log; the directory of a deleted one may be reused."""
-    if log.offline_reason is not None or log.is_closed:
+    if log.offline_reason is not None or log.is_closed or segment.is_remote:
         return False
     return segment is log.segments.active or log.segments.holds([segment])
 

@@ -66,9 +66,14 @@ class StoredFacts:
 
     def find_missing_start(self, bases: list[int]) -> Loss | None:
         """The loss before the first of the existing segments."""
-        if not bases or not self._has_manifest:
+        start = self._opening.start
+        if not bases:
             return None
-        start, first = self._opening.start, bases[0]
+        if not self._has_manifest:
+            # Only the manifest names the objects of a log whose older part is in a store.
+            is_tiered = self._opening.config.remote_storage_enable
+            return self._missing_files(start, bases[0]) if is_tiered and start < bases[0] else None
+        first = bases[0]
         below = self._bases[: bisect_left(self._bases, first)]
         missing = [base for base in below if self._facts[base].next_offset > max(start, base)]
         if self._opening.manifest.log_start_offset == NO_OFFSET and not missing:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from config import TopicConfig
 from storage.disk.file_names import (
     AUXILIARY_SUFFIXES,
+    LOG_SUFFIX,
     SegmentFileName,
     offset_file_name,
     parse_segment_file_name,
@@ -15,6 +16,7 @@ from storage.log.leader_epochs import LeaderEpochs
 from storage.log.producers import LogProducers
 from storage.log.values import RecoveryReport
 from storage.segment.manifest import Manifest
+from storage.segment.remote_object import RemoteObject
 
 
 @dataclass(slots=True, kw_only=True)
@@ -38,6 +40,20 @@ class DirectoryOpening:
     report: RecoveryReport = field(default_factory=RecoveryReport)
     quarantine: LogQuarantined | None = None
     end_position: int | None = None
+
+    @property
+    def remote(self) -> dict[int, RemoteObject]:
+        """The objects of segments that are part of the log and have no `.log` here, by base."""
+        if not self.manifest.remote:
+            return {}
+        names = set(self.names)
+        return {
+            base: where
+            for base, where in self.manifest.remote.items()
+            if where.next_offset > self.manifest.log_start_offset
+            and base in self.manifest.facts
+            and offset_file_name(base, LOG_SUFFIX) not in names
+        }
 
     def remove_auxiliary(self, base_offset: int) -> None:
         """Unlink the auxiliary indexes of a segment: they must not be trusted."""

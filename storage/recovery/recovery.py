@@ -66,7 +66,7 @@ from storage.recovery.temporary_files import (
     remove_temporary_files,
 )
 from storage.recovery.unusable_log import unusable_log
-from storage.segment.manifest import OUTDATED_AT_START_MAX, Manifest
+from storage.segment.manifest import OUTDATED_AT_START_MAX, Manifest, SegmentFacts
 from storage.segment.scan import ScanEnd, SegmentDigest, ensure_indexes, rebuild_indexes
 from storage.segment.segment import Segment
 
@@ -177,9 +177,14 @@ def load_segments(opening: DirectoryOpening, stored: StoredFacts) -> list[Segmen
     After an unclean stop the segments from the recovery point on stay unknown: pass 6 reads them.
     Where durable offsets are missing, the list ends and the log is quarantined.
     """
-    bases = sorted(n.base_offset for n in parsed_names(opening.names) if n.kind == LOG_SUFFIX)
+    here = {n.base_offset for n in parsed_names(opening.names) if n.kind == LOG_SUFFIX}
+    remote = opening.remote
+    bases = sorted(here | remote.keys())
     segments = [
-        Segment.open(opening.files, opening.path, base, now_ms=opening.now_ms) for base in bases
+        Segment.open(opening.files, opening.path, base, now_ms=opening.now_ms)
+        if base in here
+        else Segment.open_remote(opening.files, opening.path, remote[base], now_ms=opening.now_ms)
+        for base in bases
     ]
     first_to_recover = _first_to_recover(opening, segments)
     loss = stored.find_missing_start(bases)
@@ -196,7 +201,7 @@ def load_segments(opening: DirectoryOpening, stored: StoredFacts) -> list[Segmen
         loss = stored.find_cut(segment)
         if loss is None and sound < len(segments):
             loss = stored.find_gap(segment, segments[sound].base_offset)
-    if loss is None and (opening.is_clean or not segments):
+    if loss is None and (opening.is_clean or not segments or segments[-1].is_remote):
         loss = stored.find_missing_end(segments)
     if loss is None:
         return segments
@@ -211,7 +216,7 @@ def _load_segment(
 
     Raises OSError, or CorruptLog when the log is damaged.
     """
-    segment, before = segments[at], segments[:at]
+    segment, before = segments[at], [one for one in segments[:at] if not one.is_remote]
     facts = opening.manifest.facts.get(segment.base_offset)
     indexes = (segment.offset_index, segment.time_index)
     if facts is None and segment.is_empty and not any(index.exists for index in indexes):
@@ -219,10 +224,10 @@ def _load_segment(
         return
     if facts is not None and segment is not segments[-1]:
         following = segments[at + 1].base_offset
-        if not stored.is_meant(facts.next_offset, following):
+        if not segment.is_remote and not stored.is_meant(facts.next_offset, following):
             # A crash may keep a rewritten segment and the facts of the old one, of the same size.
             facts = None
-    if facts is not None and segment.matches(facts) and segment.txn_index.find_damage() is None:
+    if facts is not None and _fits(segment, facts):
         segment.adopt(facts)
         return
     appended_ms = opening.files.modified_ms(segment.log.path)
@@ -248,6 +253,17 @@ def _load_segment(
     if stored.find_cut(segment) is None:
         # Otherwise the stored facts are the proof that data is gone.
         opening.manifest.remember(found)
+
+
+def _fits(segment: Segment, facts: SegmentFacts) -> bool:
+    """Whether the stored facts are those of the files.
+
+    They are those of an object, whose line was synced after them. Indexes that do not fit them are
+    fetched from it at their first use.
+    """
+    if segment.is_remote:
+        return True
+    return segment.matches(facts) and segment.txn_index.find_damage() is None
 
 
 def _adopt_indexes(segment: Segment, appended_ms: int) -> str | None:
@@ -280,7 +296,10 @@ def _first_to_recover(opening: DirectoryOpening, segments: list[Segment]) -> int
     # A segment that ends right at the recovery point is included: its records are durable, but its
     # indexes were written when it was closed, and that may have been after the last sync.
     below = [s for s in segments if s.base_offset < opening.recovery_point]
-    return max(0, len(below) - 1)
+    # What an object has was durable before, with its indexes, and so was all before it.
+    objects = opening.manifest.remote
+    remote = max((at + 1 for at, s in enumerate(segments) if s.base_offset in objects), default=0)
+    return max(remote, len(below) - 1)
 
 
 def recover_segments(
@@ -293,7 +312,7 @@ def recover_segments(
     first = _first_to_recover(opening, segments)
     if first < len(segments):
         opening.producers.rebuild(
-            segments[:first],
+            _local(segments[:first]),
             log_start_offset=min(segments[0].base_offset, segments[first].base_offset),
             log_end_offset=segments[first].base_offset,
             now_ms=opening.now_ms,
@@ -323,6 +342,11 @@ def recover_segments(
             _remove_after_cut(opening, segments[index + 1 :])
         del segments[index + 1 :]
         return
+
+
+def _local(segments: list[Segment]) -> list[Segment]:
+    """Those whose log is here: a start reads no object. A snapshot covers what the others have."""
+    return [segment for segment in segments if not segment.is_remote]
 
 
 def _was_durable(opening: DirectoryOpening, offset: int) -> bool:
@@ -416,6 +440,10 @@ def choose_start(opening: DirectoryOpening, segments: list[Segment]) -> int:
     if not segments:
         segments.append(Segment.create(opening.files, opening.path, start, now_ms=opening.now_ms))
         opening.producers.state.clear(start)
+    elif segments[-1].is_remote and opening.quarantine is None:
+        # The active segment was empty, and a crash took its name.
+        end = segments[-1].next_offset
+        segments.append(Segment.create(opening.files, opening.path, end, now_ms=opening.now_ms))
     assert start >= 0
     return max(start, segments[0].base_offset)
 
@@ -443,13 +471,20 @@ def _finish(
         opening.producers.snapshots.delete_stray(bases, end_offset)
     if opening.producers.state.map_end_offset != end_offset:
         opening.producers.rebuild(
-            segments,
+            _local(segments),
             log_start_offset=start,
             log_end_offset=end_offset,
             now_ms=opening.now_ms,
             may_skip_replay=opening.is_clean and existed,
         )
-    opening.producers.has_aborts = any(segment.txn_index.count for segment in segments)
+    opening.producers.has_aborts = any(
+        segment.txn_index.count or (segment.is_remote and segment.facts.txn_index_bytes)
+        for segment in segments
+    )
+    for segment in segments[:-1]:
+        where = opening.manifest.remote.get(segment.base_offset)
+        if where is not None and where.log_bytes == segment.size:
+            segment.remote = where
     if opening.quarantine is None:
         _make_durable(opening, segments, existed)
     return Log(
@@ -505,6 +540,9 @@ def _last_stamp_ms(opening: DirectoryOpening, segments: list[Segment]) -> int:
     for segment in reversed(segments):
         if segment.is_empty:
             continue
+        if segment.is_remote:
+            stamps = opening.config.message_timestamp_type == "LogAppendTime"
+            return segment.max_timestamp if stamps else NO_TIMESTAMP
         ensure_indexes(segment, index_interval=opening.config.index_interval_bytes)
         start = segment.offset_index.last().position
         data = segment.log.pread(segment.size - start, start)

@@ -95,9 +95,12 @@ def _end_of_swap(opening: DirectoryOpening, name: SegmentFileName) -> int:
 
 
 def remove_orphans(opening: DirectoryOpening) -> None:
-    """Pass 3: unlink indexes that have no log, and auxiliary ones that the topic does not want."""
+    """Pass 3: unlink indexes that have no log, here or in an object store, and auxiliary ones that
+    the topic does not want.
+    """
     parsed = parsed_names(opening.names)
     bases = {name.base_offset for name in parsed if name.kind == LOG_SUFFIX}
+    bases.update(opening.remote)
     unwanted = {kind.SUFFIX for kind in KINDS if kind.from_config(opening.config) is None}
     for name in parsed:
         is_orphan = name.kind in INDEX_SUFFIXES and name.base_offset not in bases

@@ -21,7 +21,12 @@ Each line ends with the CRC-32C of the text before it, in hexadecimal. Of severa
 segment the last one counts. A line whose checksum is wrong ends the reading, since only a torn tail
 can look like that. Unknown fields are left out, unknown kinds of line are skipped.
 
-The file is a cache: facts are trusted only while the segment's files still have the sizes in them,
+A `remote` line names the object that has a segment's bytes (`storage.segment.remote_object`), an
+`erased` line takes it back when the object was deleted from its store. After local retention has
+removed the `.log`, the `remote` line is the only record of where the bytes are, so it is synced
+before that.
+
+The rest is a cache: facts are trusted only while the segment's files still have the sizes in them,
 and everything but `appended_ms` can be derived from the log again.
 
 For a closed segment it has the statistics by which both ends of a time range prune. With
@@ -42,6 +47,7 @@ from protocol.records.checksums import crc32c
 from protocol.records.layout import INT64_MAX, INT64_MIN, NO_OFFSET
 from storage.disk.file_names import MANIFEST_NAME
 from storage.disk.files import File, Files
+from storage.segment.remote_object import OBJECT_FIELDS, RemoteObject
 
 HEADING: Final = "tidelog segment manifest 1"
 OUTDATED_MAX: Final = 1024
@@ -58,6 +64,8 @@ UNKNOWN_MAXIMUM: Final = INT64_MAX
 """The same for the largest timestamp of records without the markers among them."""
 
 _SEGMENT: Final = "segment"
+_REMOTE: Final = "remote"
+_ERASED: Final = "erased"
 _OFFSETS: Final = {
     "start": "log_start_offset",
     "durable": "durable_offset",
@@ -127,12 +135,17 @@ class Manifest:
         "cleaned_offset",
         "durable_offset",
         "facts",
+        "is_whole",
         "log_start_offset",
         "lost_offset",
+        "remote",
     )
 
     def __init__(self, directory: str, files: Files) -> None:
-        """Read the file if there is one; `facts` are by base offset."""
+        """Read the file if there is one; `facts` and `remote` are by base offset.
+
+        `is_whole` says that all lines were read, but for a torn last one.
+        """
         self._files = files
         self._path = f"{directory}/{MANIFEST_NAME}"
         self._file: File | None = None
@@ -140,6 +153,8 @@ class Manifest:
         self._is_suspect = False
         self._lines = 0
         self.facts: dict[int, SegmentFacts] = {}
+        self.remote: dict[int, RemoteObject] = {}
+        self.is_whole = True
         self.log_start_offset = NO_OFFSET
         self.durable_offset = NO_OFFSET
         self.cleaned_offset = NO_OFFSET
@@ -184,6 +199,17 @@ class Manifest:
         self.lost_offset = first_offset
         self._append(_offset_line("lost", first_offset))
 
+    def remember_remote(self, where: RemoteObject) -> None:
+        """Append that an object has the bytes of a segment. Raises OSError."""
+        self.remote[where.base_offset] = where
+        self._append(_remote_line(where))
+
+    def remember_erased(self, where: RemoteObject) -> None:
+        """Append that the object is not in its store any more. Raises OSError."""
+        if self.remote.get(where.base_offset) == where:
+            del self.remote[where.base_offset]
+            self._append(_line(_ERASED, (("base_offset", where.base_offset),)))
+
     def drop(self, base_offsets: Iterable[int]) -> None:
         """Drop segments that are gone; the next `rewrite` updates the file."""
         for base_offset in base_offsets:
@@ -214,6 +240,7 @@ class Manifest:
         """Make the file hold exactly the current facts, durably. Raises OSError."""
         self.close()
         lines = [_segment_line(self.facts[base]) for base in sorted(self.facts)]
+        lines += [_remote_line(self.remote[base]) for base in sorted(self.remote)]
         for kind, name in _OFFSETS.items():
             if getattr(self, name) != NO_OFFSET:
                 lines.append(_offset_line(kind, getattr(self, name)))
@@ -222,8 +249,10 @@ class Manifest:
         self._lines = len(lines)
 
     def has_outdated(self, lines_max: int) -> bool:
-        """Whether more than `lines_max` lines are outdated, apart from four for each segment."""
-        return self._lines > lines_max + 4 * len(self.facts)
+        """Whether more than `lines_max` lines are outdated, apart from four for each segment and
+        each object.
+        """
+        return self._lines > lines_max + 4 * len(self.facts) + 4 * len(self.remote)
 
     def close(self) -> None:
         """Close the descriptor."""
@@ -253,6 +282,7 @@ class Manifest:
 
     def _read(self, content: bytes) -> None:
         heading, _, rest = content.partition(b"\n")
+        self.is_whole = False
         if heading != HEADING.encode():
             return
         for kind, values in _parse_lines(rest):
@@ -260,8 +290,14 @@ class Manifest:
             if kind == _SEGMENT and all(name in values for name in _FIRST_FIELDS):
                 facts = SegmentFacts(**{name: values[name] for name in _FIELDS if name in values})
                 self.facts[facts.base_offset] = facts
+            elif kind == _REMOTE and all(name in values for name in OBJECT_FIELDS):
+                where = RemoteObject(**{name: values[name] for name in OBJECT_FIELDS})
+                self.remote[where.base_offset] = where
+            elif kind == _ERASED and "base_offset" in values:
+                self.remote.pop(values["base_offset"], None)
             elif kind in _OFFSETS and "offset" in values:
                 setattr(self, _OFFSETS[kind], values["offset"])
+        self.is_whole = self._lines >= rest.rstrip(b"\n").count(b"\n")
 
 
 def _parse_lines(content: bytes) -> Iterator[tuple[str, dict[str, int]]]:
@@ -275,6 +311,10 @@ def _parse_lines(content: bytes) -> Iterator[tuple[str, dict[str, int]]]:
 
 def _segment_line(facts: SegmentFacts) -> str:
     return _line(_SEGMENT, ((name, getattr(facts, name)) for name in _FIELDS))
+
+
+def _remote_line(where: RemoteObject) -> str:
+    return _line(_REMOTE, ((name, getattr(where, name)) for name in OBJECT_FIELDS))
 
 
 def _offset_line(kind: str, offset: int) -> str:

@@ -64,6 +64,11 @@ class OffsetIndex(SparseIndex):
         count = self._count_up_to(min(relative, INT32_MAX))
         return self.entry_at(count - 1) if count else OffsetPosition(self.base_offset, 0)
 
+    def above(self, offset: int) -> OffsetPosition | None:
+        """The first entry whose offset is above `offset`; None when there is none."""
+        slot = self._count_up_to(min(offset - self.base_offset, INT32_MAX))
+        return self.entry_at(slot) if slot < self.count else None
+
     def entry_at(self, slot: int) -> OffsetPosition:
         """Entry number `slot`, with its offset made absolute."""
         relative, position = self.entry(slot)

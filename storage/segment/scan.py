@@ -28,6 +28,8 @@ from protocol.records.layout import INT32_MAX, LOG_OVERHEAD, NO_TIMESTAMP, SIZE_
 from protocol.records.scan import Entry
 from storage.errors import CorruptLog
 from storage.segment.manifest import UNKNOWN
+from storage.segment.remote_log import RemoteLogFile
+from storage.segment.remote_object import decode_trailer
 from storage.segment.segment import Segment
 
 SCAN_CHUNK_BYTES: Final = 1 << 20
@@ -218,12 +220,15 @@ def read_exactly(segment: Segment, size: int, position: int) -> bytes:
 def ensure_indexes(segment: Segment, *, index_interval: int) -> str | None:
     """Verify indexes found on disk before their first use; returns the fault of rebuilt ones.
 
-    Raises OSError, or CorruptLog when they need a rebuild and the log is damaged.
+    Raises OSError, or CorruptLog when they need a rebuild and the log is damaged. Those of a remote
+    segment come from its object: RemoteBytesNeeded, StoreFailed.
     """
     if segment.indexes_verified:
         return None
     damage = segment.find_index_damage()
-    if damage is not None:
+    if damage is not None and isinstance(segment.log, RemoteLogFile):
+        segment.put_index_files(decode_trailer(segment.log.trailer())[0])
+    elif damage is not None:
         rebuild_indexes(segment, index_interval=index_interval)
     segment.indexes_verified = True
     return damage

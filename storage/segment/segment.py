@@ -40,6 +40,8 @@ from storage.segment.auxiliary_index import AuxiliaryIndex, Coverage
 from storage.segment.entry_heads import HeadWalk
 from storage.segment.manifest import UNKNOWN, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM, SegmentFacts
 from storage.segment.offset_index import OffsetIndex
+from storage.segment.remote_log import RemoteLogFile
+from storage.segment.remote_object import IndexFiles, RemoteObject
 from storage.segment.sparse_index import SparseIndex
 from storage.segment.time_index import TimeIndex
 from storage.segment.txn_index import TxnIndex
@@ -64,6 +66,9 @@ class Segment:
         stage: the suffix of its files' names: empty for a segment in use; see
             `storage.disk.file_names`.
         auxiliary: the auxiliary indexes; set by `storage.log.auxiliary_indexes`.
+        remote: the object that has the bytes of the closed segment as well, recorded durably; None
+            while there is none.
+        is_remote: whether the object alone has them: `log` is then a `RemoteLogFile`.
         indexes_verified: whether this process wrote or checked the index files. If not,
             `storage.segment.scan.ensure_indexes` has to run before they are used.
     """
@@ -80,6 +85,7 @@ class Segment:
         "directory",
         "files",
         "indexes_verified",
+        "is_remote",
         "log",
         "max_timestamp",
         "max_timestamp_offset",
@@ -87,6 +93,7 @@ class Segment:
         "next_offset",
         "offset_index",
         "records",
+        "remote",
         "roll_jitter_ms",
         "stage",
         "time_index",
@@ -119,6 +126,8 @@ class Segment:
         self._first_timestamp: int | None = None
         self._facts: SegmentFacts | None = None
         self.indexes_verified = True
+        self.remote: RemoteObject | None = None
+        self.is_remote = False
 
     @classmethod
     def create(
@@ -141,6 +150,26 @@ class Segment:
         segment = cls(files, directory, base_offset, log)
         segment.created_ms = now_ms
         return segment
+
+    @classmethod
+    def open_remote(
+        cls, files: Files, directory: str, where: RemoteObject, *, now_ms: int
+    ) -> "Segment":
+        """The segment whose log is in an object, with no facts about its content."""
+        path = segment_file_path(directory, where.base_offset, LOG_SUFFIX)
+        segment = cls(files, directory, where.base_offset, RemoteLogFile(path, where))
+        segment.created_ms = now_ms
+        segment.remote, segment.is_remote = where, True
+        return segment
+
+    def drop_local(self) -> File:
+        """Read the log from its object from now on; returns the local file, which has no use."""
+        assert self.remote is not None, f"{self.log.path} is in no store"
+        assert not self.is_remote, f"{self.log.path} is not here"
+        local = self.log
+        self.log = RemoteLogFile(local.path, self.remote)
+        self.is_remote = True
+        return local
 
     def path(self, suffix: str) -> str:
         """The path of one of the segment's files."""
@@ -260,7 +289,9 @@ class Segment:
             ):
                 if index.checksum() != crc:
                     return f"{index.path} is not what was written (checksum)"
-            return None
+            if self.is_remote and _size(self.txn_index.file) != self._facts.txn_index_bytes:
+                return f"{self.txn_index.path} is not what was written (size)"
+            return self.txn_index.find_damage() if self.is_remote else None
         for index in (self.offset_index, self.time_index):
             if not index.exists and not self.is_empty:
                 return f"{index.path} is missing"
@@ -335,6 +366,36 @@ class Segment:
         )
         return self._facts
 
+    def index_files(self) -> IndexFiles:
+        """The content of the index files. Raises OSError."""
+        return IndexFiles(
+            *(
+                b"" if file is None else file.pread(file.size, 0)
+                for file in (self.offset_index.file, self.time_index.file, self.txn_index.file)
+            )
+        )
+
+    def put_index_files(self, content: IndexFiles) -> None:
+        """Replace the index files, whose content came from the segment's object. Raises OSError."""
+        suffixes = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+        for index in self._indexes():
+            index.close()
+        for suffix, data in zip(suffixes, content, strict=True):
+            path = self.path(suffix)
+            if data:
+                self.files.replace_atomically(path, data)
+            elif self.files.exists(path):
+                self.files.unlink(path)
+        self.offset_index = OffsetIndex(self.files, self.path(suffixes[0]), self.base_offset)
+        self.time_index = TimeIndex(self.files, self.path(suffixes[1]), self.base_offset)
+        self.txn_index = TxnIndex(self.files, self.path(suffixes[2]), self.base_offset)
+
+    @property
+    def facts(self) -> SegmentFacts:
+        """The facts of the last `seal` or `adopt`."""
+        assert self._facts is not None, f"{self.log.path} was not closed"
+        return self._facts
+
     def matches(self, facts: SegmentFacts) -> bool:
         """Whether the files still have the sizes in `facts`."""
         return (
@@ -404,7 +465,8 @@ class Segment:
 
     def all_files(self) -> Iterator[File]:
         """The files that exist, log first."""
-        yield self.log
+        if not self.is_remote:
+            yield self.log
         for index in self._indexes():
             if index.file is not None:
                 yield index.file

@@ -26,7 +26,7 @@ class SegmentList:
         active: the segment that is appended to, the last one.
     """
 
-    __slots__ = ("_bases", "_prefix_maxima", "_segments", "active")
+    __slots__ = ("_bases", "_prefix_maxima", "_segments", "_uploaded", "active")
 
     def __init__(self, segments: list[Segment]) -> None:
         """Take the segments, in order of their bases; the last one is active."""
@@ -35,12 +35,41 @@ class SegmentList:
         self.active = segments[-1]
         self._bases = [segment.base_offset for segment in segments]
         self._prefix_maxima: list[int] = []
+        self._uploaded = 0
         self._recount()
 
     @property
     def first(self) -> Segment:
         """The oldest segment."""
         return self._segments[0]
+
+    @property
+    def first_local(self) -> Segment:
+        """The oldest segment from which on all logs are on this machine.
+
+        After a crash an older one may be here as well, whose removal was not durable.
+        """
+        first = self.active
+        for segment in reversed(self._segments):
+            if segment.is_remote:
+                break
+            first = segment
+        return first
+
+    @property
+    def uploaded(self) -> int:
+        """How many of the oldest segments, one after the other, have an object in a store."""
+        while self._segments[self._uploaded].remote is not None and (
+            self._uploaded < len(self._segments) - 1
+        ):
+            self._uploaded += 1
+        return self._uploaded
+
+    @property
+    def remote_end(self) -> int | None:
+        """Exclusive end of what an object store has without a gap; None when it has nothing."""
+        count = self.uploaded
+        return self._segments[count - 1].next_offset if count else None
 
     def __len__(self) -> int:
         """How many segments there are, the active one included."""
@@ -148,6 +177,7 @@ class SegmentList:
         self._recount()
 
     def _recount(self) -> None:
+        self._uploaded = 0
         maxima: list[int] = []
         for segment in self._segments[:-1]:
             timestamp = segment.max_timestamp

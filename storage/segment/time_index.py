@@ -58,6 +58,11 @@ class TimestampIndex(SparseIndex):
         count = self._count_up_to(min(timestamp, INT64_MAX))
         return self.entry_at(count - 1) if count else self._nothing()
 
+    def ceiling(self, timestamp: int) -> TimestampedOffset | None:
+        """The first entry whose timestamp is `timestamp` or above; None when there is none."""
+        slot = self._count_up_to(timestamp - 1)
+        return self.entry_at(slot) if slot < self.count else None
+
     def entry_at(self, slot: int) -> TimestampedOffset:
         """Entry number `slot`, with its offset made absolute."""
         timestamp, relative = self.entry(slot)

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 
 from storage.errors import DataDirError
 from tests.crash.checker import check, open_directory
-from tests.crash.workload import Promises, Workload
+from tests.crash.tiered_workload import TieredWorkload
+from tests.crash.workload import Workload
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import CHANGES, Fault, Operation, SimulatedDisk
 
@@ -65,17 +66,23 @@ class Tally:
 
 
 def crash_states(
-    tally: Tally, *, seed: int, states: int, steps: int = 60, until_found: bool = False
+    tally: Tally,
+    *,
+    seed: int,
+    states: int,
+    steps: int = 60,
+    until_found: bool = False,
+    kind: type[Workload] = Workload,
 ) -> None:
     """Crash one run of the workload about `states` times, spread over its operations.
 
     With `until_found` no state is looked at after the first bad one.
     """
-    total = _operations(seed, steps)
+    total = _operations(seed, steps, kind)
     rng = random.Random(seed)
     chance = states / max(total, 1)
     disk = SimulatedDisk()
-    workload = Workload(disk, seed, steps=steps)
+    workload = kind(disk, seed, steps=steps)
 
     def look(operation: Operation, path: str) -> None:
         if operation not in CHANGES or (until_found and tally.examples):
@@ -87,11 +94,17 @@ def crash_states(
             where = f"seed {seed} operation {disk.operations} {survival.value} cut {cut_seed}"
             if tally.states % CRASHED_START_EVERY == 0:
                 survivor = disk.power_cut(cut_seed, survival)
-                crash_while_starting(tally, survivor, workload.promises, rng, where)
+                crash_while_starting(tally, survivor, workload, rng, where)
             survivor = disk.power_cut(cut_seed, survival)
             killed_only = survival is Survival.KEPT
             twice = tally.states % SECOND_CRASH_EVERY == 0
-            problems = check(survivor, workload.promises, killed_only=killed_only, twice=twice)
+            problems = check(
+                survivor,
+                workload.promises,
+                killed_only=killed_only,
+                twice=twice,
+                store=None if workload.store is None else workload.store.copy(rng),
+            )
             tally.add(where, problems, survival)
 
     disk.before_operation = look
@@ -102,7 +115,7 @@ def crash_states(
 
 
 def crash_while_starting(
-    tally: Tally, disk: SimulatedDisk, promises: Promises, rng: random.Random, where: str
+    tally: Tally, disk: SimulatedDisk, workload: Workload, rng: random.Random, where: str
 ) -> None:
     """Crash the recovery of a crash state before some of its own operations."""
 
@@ -111,7 +124,10 @@ def crash_while_starting(
             survival = rng.choice(list(Survival))
             cut_seed = rng.getrandbits(32)
             survivor = disk.power_cut(cut_seed, survival)
-            problems = check(survivor, promises, killed_only=False, twice=False)
+            store = None if workload.store is None else workload.store.copy(rng)
+            problems = check(
+                survivor, workload.promises, killed_only=False, twice=False, store=store
+            )
             name = f"{where}, start crashed at {disk.operations} {survival.value} cut {cut_seed}"
             tally.add(name, problems, survival)
             tally.crashed_starts += 1
@@ -122,10 +138,12 @@ def crash_while_starting(
         open_directory(disk)
 
 
-def fault_run(tally: Tally, *, seed: int, fault: Fault, steps: int = 60) -> None:
+def fault_run(
+    tally: Tally, *, seed: int, fault: Fault, steps: int = 60, kind: type[Workload] = Workload
+) -> None:
     """Run the workload with a fault, crash what it leaves in three ways, judge each."""
     disk = SimulatedDisk(fault=fault)
-    workload = Workload(disk, seed, steps=steps)
+    workload = kind(disk, seed, steps=steps)
     name = f"seed {seed} fault {fault.at}{'+' if fault.for_ever else ''} {fault.errno}"
     tally.fault_runs += 1
     _run(workload, tally, name)
@@ -136,7 +154,12 @@ def fault_run(tally: Tally, *, seed: int, fault: Fault, steps: int = 60) -> None
         survivor = disk.power_cut(seed, survival)
         tally.add(
             f"{name} {survival.value}",
-            check(survivor, workload.promises, killed_only=False),
+            check(
+                survivor,
+                workload.promises,
+                killed_only=False,
+                store=None if workload.store is None else workload.store.copy(random.Random(seed)),
+            ),
             survival,
         )
 
@@ -154,23 +177,30 @@ def faults(seed: int, count: int, steps: int = 60) -> Iterator[Fault]:
         )
 
 
-def campaign(tally: Tally, *, states: int, seed: int, fault_share: float = 0.2) -> None:
+def campaign(
+    tally: Tally,
+    *,
+    states: int,
+    seed: int,
+    fault_share: float = 0.2,
+    kind: type[Workload] = Workload,
+) -> None:
     """About `states` crash states, from as many workloads as that takes."""
     per_workload = 300
     while tally.states < states * (1 - fault_share):
-        crash_states(tally, seed=seed, states=per_workload)
+        crash_states(tally, seed=seed, states=per_workload, kind=kind)
         seed += 1
     while tally.states < states:
         for fault in faults(seed, min(100, 1 + (states - tally.states) // 3)):
-            fault_run(tally, seed=seed, fault=fault)
+            fault_run(tally, seed=seed, fault=fault, kind=kind)
         seed += 1
 
 
-def _operations(seed: int, steps: int) -> int:
+def _operations(seed: int, steps: int, kind: type[Workload] = Workload) -> int:
     """How many operations a run makes; of one that ends early, as many as it makes."""
     disk = SimulatedDisk()
     with contextlib.suppress(Exception):
-        Workload(disk, seed, steps=steps).run()
+        kind(disk, seed, steps=steps).run()
     return sum(disk.counts[kind] for kind in CHANGES)
 
 
@@ -187,10 +217,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--states", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--tiered", action="store_true", help="with a simulated object store")
     arguments = parser.parse_args()
     tally = Tally()
     started = time.perf_counter()
-    campaign(tally, states=arguments.states, seed=arguments.seed)
+    kind = TieredWorkload if arguments.tiered else Workload
+    campaign(tally, states=arguments.states, seed=arguments.seed, kind=kind)
     seconds = time.perf_counter() - started
     print(
         json.dumps(

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from protocol.records.layout import NO_PRODUCER_ID
 from protocol.records.scan import iter_records, scan_entries
 from storage.audit.fsck import audit_directory
+from storage.audit.remote import compare, read_journal, read_partitions
 from storage.directory.data_dir import DataDir, Topic
 from storage.errors import DataDirError, StorageError
 from storage.log.log import Log
-from storage.log.values import Isolation
+from storage.log.values import Isolation, ReadResult
 from tests.crash.workload import (
     CONFIG,
     NOW_MS,
@@ -25,19 +26,26 @@ from tests.crash.workload import (
 )
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import SimulatedDisk
+from tests.support.simulated_store import SimulatedStore
+from tests.support.tiered import with_store
 
 
 def check(
-    disk: SimulatedDisk, promises: Promises, *, killed_only: bool, twice: bool = True
+    disk: SimulatedDisk,
+    promises: Promises,
+    *,
+    killed_only: bool,
+    twice: bool = True,
+    store: SimulatedStore | None = None,
 ) -> list[str]:
     """What is wrong with `disk`, found after a crash at which `promises` had been made.
 
     `killed_only` says that the machine lived on: then nothing at all that was written may be gone.
-    `twice` looks at a second crash and at a clean stop too, for twice the time. The disk is
-    changed.
+    `twice` looks at a second crash and at a clean stop too, for twice the time. `store` is what the
+    object store has. Disk and store are changed.
     """
     try:
-        return list(_problems(disk, promises, killed_only, twice))
+        return list(_problems(disk, promises, killed_only, twice, store))
     except (DataDirError, StorageError) as error:
         return [f"refused: {type(error).__name__}: {error}"]
     except Exception as error:  # noqa: BLE001 - whatever escapes the engine is a finding
@@ -50,14 +58,18 @@ def open_directory(disk: SimulatedDisk) -> DataDir:
 
 
 def _problems(
-    disk: SimulatedDisk, promises: Promises, killed_only: bool, twice: bool
+    disk: SimulatedDisk,
+    promises: Promises,
+    killed_only: bool,
+    twice: bool,
+    store: SimulatedStore | None,
 ) -> Iterator[str]:
     data_dir = open_directory(disk)
     yield from _check_topics(data_dir, promises)
     for (name, number), partition in promises.partitions.items():
         topic = data_dir.topics.get(name)
         if topic is not None and number < len(topic.partitions) and _is_same(topic, promises):
-            for problem in _check_log(topic.partitions[number], partition, killed_only):
+            for problem in _check_log(topic.partitions[number], partition, killed_only, store):
                 yield f"{name}-{number}: {problem}"
     if promises.producer_ids > data_dir.allocate_producer_ids(1).start:
         yield f"producer id {data_dir.allocate_producer_ids(1).start} would be given out twice"
@@ -69,6 +81,8 @@ def _problems(
     data_dir.close(NOW_MS)
     for finding in audit_directory(ROOT, disk).findings:
         yield f"fsck: {finding}"
+    if store is not None:
+        yield from _check_store(disk, store)
     if not twice:
         return
     ends = _ends(data_dir)
@@ -92,7 +106,9 @@ def _check_topics(data_dir: DataDir, promises: Promises) -> Iterator[str]:
         yield f"topic {name} was never created"
 
 
-def _check_log(log: Log, promised: PartitionPromises, killed_only: bool) -> Iterator[str]:
+def _check_log(
+    log: Log, promised: PartitionPromises, killed_only: bool, store: SimulatedStore | None
+) -> Iterator[str]:
     if log.offline_reason is not None:
         yield f"offline: {log.offline_reason}"
         return
@@ -113,17 +129,46 @@ def _check_log(log: Log, promised: PartitionPromises, killed_only: bool) -> Iter
     if log.config.is_compacted:
         yield from _check_compacted(log, promised)
     else:
-        yield from _check_content(log, promised)
+        yield from _check_content(log, promised, store)
     yield from _check_producers(log, promised)
 
 
-def _check_content(log: Log, promised: PartitionPromises) -> Iterator[str]:
+def _check_store(disk: SimulatedDisk, store: SimulatedStore) -> Iterator[str]:
+    """Nothing that is named is gone, and what is not named is known as garbage."""
+    partitions = read_partitions(ROOT, disk)
+    found = compare(
+        partitions,
+        store.list_objects(),
+        journal=read_journal(ROOT, disk),
+        now_ms=store.now_ms,
+        older_than_ms=0,
+    )
+    for one in found.missing:
+        yield f"lost: object {one.key} is named and not in the store"
+    named = {one.key for part in partitions for one in part.objects}
+    garbage = {one.key for one in found.garbage}
+    for key in store.objects.keys() - named - garbage:
+        yield f"object {key} is neither named nor garbage"
+    for key in named & garbage:
+        yield f"lost: object {key} is named and would be deleted as garbage"
+
+
+def _read(log: Log, offset: int, store: SimulatedStore | None) -> ReadResult:
+    def read() -> ReadResult:
+        return log.read(offset, max_bytes=1 << 20, isolation=Isolation.LOG_END)
+
+    return read() if store is None else with_store(store, read)
+
+
+def _check_content(
+    log: Log, promised: PartitionPromises, store: SimulatedStore | None
+) -> Iterator[str]:
     expected: dict[int, list[Batch]] = {}
     for batch in (*promised.batches, *promised.maybe):
         expected.setdefault(batch.first_offset, []).append(batch)
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        data = log.read(offset, max_bytes=1 << 20, isolation=Isolation.LOG_END).records
+        data = _read(log, offset, store).records
         entries = list(scan_entries(data))
         if not entries:
             yield f"nothing can be read at {offset}"

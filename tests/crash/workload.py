@@ -11,6 +11,7 @@ have happened.
 """
 
 import random
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from config import BrokerConfig, load
@@ -25,6 +26,7 @@ from storage.log.log import Log
 from storage.log.retention import delete_expired
 from storage.log.segment_stats import collect_statistics
 from tests.support.simulated_disk import SimulatedDisk
+from tests.support.simulated_store import SimulatedStore
 
 ROOT = "/data"
 NOW_MS = 1_700_000_000_000
@@ -100,6 +102,10 @@ class Promises:
 class Workload:
     """A seeded sequence of steps. Run it once; read `promises` at any time, also from a hook."""
 
+    config: BrokerConfig = CONFIG
+    overrides: Mapping[str, Mapping[str, str]] = _OVERRIDES
+    store: SimulatedStore | None = None
+
     def __init__(self, disk: SimulatedDisk, seed: int, *, steps: int = 60) -> None:
         self.disk = disk
         # Every third run is mostly about the compacted topic.
@@ -132,26 +138,8 @@ class Workload:
     # --- steps ----------------------------------------------------------------------------------
 
     def _step(self) -> None:
-        kind = self._rng.choices(
-            (
-                self._append_plain,
-                self._append_idempotent,
-                self._append_transactional,
-                self._retry,
-                self._flush,
-                self._flush_around_append,
-                self._checkpoint,
-                self._delete_before,
-                self._expire,
-                self._delete_files,
-                self._change_topic,
-                self._take_producer_ids,
-                self._compact,
-                self._restart,
-                self._measure,
-            ),
-            (30, 12, 12, 4, 14, 10, 5, 2, 3, 2, 3, 2, 25 if self._compacts else 4, 2, 3),
-        )[0]
+        steps = self._kinds()
+        kind = self._rng.choices([step for step, _ in steps], [weight for _, weight in steps])[0]
         try:
             kind()
         except (StorageError, AppendRejected) as error:
@@ -159,11 +147,31 @@ class Workload:
         if not self._is_over:
             self._note_offsets()
 
+    def _kinds(self) -> list[tuple[Callable[[], None], int]]:
+        """The steps, each with its weight."""
+        return [
+            (self._append_plain, 30),
+            (self._append_idempotent, 12),
+            (self._append_transactional, 12),
+            (self._retry, 4),
+            (self._flush, 14),
+            (self._flush_around_append, 10),
+            (self._checkpoint, 5),
+            (self._delete_before, 2),
+            (self._expire, 3),
+            (self._delete_files, 2),
+            (self._change_topic, 3),
+            (self._take_producer_ids, 2),
+            (self._compact, 25 if self._compacts else 4),
+            (self._restart, 2),
+            (self._measure, 3),
+        ]
+
     def _start(self) -> None:
         self._data_dir = DataDir.open(
             ROOT,
             files=self.disk,
-            broker_config=CONFIG,
+            broker_config=self.config,
             now_ms=NOW_MS,
             random_bytes=self._id_rng.randbytes,
         )
@@ -316,7 +324,7 @@ class Workload:
         self.promises.topics[name] = {0, partitions, *before}
         self.promises.ids.pop(name, None)
         topic = run_steps(
-            self._dir().create_topic(name, partitions, _OVERRIDES.get(name, {}), NOW_MS)
+            self._dir().create_topic(name, partitions, self.overrides.get(name, {}), NOW_MS)
         )
         self.promises.topics[name] = {partitions}
         self.promises.ids[name] = topic.topic_id

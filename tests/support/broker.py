@@ -154,7 +154,13 @@ async def running_broker(
 ) -> AsyncIterator[RunningBroker]:
     """A broker over `directory` with `settings`, whose dots are written as underscores."""
     config = load(command_line=broker_settings(directory, settings))
-    broker = Broker(config, clock=clock)
+    async with served(Broker(config, clock=clock)) as running:
+        yield running
+
+
+@asynccontextmanager
+async def served(broker: Broker) -> AsyncIterator[RunningBroker]:
+    """`broker`, started, and stopped at the end."""
     running = RunningBroker(broker, await broker.start())
     try:
         yield running

@@ -206,7 +206,7 @@ class LogHarness:
             self.path,
             topic="t",
             partition=0,
-            config=config(**self.settings),
+            config=self.topic_config(),
             files=self.files,
             now_ms=self.now_ms,
             is_clean=is_clean,
@@ -227,10 +227,14 @@ class LogHarness:
         self.log.abandon()
         return self.open(is_clean=False, recovery_point=recovery_point)
 
+    def topic_config(self) -> TopicConfig:
+        """The topic's configuration."""
+        return config(**self.settings)
+
     def configure(self, **settings: object) -> None:
         """Change the topic's configuration."""
         self.settings = {**self.settings, **settings}
-        self.log.reconfigure(config(**self.settings))
+        self.log.reconfigure(self.topic_config())
 
     def append(self, *timestamps: int, flush: bool = True, **options: object) -> AppendResult:
         """Append one batch made by `batch`, and make it visible."""

@@ -1,0 +1,233 @@
+"""The job that keeps the object store in step with the logs: uploads and deletions.
+
+One segment is uploaded at a time, so the memory of an upload is that of one part, and the rate is
+bounded (`remote.log.manager.copy.max.bytes.per.second`). Appends never wait for it: requests to the
+store are made in a thread of their own. When the store fails, the job pauses, longer after each
+failure in a row, and appends continue; the backlog shows in the metrics.
+
+`storage.remote` decides what is due and in which order it becomes durable.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+from random import Random
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
+
+from broker.clocks.clock import Clock
+from broker.metrics import RemoteMetrics
+from broker.space import SpaceGuard
+from broker.threads import Pool
+from storage.directory.data_dir import DataDir, Topic
+from storage.disk.files import Bytes
+from storage.errors import StorageError, StoreFailed
+from storage.remote.erase import erase_below_start
+from storage.remote.local import drop_expired_locally
+from storage.remote.object_store import ObjectStore, ObjectUpload, StoredObject
+from storage.remote.upload import UploadStopped, backlog_of, next_to_upload, upload_segment
+
+if TYPE_CHECKING:
+    from broker.group_commit import GroupCommit
+    from storage.log.log import Log
+    from storage.segment.segment import Segment
+
+logger = logging.getLogger("tidelog.broker.jobs.tiering")
+
+INTERVAL_MS: Final = 1_000
+PRESSED_BYTES: Final = 128 * 1024 * 1024
+"""When clients may append less than this before `log.reserved.bytes`, local copies go early."""
+
+_LOGS_AT_ONCE: Final = 64
+"""Logs that are looked at before other work has a turn."""
+
+_PAUSE_MS: Final = 1_000
+_PAUSE_MAX_MS: Final = 60_000
+
+
+class Tiering:
+    """The background job of one broker; in the loop thread."""
+
+    def __init__(
+        self,
+        data_dir: DataDir,
+        store: ObjectStore,
+        *,
+        group_commit: "GroupCommit",
+        space: SpaceGuard,
+        clock: Clock,
+        live: Clock,
+        metrics: RemoteMetrics,
+        threads: Pool,
+        random: Random,
+    ) -> None:
+        """Upload to `store`; `live` counts the pauses, `clock` is the broker's."""
+        self._data_dir = data_dir
+        self._store = store
+        self._group_commit = group_commit
+        self._space = space
+        self._clock = clock
+        self._live = live
+        self._metrics = metrics
+        self._threads = threads
+        self._random = random
+        self._erased_up_to: WeakKeyDictionary[Log, tuple[int, int]] = WeakKeyDictionary()
+        self._turn = 0
+        self._failures = 0
+        self._paused_until_ms = 0
+
+    async def run(self) -> None:
+        """Upload and delete until nothing is due, or the store fails."""
+        await self._measure()
+        if self._space.left_bytes() < PRESSED_BYTES:
+            await self._make_room()
+        if self._live.monotonic_ms() < self._paused_until_ms:
+            return
+        operation = "delete"
+        try:
+            await self._erase()
+            operation = "upload"
+            await self._upload_all()
+            self._failures = 0
+        except StorageError as error:
+            pause_ms = min(_PAUSE_MAX_MS, _PAUSE_MS << min(self._failures, 10))
+            self._failures += 1
+            self._paused_until_ms = self._live.monotonic_ms() + pause_ms
+            self._metrics.errors[operation] += 1
+            logger.warning(
+                "%s to the object store failed, the next try is in %d s: %s",
+                operation,
+                pause_ms // 1000,
+                error,
+            )
+        await self._measure()
+
+    async def _make_room(self) -> None:
+        """Remove the local copies of all that the store has: the disk is nearly full."""
+        now_ms, dropped = self._clock.wall_ms(), 0
+        for _, log in list(self._tiered()):
+            try:
+                dropped += len(drop_expired_locally(log, now_ms, is_pressed=True))
+                await self._threads.drive(log.delete_pending_files(now_ms))
+            except StorageError as error:
+                logger.error("%s-%d: no room was made: %s", log.topic, log.partition, error)
+        if dropped:
+            logger.warning("the disk is nearly full: %d local copies removed", dropped)
+
+    async def _erase(self) -> None:
+        steps = self._data_dir.erase_remote(self._clock.wall_ms(), self._store)
+        erased = await self._threads.drive(steps)
+        for number, (_, log) in enumerate(list(self._tiered())):
+            if number % _LOGS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            # Looking through all objects of a log takes time; its start seldom moves.
+            start = (log.log_start_offset, log.segments.first.base_offset)
+            if self._erased_up_to.get(log) != start:
+                erased += await self._threads.drive(erase_below_start(log, self._store))
+                self._erased_up_to[log] = start
+        if erased:
+            logger.info("%d objects deleted from the object store", erased)
+
+    async def _upload_all(self) -> None:
+        """Upload what is due, beginning after the log that failed last: none holds up the others.
+
+        Raises StoreFailed.
+        """
+        logs = list(self._tiered())
+        first = self._turn % max(1, len(logs))
+        for number, (topic, log) in enumerate((*logs[first:], *logs[:first])):
+            if number % _LOGS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+            self._turn = first + number + 1
+            try:
+                await self._upload(topic, log)
+            except StoreFailed:
+                raise
+            except StorageError as error:
+                logger.error("%s-%d: upload failed: %s", log.topic, log.partition, error)
+        self._turn = 0
+
+    async def _upload(self, topic: Topic, log: "Log") -> None:
+        if log.has_unsynced_files and log.offline_reason is None:
+            # Nothing else syncs what local retention renames in a log that gets no appends.
+            self._group_commit.mark_dirty(log)
+        while (segment := next_to_upload(log)) is not None:
+            try:
+                await self._upload_segment(topic, log, segment)
+            except UploadStopped:
+                return
+
+    async def _upload_segment(self, topic: Topic, log: "Log", segment: "Segment") -> None:
+        rate = self._data_dir.broker_config.remote_log_manager_copy_max_bytes_per_second
+        steps = upload_segment(
+            log, segment, topic.topic_id, _Paced(self._store, rate), self._random
+        )
+        where = await self._threads.drive(steps)
+        self._metrics.uploaded += 1
+        self._metrics.uploaded_bytes += where.object_bytes
+        logger.info(
+            "%s-%d: segment %d is in the object store (%d bytes)",
+            log.topic,
+            log.partition,
+            where.base_offset,
+            where.object_bytes,
+        )
+
+    def _tiered(self) -> Iterator[tuple[Topic, "Log"]]:
+        for topic in self._data_dir.topics.values():
+            for log in topic.partitions:
+                if log.config.remote_storage_enable or log.manifest.remote:
+                    yield topic, log
+
+    async def _measure(self) -> None:
+        size_bytes, oldest_ms = 0, None
+        for number, (_, log) in enumerate(list(self._tiered())):
+            waiting, appended_ms = backlog_of(log)
+            size_bytes += waiting
+            if waiting and (oldest_ms is None or appended_ms < oldest_ms):
+                oldest_ms = appended_ms
+            if number % _LOGS_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        self._metrics.backlog_bytes = size_bytes
+        now_ms = self._clock.wall_ms()
+        self._metrics.backlog_ms = 0 if oldest_ms is None else max(0, now_ms - oldest_ms)
+
+
+class _Paced:
+    """A store whose uploads take as long as the bound of their rate demands."""
+
+    def __init__(self, store: ObjectStore, bytes_per_second: int) -> None:
+        self._store = store
+        self._rate = bytes_per_second
+        self.get = store.get
+        self.size_of = store.size_of
+        self.delete = store.delete
+
+    def begin_put(self, key: str, size: int) -> ObjectUpload:
+        """See `ObjectStore.begin_put`."""
+        return _PacedUpload(self._store.begin_put(key, size), self._rate)
+
+    def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
+        """See `ObjectStore.list_objects`."""
+        return self._store.list_objects(prefix)
+
+
+class _PacedUpload:
+    """An upload that sleeps, in its thread, when it is ahead of its rate."""
+
+    def __init__(self, upload: ObjectUpload, bytes_per_second: int) -> None:
+        self._upload = upload
+        self._rate = bytes_per_second
+        self._begun_s = time.monotonic()
+        self._sent = 0
+        self.finish = upload.finish
+        self.abort = upload.abort
+
+    def write(self, data: Bytes) -> None:
+        """See `ObjectUpload.write`."""
+        self._upload.write(data)
+        self._sent += len(data)
+        ahead_s = self._sent / self._rate - (time.monotonic() - self._begun_s)
+        if ahead_s > 0:
+            time.sleep(ahead_s)

@@ -1,0 +1,158 @@
+"""Ranges of remote segments: fetched in threads, kept in bounded memory, shared by requests.
+
+    storage  raises RemoteBytesNeeded(file, start, end)
+    begin    one GET for all requests that need this range, in a thread of the downloads
+    settle   the bytes are kept by the file; each request reads again, in the loop thread
+
+Every need is settled: by the bytes, by the store's error, or by the deadline. After an error the
+same segment is refused for a moment, so that a store that hangs costs its clients one wait and not
+one per request. The error is retriable for clients (KAFKA_STORAGE_ERROR).
+
+The memory of all ranges is bounded; the range that was fetched longest ago goes first. Loop thread
+only.
+"""
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeAlias, TypeVar
+
+from broker.clocks.clock import Clock
+from broker.metrics import RemoteMetrics
+from broker.threads import Pool
+from storage.disk.steps import Elsewhere, Steps
+from storage.errors import StorageError, StoreFailed
+from storage.remote.object_store import ObjectStore
+from storage.segment.remote_log import RemoteBytesNeeded, RemoteLogFile
+
+logger = logging.getLogger("tidelog.broker.remote.reads")
+
+KEPT_BYTES: Final = 64 * 1024 * 1024
+"""Memory of all ranges."""
+
+DEADLINE_MS: Final = 10_000
+"""How long a request waits for a range."""
+
+REFUSED_MS: Final = 1_000
+"""How long a segment is refused after an error of the store."""
+
+READS_MAX: Final = 256
+"""Ranges that are under way or wait for a thread; more are refused."""
+
+TRIES_MAX: Final = 8
+"""How often one operation may ask for further bytes."""
+
+Result = TypeVar("Result")
+
+Settle: TypeAlias = Callable[[None, BaseException | None], object]
+_Range: TypeAlias = tuple[RemoteLogFile, int]
+
+
+class RemoteReads:
+    """The reads of one broker from its object store."""
+
+    def __init__(
+        self, store: ObjectStore, pool: Pool, clock: Clock, metrics: RemoteMetrics
+    ) -> None:
+        """Read from `store` in the threads of `pool`."""
+        self._store = store
+        self._pool = pool
+        self._clock = clock
+        self._metrics = metrics
+        self._waiting: dict[tuple[RemoteLogFile, int, int], list[Settle]] = {}
+        self._kept: dict[_Range, int] = {}
+        self._kept_bytes = 0
+        self._refused: dict[RemoteLogFile, tuple[int, StoreFailed]] = {}
+
+    def failure_of(self, need: RemoteBytesNeeded) -> StoreFailed | None:
+        """The error with which `need` is refused at once, or None."""
+        until_ms, error = self._refused.get(need.file, (0, None))
+        if error is not None and self._clock.monotonic_ms() < until_ms:
+            return error
+        self._refused.pop(need.file, None)
+        if len(self._waiting) >= READS_MAX:
+            return StoreFailed(f"{READS_MAX} reads of the object store are under way")
+        return None
+
+    def begin(self, need: RemoteBytesNeeded, settle: Settle) -> None:
+        """Call `settle(None, error)` in a later turn, when the bytes are there or are not to be."""
+        key = (need.file, need.start, need.end)
+        waiting = self._waiting.get(key)
+        if waiting is not None:
+            waiting.append(settle)
+            return
+        self._waiting[key] = [settle]
+        overdue = self._clock.call_later(DEADLINE_MS, partial(self._overdue, need))
+
+        def done(data: bytes | None, error: BaseException | None) -> None:
+            overdue.cancel()
+            self._done(need, data, error)
+
+        get = partial(self._store.get, need.file.object.key, need.start, need.end)
+        self._pool.submit(get, done)
+
+    def steps(self, need: RemoteBytesNeeded) -> Steps[None]:
+        """Fetch the range, in steps. Raises StoreFailed."""
+        failure = self.failure_of(need)
+        if failure is not None:
+            raise failure
+        call: Elsewhere[None] = Elsewhere(partial(self.begin, need))
+        yield call  # type: ignore[misc]
+        call.result()
+
+    async def fetch(self, need: RemoteBytesNeeded) -> None:
+        """Fetch the range. Raises StoreFailed."""
+        await self._pool.drive(self.steps(need))
+
+    def _overdue(self, need: RemoteBytesNeeded) -> None:
+        error = StoreFailed(f"GET {need.file.object.key}: no answer within {DEADLINE_MS} ms")
+        self._settle(need, error)
+
+    def _done(
+        self, need: RemoteBytesNeeded, data: bytes | None, error: BaseException | None
+    ) -> None:
+        if data is not None:
+            self._metrics.fetched += 1
+            self._metrics.fetched_bytes += len(data)
+            self._keep(need.file, need.start, data)
+        elif not isinstance(error, StorageError):
+            logger.error("a read of the object store failed", exc_info=error)
+            error = StoreFailed(f"GET {need.file.object.key}: {error}")
+        self._settle(need, error)
+
+    def _settle(self, need: RemoteBytesNeeded, error: BaseException | None) -> None:
+        waiting = self._waiting.pop((need.file, need.start, need.end), None)
+        if waiting is None:
+            # The deadline came first. Late bytes are kept all the same.
+            return
+        if isinstance(error, StoreFailed):
+            self._metrics.errors["fetch"] += 1
+            self._refused[need.file] = (self._clock.monotonic_ms() + REFUSED_MS, error)
+            logger.warning("%s", error)
+        for settle in waiting:
+            settle(None, error)
+
+    def _keep(self, file: RemoteLogFile, start: int, data: bytes) -> None:
+        self._kept_bytes += len(data) - self._kept.pop((file, start), 0)
+        self._kept[file, start] = len(data)
+        file.keep(start, data)
+        while self._kept_bytes > KEPT_BYTES and len(self._kept) > 1:
+            (oldest, at), size = next(iter(self._kept.items()))
+            del self._kept[oldest, at]
+            self._kept_bytes -= size
+            oldest.forget(at)
+
+
+async def repeated(reads: RemoteReads | None, read: Callable[[], Result]) -> Result:
+    """The result of `read`, called again after each range that it needed.
+
+    Raises what it raises; RemoteBytesNeeded when there is no store, or it asks too often.
+    """
+    for _ in range(TRIES_MAX):
+        try:
+            return read()
+        except RemoteBytesNeeded as need:
+            if reads is None:
+                raise
+            await reads.fetch(need)
+    return read()

@@ -1,0 +1,1 @@
+"""Commands about the object store of a data directory."""

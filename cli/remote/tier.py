@@ -1,0 +1,212 @@
+"""``tidelog tier``: what a data directory has in its object store, and what nothing names there.
+
+The comparison is `storage.audit.remote`. The commands read the directory, also beside a running
+broker, and list the bucket.
+"""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.exit_codes import ExitCode
+from cli.failures import CommandFailed
+from cli.options import DirectoryType, json_option
+from cli.output import RIGHT, format_count, format_size, print_json, print_table
+from client.times import format_duration
+from storage.audit.remote import (
+    DAY_MS,
+    Comparison,
+    TieredPartition,
+    cluster_id_of,
+    compare,
+    read_journal,
+    read_partitions,
+    tiered,
+)
+from storage.disk.checkpoints import CorruptCheckpoint
+from storage.disk.files import RealFiles
+from storage.errors import StoreFailed
+from storage.remote.engine import BadStoreUrl, open_store
+from storage.remote.object_store import ObjectStore
+
+_MS_PER_HOUR = 3_600_000
+
+
+@click.group()
+def command() -> None:
+    """Show what is in the object store of a data directory, delete what nothing names.
+
+    The settings are remote.storage.url and remote.storage.enable; docs/tiered-storage.md.
+    """
+
+
+_directory = click.argument("directory", type=DirectoryType())
+_url = click.option(
+    "--url",
+    metavar="URL",
+    help="The broker's remote.storage.url; credentials are in the environment.",
+)
+
+
+@command.command()
+@_directory
+@_url
+@json_option
+def status(*, directory: Path, url: str | None, as_json: bool) -> int:
+    """Show what is in the store and what waits for its upload.
+
+    With --url, look whether it is there.
+
+    Exit code 6 says that objects are missing which a manifest names.
+    """
+    partitions = _partitions(directory)
+    found = None
+    if url is not None:
+        found = _compare(_open(directory, url), directory, partitions, DAY_MS)
+    if as_json:
+        print_json(_document(partitions, found))
+    else:
+        _show(partitions, found)
+    return ExitCode.DAMAGED if found is not None and found.missing else ExitCode.OK
+
+
+@command.command()
+@_directory
+@_url
+@click.option("--delete", "deletes", is_flag=True, help="Delete them; without it, only list them.")
+@click.option(
+    "--older-than",
+    "hours",
+    metavar="HOURS",
+    type=click.IntRange(min=1),
+    default=24,
+    show_default=True,
+    help="Leave newer objects alone: a running upload may be among them.",
+)
+@json_option
+def gc(*, directory: Path, url: str | None, deletes: bool, hours: int, as_json: bool) -> int:
+    """List objects that nothing names, such as those of uploads that a crash has cut off.
+
+    Nothing is deleted without --delete.
+    """
+    if url is None:
+        raise click.UsageError("--url is needed: the broker's remote.storage.url")
+    store = _open(directory, url)
+    found = _compare(store, directory, _partitions(directory), hours * _MS_PER_HOUR)
+    if deletes:
+        try:
+            for one in found.garbage:
+                store.delete(one.key)
+        except StoreFailed as error:
+            raise CommandFailed(str(error), ExitCode.FAILED) from error
+    size = sum(one.size for one in found.garbage)
+    if as_json:
+        keys = [one.key for one in found.garbage]
+        print_json({"garbage": keys, "bytes": size, "deleted": deletes})
+        return ExitCode.OK
+    for one in found.garbage:
+        click.echo(f"{one.key}  {format_size(one.size)}")
+    done = "deleted" if deletes else "to delete with --delete"
+    click.echo(f"{format_count(len(found.garbage), 'object')}, {format_size(size)} {done}")
+    return ExitCode.OK
+
+
+def _partitions(directory: Path) -> list[TieredPartition]:
+    try:
+        return read_partitions(str(directory), RealFiles())
+    except OSError as error:
+        raise CommandFailed(str(error), ExitCode.FAILED) from error
+
+
+def _open(directory: Path, url: str) -> ObjectStore:
+    try:
+        cluster_id = cluster_id_of(str(directory), RealFiles())
+    except (OSError, CorruptCheckpoint) as error:
+        raise CommandFailed(
+            f"{directory} does not say which cluster it belongs to ({error})", ExitCode.NOT_FOUND
+        ) from error
+    try:
+        return open_store(url, cluster_id)
+    except BadStoreUrl as error:
+        raise CommandFailed(str(error), ExitCode.USAGE) from error
+
+
+def _compare(
+    store: ObjectStore, directory: Path, partitions: list[TieredPartition], older_than_ms: int
+) -> Comparison:
+    try:
+        return compare(
+            partitions,
+            store.list_objects(),
+            journal=read_journal(str(directory), RealFiles()),
+            now_ms=time.time_ns() // 1_000_000,
+            older_than_ms=older_than_ms,
+        )
+    except StoreFailed as error:
+        raise CommandFailed(str(error), ExitCode.UNREACHABLE) from error
+
+
+def _document(partitions: list[TieredPartition], found: Comparison | None) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "partitions": [
+            {
+                "name": part.name,
+                "objects": len(part.objects),
+                "bytes": sum(one.object_bytes for one in part.objects),
+                "remote_only": part.remote_only,
+                "waiting_bytes": part.waiting_bytes,
+                "waiting_ms": _waiting_ms(part),
+            }
+            for part in tiered(partitions)
+        ]
+    }
+    if found is not None:
+        document["stored"] = found.stored
+        document["stored_bytes"] = found.stored_bytes
+        document["missing"] = [one.key for one in found.missing]
+        document["garbage"] = len(found.garbage)
+    return document
+
+
+def _show(partitions: list[TieredPartition], found: Comparison | None) -> None:
+    rows = [
+        (
+            part.name,
+            len(part.objects),
+            part.remote_only,
+            format_size(sum(one.object_bytes for one in part.objects)),
+            format_size(part.waiting_bytes),
+            format_duration(_waiting_ms(part)) if part.waiting_bytes else "-",
+        )
+        for part in tiered(partitions)
+    ]
+    if rows:
+        print_table(
+            [
+                "PARTITION",
+                f"{RIGHT}OBJECTS",
+                f"{RIGHT}ONLY THERE",
+                f"{RIGHT}SIZE",
+                f"{RIGHT}WAITS",
+                f"{RIGHT}SINCE",
+            ],
+            rows,
+        )
+    else:
+        click.echo("nothing is in an object store")
+    if found is None:
+        return
+    for one in found.missing:
+        click.echo(f"missing: {one.key}, offsets {one.base_offset} to {one.next_offset - 1}")
+    click.echo(
+        f"the store has {format_count(found.stored, 'object')}, {format_size(found.stored_bytes)}; "
+        f"{len(found.missing)} missing, {len(found.garbage)} that nothing names"
+    )
+
+
+def _waiting_ms(part: TieredPartition) -> int:
+    if not part.waiting_bytes:
+        return 0
+    return max(0, time.time_ns() // 1_000_000 - part.waiting_since_ms)

@@ -1,0 +1,1 @@
+"""Tiered storage: closed segments in an object store, their local copies removed."""

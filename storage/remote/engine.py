@@ -1,0 +1,188 @@
+"""Object stores through obstore: S3 and what speaks its protocol, GCS, Azure, a folder, memory.
+
+Owns the address of a store, and the deadlines of its requests. Credentials and endpoints come from
+the environment, as users of these services know it (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT_URL`,
+`GOOGLE_SERVICE_ACCOUNT`, `AZURE_STORAGE_ACCOUNT_KEY`, ...); this module reads none of it.
+
+A small object is one conditional PUT. A large one is sent in parts, for which no store has a
+condition; its name was never used before, so none is needed. The library repeats a request whose
+answer was lost, so an upload may meet its own object: ObjectExists means "look", not "lost".
+
+`obstore` is an extra, `pip install tidelog[remote]`, and imported at the first use.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from config.store_url import check_store_url
+from storage.disk.files import Bytes
+from storage.errors import ObjectExists, ObjectMissing, StoreFailed
+from storage.remote.object_store import ObjectStore, StoredObject
+
+PART_BYTES: Final = 8 * 1024 * 1024
+"""A larger object is sent in parts of this size; a part is what an upload has in memory."""
+
+_CONNECT_TIMEOUT: Final = timedelta(seconds=5)
+REQUEST_TIMEOUT: Final = timedelta(seconds=20)
+"""The deadline of one request, an answer of many megabytes included."""
+
+_RETRIES: Final = 2
+
+
+class BadStoreUrl(ValueError):
+    """The address of a store cannot be used; the sentence says why."""
+
+
+def open_store(url: str, cluster_id: str) -> ObjectStore:
+    """The store at `url`, below the prefix of the cluster. No request is made.
+
+    Raises:
+        BadStoreUrl: the address cannot be used, or the library for it is missing.
+    """
+    problem = check_store_url(url)
+    if problem is not None:
+        raise BadStoreUrl(f"{url}: {problem}")
+    try:
+        from obstore import store as stores
+    except ImportError as error:
+        raise BadStoreUrl("the extra is missing: pip install 'tidelog[remote]'") from error
+    parts = urlsplit(url)
+    prefix = "/".join(part for part in (parts.path.strip("/"), cluster_id) if part)
+    try:
+        if parts.scheme == "memory":
+            return _Engine(stores.MemoryStore(), prefix=f"{cluster_id}/")
+        if parts.scheme == "file":
+            folder = Path(parts.path) / cluster_id
+            return _Engine(stores.LocalStore(folder, automatic_cleanup=True, mkdir=True))
+        return _Engine(
+            stores.from_url(
+                f"{parts.scheme}://{parts.netloc}/{prefix}",
+                client_options={
+                    "connect_timeout": _CONNECT_TIMEOUT,
+                    "timeout": REQUEST_TIMEOUT,
+                    # A server for tests on this machine has no certificate.
+                    "allow_http": True,
+                },
+                retry_config={"max_retries": _RETRIES, "retry_timeout": REQUEST_TIMEOUT},
+            )
+        )
+    except Exception as error:
+        raise BadStoreUrl(f"{type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def _translated(operation: str, key: str) -> Iterator[None]:
+    """Raise the errors of the library as errors of storage."""
+    from obstore import exceptions
+
+    try:
+        yield
+    except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
+        raise ObjectExists(f"{operation} {key}: there is such an object") from error
+    except (exceptions.NotFoundError, FileNotFoundError) as error:
+        raise ObjectMissing(f"{operation} {key}: there is no such object") from error
+    except (exceptions.BaseError, OSError, ValueError) as error:
+        raise StoreFailed(f"{operation} {key}: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+class _Engine:
+    """One store of the library; `prefix` is put before the names where the store has none."""
+
+    def __init__(self, store: Any, prefix: str = "") -> None:
+        self._store = store
+        self._prefix = prefix
+
+    def begin_put(self, key: str, size: int) -> "_Upload":
+        """See `ObjectStore.begin_put`."""
+        return _Upload(self._store, self._prefix + key, size)
+
+    def get(self, key: str, start: int, end: int) -> bytes:
+        """See `ObjectStore.get`."""
+        import obstore
+
+        with _translated("GET", key):
+            data = bytes(obstore.get_range(self._store, self._prefix + key, start=start, end=end))
+        if len(data) != end - start:
+            raise ObjectMissing(f"GET {key}: it ends at byte {start + len(data)}, not at {end}")
+        return data
+
+    def size_of(self, key: str) -> int | None:
+        """See `ObjectStore.size_of`."""
+        import obstore
+
+        try:
+            with _translated("HEAD", key):
+                return int(obstore.head(self._store, self._prefix + key)["size"])
+        except ObjectMissing:
+            return None
+
+    def delete(self, key: str) -> None:
+        """See `ObjectStore.delete`."""
+        import obstore
+
+        try:
+            with _translated("DELETE", key):
+                obstore.delete(self._store, self._prefix + key)
+        except ObjectMissing:
+            return
+
+    def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
+        """See `ObjectStore.list_objects`."""
+        import obstore
+
+        with _translated("LIST", prefix):
+            for chunk in obstore.list(self._store, self._prefix + prefix or None):
+                for found in chunk:
+                    yield StoredObject(
+                        found["path"].removeprefix(self._prefix),
+                        found["size"],
+                        int(found["last_modified"].timestamp() * 1000),
+                    )
+
+
+class _Upload:
+    """One PUT, or the parts of one."""
+
+    def __init__(self, store: Any, key: str, size: int) -> None:
+        self._store = store
+        self._key = key
+        self._is_small = size <= PART_BYTES
+        self._buffer = bytearray()
+        self._writer: Any = None
+
+    def write(self, data: Bytes) -> None:
+        """See `ObjectUpload.write`."""
+        if self._is_small:
+            self._buffer += data
+            return
+        import obstore
+
+        with _translated("PUT", self._key):
+            if self._writer is None:
+                self._writer = obstore.open_writer(
+                    self._store, self._key, buffer_size=PART_BYTES, max_concurrency=1
+                )
+            self._writer.write(bytes(data))
+
+    def finish(self) -> None:
+        """See `ObjectUpload.finish`."""
+        import obstore
+
+        with _translated("PUT", self._key):
+            if self._is_small:
+                obstore.put(self._store, self._key, bytes(self._buffer), mode="create")
+            elif self._writer is not None:
+                self._writer.close()
+
+    def abort(self) -> None:
+        """See `ObjectUpload.abort`: parts without an end are the bucket's to expire."""
+        self._buffer.clear()
+        self._writer = None

@@ -1,0 +1,78 @@
+"""Objects of segments that are gone: deleted from the store, then from the manifest.
+
+Owns the second half of a removal. The first half is `storage.log.retention`: the new start of the
+log is synced in the manifest. So an object is deleted only when no start of the log can want it. A
+DELETE that fails is repeated by the next run of the job; one that was done is done again without
+harm.
+
+A deleted topic leaves directories that wait for their removal. While the manifest in one names
+objects, the directory stays: it is the only record of them.
+"""
+
+from functools import partial
+
+from storage.disk.file_names import MANIFEST_NAME
+from storage.disk.files import Files
+from storage.disk.steps import Steps, off_loop
+from storage.errors import storage_failure
+from storage.log.log import Log
+from storage.remote.object_store import ObjectStore
+from storage.segment.manifest import Manifest
+from storage.segment.remote_object import RemoteObject
+
+
+def objects_to_erase(log: Log) -> list[RemoteObject]:
+    """The objects wholly below the log's start, which is durable."""
+    if log.offline_reason is not None:
+        return []
+    first = log.segments.first.base_offset
+    return [
+        where
+        for where in log.manifest.remote.values()
+        if where.next_offset <= log.log_start_offset and where.base_offset < first
+    ]
+
+
+def erase_below_start(log: Log, store: ObjectStore) -> Steps[int]:
+    """Delete the objects below the log's start; returns their number.
+
+    Raises StoreFailed, StorageFailed: the rest is deleted by the next call.
+    """
+    erased = 0
+    for where in objects_to_erase(log):
+        yield from off_loop(partial(store.delete, where.key))
+        if log.is_closed:
+            break
+        try:
+            log.manifest.remember_erased(where)
+        except OSError as error:
+            raise storage_failure("delete", log.path, error) from error
+        erased += 1
+    return erased
+
+
+def erase_directory(path: str, files: Files, store: ObjectStore) -> Steps[int]:
+    """Delete all objects that the manifest of a deleted partition names; returns their number.
+
+    The manifest goes afterwards, and nothing keeps the directory then. Raises StoreFailed,
+    StorageFailed.
+    """
+    manifest = Manifest(path, files)
+    for where in manifest.remote.values():
+        yield from off_loop(partial(store.delete, where.key))
+    try:
+        files.unlink(f"{path}/{MANIFEST_NAME}")
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise storage_failure("delete", path, error) from error
+    return len(manifest.remote)
+
+
+def names_objects(path: str, files: Files) -> bool:
+    """Whether the directory at `path` is the only record of objects in a store. Any thread."""
+    manifest = f"{path}/{MANIFEST_NAME}"
+    try:
+        return b"\nremote " in files.read_all(manifest) and bool(Manifest(path, files).remote)
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,61 @@
+"""Local retention: the local copies of segments that an object store has are removed.
+
+Owns one decision and its order. `local.retention.ms` and `local.retention.bytes` are applied by the
+rules of `storage.log.retention` to the segments that are here; -2 stands for the topic's
+`retention.ms` and `retention.bytes`. Segments go oldest first, up to the first one whose object is
+not recorded durably. Indexes, facts and producer snapshots stay.
+
+Source: KIP-405; Kafka `UnifiedLog.deleteOldSegments` for tiered logs.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from storage.errors import storage_failure
+from storage.log.log import Log
+from storage.log.retention import RetentionRules, ages_of, plan_retention, rules_of
+from storage.segment.segment import Segment
+
+AS_THE_WHOLE: Final = -2
+"""Value of a local limit that stands for the limit of the whole log."""
+
+
+def drop_expired_locally(log: Log, now_ms: int, *, is_pressed: bool = False) -> list[Segment]:
+    """Remove the local files that local retention selects; returns their segments.
+
+    With `is_pressed` the disk is nearly full: all go that have an object, without delay. Raises
+    StorageFailed.
+    """
+    end = log.segments.remote_end
+    if end is None or log.offline_reason is not None:
+        return []
+    here = [
+        (segment, age)
+        for segment, age in zip(log.segments, ages_of(log), strict=True)
+        if not segment.is_remote
+    ]
+    plan = plan_retention(
+        [age for _, age in here],
+        replace(rules_of(log, log.config), retention_bytes=0) if is_pressed else _local_rules(log),
+        log_start_offset=0,
+        high_watermark=min(end, log.high_watermark),
+        now_ms=now_ms,
+    )
+    due_ms = now_ms if is_pressed else now_ms + log.config.file_delete_delay_ms
+    dropped = [segment for segment, _ in here[: len(plan.reasons)]]
+    try:
+        for segment in dropped:
+            log.changes.drop_local(segment, due_ms=due_ms)
+    except OSError as error:
+        raise storage_failure("delete", log.path, error) from error
+    return dropped
+
+
+def _local_rules(log: Log) -> RetentionRules:
+    config = log.config
+    rules = rules_of(log, config)
+    if config.local_retention_ms != AS_THE_WHOLE:
+        rules = replace(rules, retention_ms=config.local_retention_ms)
+    if config.local_retention_bytes != AS_THE_WHOLE:
+        rules = replace(rules, retention_bytes=config.local_retention_bytes)
+    return rules

@@ -1,0 +1,60 @@
+"""The seam between storage and an object store: every request to a bucket goes through here.
+
+Owns the protocol that the rest of the package is written against. `storage.remote.engine` is the
+production implementation, `tests/support/simulated_store.py` one that drops, tears, delays and
+answers twice. What a method promises:
+
+| operation         | after its return                                                        |
+|-------------------|-------------------------------------------------------------------------|
+| `put`, `finish`   | the object exists whole, and every later request finds it               |
+| a raised error    | nothing is known: the store may have done it, may do it later, or never |
+| `delete`          | the object is gone, or was never there                                  |
+
+No object changes: a name is written once. All methods block for a network; they run in threads
+that do nothing else, take their own deadline, and raise `StoreFailed`.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from storage.disk.files import Bytes
+
+
+class StoredObject(NamedTuple):
+    """One object in a listing; `modified_ms` is the store's clock at its creation."""
+
+    key: str
+    size: int
+    modified_ms: int
+
+
+class ObjectUpload(Protocol):
+    """One object on its way; not there before `finish` has returned. One thread at a time."""
+
+    def write(self, data: Bytes) -> None:
+        """Add the next bytes; they are used after the return only if the call copied them."""
+
+    def finish(self) -> None:
+        """Create the object from what was written. Raises ObjectExists when the name is taken."""
+
+    def abort(self) -> None:
+        """Give it up; parts that the store has already are removed as far as it answers."""
+
+
+class ObjectStore(Protocol):
+    """A store, from which this cluster sees its own prefix. Any thread may call it."""
+
+    def begin_put(self, key: str, size: int) -> ObjectUpload:
+        """Begin an object of `size` bytes."""
+
+    def get(self, key: str, start: int, end: int) -> bytes:
+        """The bytes `[start, end)` of an object. Raises ObjectMissing."""
+
+    def size_of(self, key: str) -> int | None:
+        """Size of the object, or None when there is none."""
+
+    def delete(self, key: str) -> None:
+        """Remove the object; one that is not there counts as removed."""
+
+    def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
+        """All objects whose names begin with `prefix`, in any order."""

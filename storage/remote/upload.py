@@ -1,0 +1,191 @@
+"""The upload of closed segments, and the record of them in the manifest.
+
+Owns the order that makes an object count:
+
+    1 choose a name that was never used         base offset, leader epoch, random number
+    2 PUT                                       log, indexes, description
+    3 the answer is lost or "exists"            look: is an object of that size there?
+    4 GET all of it, compare our CRC-32C        what the store has is what was read here
+    5 a `remote` line in the manifest, synced   from here on the object counts
+
+A crash before the fifth step leaves an object that no manifest names; `storage.remote.garbage`
+finds it. Only a segment whose line is synced may lose its local file (`storage.remote.local`).
+
+A segment is uploaded when it is closed, durable with its indexes, and below the last stable offset.
+The bytes are read in slices by the owner's thread; requests and syncs are calls for other threads.
+So an upload has one slice and one part in memory, whatever the size of the segment.
+
+Source: KIP-405 for what may be uploaded; the order is ours (docs/adr/0028).
+"""
+
+from dataclasses import replace
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+from protocol.records.checksums import crc32c
+from storage.disk.steps import SLICE_BYTES, Steps, off_loop
+from storage.errors import ObjectExists, StorageError, StoreFailed, storage_failure
+from storage.log.log import Log
+from storage.remote.object_store import ObjectStore, ObjectUpload
+from storage.segment.remote_object import RemoteObject, describe, encode_trailer
+from storage.segment.segment import Segment
+
+VERIFY_BYTES: Final = 4 * SLICE_BYTES
+"""Bytes of one GET while an upload is verified."""
+
+_NONCE_BITS: Final = 64
+
+
+class UploadStopped(StorageError):
+    """The segment or the log went away during the upload."""
+
+
+def next_to_upload(log: Log) -> Segment | None:
+    """The oldest segment that is due for upload; None when there is none."""
+    config = log.config
+    if not config.remote_storage_enable or config.remote_log_copy_disable:
+        return None
+    if log.offline_reason is not None:
+        return None
+    segment = log.segments[log.segments.uploaded]
+    if segment is log.segments.active:
+        return None
+    end, durable = segment.next_offset, log.durable_offset
+    # When a record after it is durable, so are the files that its roll has left.
+    is_synced = durable > end or (
+        durable == end and not log.unsynced.is_dirty and log.unsynced.ticket is None
+    )
+    is_due = is_synced and end <= log.last_stable_offset and segment.matches_manifest
+    return segment if is_due else None
+
+
+def backlog_of(log: Log) -> tuple[int, int]:
+    """Bytes of closed segments without an object, and the time of the oldest one's last append."""
+    if not log.config.remote_storage_enable:
+        return 0, 0
+    segments = log.segments
+    first, last = segments.uploaded, len(segments) - 1
+    if first == last:
+        return 0, 0
+    size_bytes = sum(segments[number].size for number in range(first, last))
+    return size_bytes, segments[first].appended_ms
+
+
+def upload_segment(
+    log: Log, segment: Segment, topic_id: bytes, store: ObjectStore, random: Random
+) -> Steps[RemoteObject]:
+    """Upload one segment and record it; returns its object.
+
+    Raises:
+        UploadStopped: the segment is gone; nothing counts.
+        StoreFailed: the store failed, or has other bytes; nothing counts, the caller tries again.
+        StorageFailed: a local file failed.
+    """
+    try:
+        indexes, description = segment.index_files(), _describe(log, segment)
+        trailer = encode_trailer(indexes, description, log_crc=0)
+        where = RemoteObject(
+            base_offset=segment.base_offset,
+            next_offset=segment.next_offset,
+            log_bytes=segment.size,
+            object_bytes=segment.size + len(trailer),
+            crc=0,
+            epoch=log.leader_epoch,
+            nonce=random.getrandbits(_NONCE_BITS),
+            topic_id=int.from_bytes(topic_id, "big"),
+            partition=log.partition,
+        )
+        upload = store.begin_put(where.key, where.object_bytes)
+        is_finished = False
+        try:
+            crc = yield from _send(log, segment, upload)
+            trailer = encode_trailer(indexes, description, log_crc=crc)
+            yield from off_loop(partial(upload.write, trailer))
+            where = replace(where, crc=crc32c(trailer, crc))
+            yield from _finish(upload, store, where)
+            is_finished = True
+        finally:
+            if not is_finished:
+                upload.abort()
+        yield from _verify(store, where)
+        _check_there(log, segment)
+        yield from _record(log, segment, where)
+    except OSError as error:
+        raise storage_failure("upload", log.path, error) from error
+    return where
+
+
+def _describe(log: Log, segment: Segment) -> dict[str, Any]:
+    epochs = [
+        [entry.epoch, entry.start_offset]
+        for entry in log.leader_epochs.entries
+        if entry.start_offset < segment.next_offset
+    ]
+    return describe(segment.facts, topic=log.topic, epochs=epochs)
+
+
+def _send(log: Log, segment: Segment, upload: ObjectUpload) -> Steps[int]:
+    """Write the log to the upload; its CRC-32C."""
+    crc = position = 0
+    while position < segment.size:
+        _check_there(log, segment)
+        data = segment.log.pread(SLICE_BYTES, position)
+        crc = crc32c(data, crc)
+        position += len(data)
+        yield from off_loop(partial(upload.write, data))
+    return crc
+
+
+def _finish(upload: ObjectUpload, store: ObjectStore, where: RemoteObject) -> Steps[None]:
+    """End the upload; an answer that says nothing is settled by a look."""
+    try:
+        yield from off_loop(upload.finish)
+    except StoreFailed as error:
+        found = yield from off_loop(partial(store.size_of, where.key))
+        if found != where.object_bytes:
+            if isinstance(error, ObjectExists) and found is not None:
+                raise StoreFailed(f"{where.key} is there with {found} bytes, not ours") from error
+            raise
+
+
+def _verify(store: ObjectStore, where: RemoteObject) -> Steps[None]:
+    crc = 0
+    for start in range(0, where.object_bytes, VERIFY_BYTES):
+        end = min(start + VERIFY_BYTES, where.object_bytes)
+        data = yield from off_loop(partial(store.get, where.key, start, end))
+        crc = crc32c(data, crc)
+    if crc != where.crc:
+        raise StoreFailed(f"{where.key} has CRC-32C {crc:08x} in the store, {where.crc:08x} here")
+
+
+def _record(log: Log, segment: Segment, where: RemoteObject) -> Steps[None]:
+    """Write the manifest's line and sync it; the segment then has its object."""
+    manifest = log.manifest
+    try:
+        manifest.remember_remote(where)
+        file = manifest.file
+        if file is not None:
+            mark, synced = file.begin_sync(), None
+            try:
+                yield from off_loop(file.sync)
+                synced = mark
+            except GeneratorExit:
+                # The job ends here, and the line is in the file: the log's stop syncs it.
+                log.unsynced.add_created(file)
+                raise
+            finally:
+                file.end_sync(synced)
+        yield from off_loop(log.changes.sync_names)
+    except OSError:
+        # Nothing counts. The line may be on disk all the same: the next attempt replaces it.
+        manifest.remote.pop(where.base_offset, None)
+        manifest.distrust()
+        raise
+    _check_there(log, segment)
+    segment.remote = where
+
+
+def _check_there(log: Log, segment: Segment) -> None:
+    if log.offline_reason is not None or not log.segments.holds([segment]):
+        raise UploadStopped(f"segment {segment.base_offset} of {log.path} is gone")

@@ -1,0 +1,137 @@
+"""The `.log` of a segment whose bytes are in an object store only.
+
+Owns the rule for reading it: **a read is answered from bytes that are in memory, or it names the
+bytes that are missing.** Storage never waits for a network. A read that lacks bytes raises
+`RemoteBytesNeeded` with the object and the range; the caller gets the range elsewhere, adds it by
+`RemoteLogFile.keep` and repeats the operation from its start. The operations that can meet such a
+file change nothing before they have all bytes, so the repetition is the whole protocol.
+
+    log.read(...)  --RemoteBytesNeeded(file, start, end)-->  broker: one ranged GET in a thread
+    log.read(...)  <--file.keep(start, data)---------------  broker: again, in the loop thread
+
+Ranges are forgotten by the owner of the memory (`broker.remote.reads`).
+"""
+
+from typing import Final, NoReturn
+
+from storage.disk.files import Bytes
+from storage.errors import StorageError
+from storage.segment.remote_object import RemoteObject
+
+RANGE_BYTES_MIN: Final = 64 * 1024
+"""The least that a read asks for, if the object has it: a request costs as much as these bytes."""
+
+READ_AHEAD_BYTES: Final = 2 * 1024 * 1024
+"""What a reader gets beyond the first bytes that it lacks: those of its next reads."""
+
+RANGE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""The most that a read asks for at once, unless one batch is larger."""
+
+
+class RemoteBytesNeeded(StorageError):
+    """Bytes of a remote segment are not in memory: get `[start, end)` of the object of `file`."""
+
+    def __init__(self, file: "RemoteLogFile", start: int, end: int) -> None:
+        """Remember the range; it lies in the object."""
+        super().__init__(f"bytes {start} to {end} of {file.path} are in the object store")
+        assert 0 <= start < end <= file.object.object_bytes, f"{file.path}: {start} to {end}"
+        self.file = file
+        self.start = start
+        self.end = end
+
+    def widened(self, max_bytes: int) -> "RemoteBytesNeeded":
+        """The need of a reader of `max_bytes`, who will want the bytes after these as well."""
+        ahead = min(max(max_bytes, READ_AHEAD_BYTES), RANGE_BYTES_MAX)
+        # What follows the log is asked for as it is.
+        end = max(self.end, min(self.end + ahead, self.file.size))
+        return RemoteBytesNeeded(self.file, self.start, end)
+
+
+class RemoteLogFile:
+    """A `storage.disk.files.File` that is only read, from ranges kept in memory.
+
+    Attributes:
+        path: the name that the local file had.
+        size: bytes of the log, without what follows it in the object.
+        object: where the bytes are.
+    """
+
+    __slots__ = ("_ranges", "object", "path", "size")
+
+    def __init__(self, path: str, where: RemoteObject) -> None:
+        """No byte is in memory."""
+        self.path = path
+        self.size = where.log_bytes
+        self.object = where
+        self._ranges: dict[int, bytes] = {}
+
+    def pread(self, size: int, position: int) -> bytes:
+        """See `File.pread`. Raises RemoteBytesNeeded."""
+        end = min(position + size, self.size)
+        if end <= position:
+            return b""
+        data = self._find(position, end)
+        if data is None:
+            least = min(self.size, position + self._least_bytes(position))
+            raise RemoteBytesNeeded(self, position, max(end, least))
+        return data
+
+    def _least_bytes(self, position: int) -> int:
+        """How much to ask for from `position` on: twice the range that has ended there."""
+        ended = (len(d) for at, d in self._ranges.items() if at <= position <= at + len(d))
+        return min(max(RANGE_BYTES_MIN, 2 * max(ended, default=0)), RANGE_BYTES_MAX)
+
+    def require(self, start: int, end: int) -> None:
+        """Make sure that the next reads in `[start, end)` are answered, or raise RemoteBytesNeeded.
+
+        `end` is cut at the log's end.
+        """
+        end = min(end, self.size)
+        if start < end and self._find(start, end) is None:
+            raise RemoteBytesNeeded(self, start, end)
+
+    def trailer(self) -> bytes:
+        """What follows the log in the object. Raises RemoteBytesNeeded."""
+        end = self.object.object_bytes
+        data = self._find(self.size, end)
+        if data is None:
+            raise RemoteBytesNeeded(self, self.size, end)
+        return data
+
+    def keep(self, start: int, data: bytes) -> None:
+        """Keep these bytes of the object in memory."""
+        self._ranges[start] = data
+
+    def forget(self, start: int) -> None:
+        """Drop the bytes that were kept from `start` on."""
+        self._ranges.pop(start, None)
+
+    def _find(self, start: int, end: int) -> bytes | None:
+        for at, data in self._ranges.items():
+            if at <= start and end <= at + len(data):
+                return data[start - at : end - at]
+        return None
+
+    def close(self) -> None:
+        """See `File.close`: no descriptor is open, the memory is given back."""
+        self._ranges.clear()
+
+    def append(self, data: Bytes) -> NoReturn:
+        """A remote segment is closed for good."""
+        raise AssertionError(f"append of {len(data)} bytes to the remote segment {self.path}")
+
+    def truncate(self, size: int) -> NoReturn:
+        """A remote segment is closed for good."""
+        raise AssertionError(f"truncate the remote segment {self.path} to {size} bytes")
+
+    def begin_sync(self) -> NoReturn:
+        """A remote segment has no unsynced byte."""
+        raise AssertionError(f"sync of the remote segment {self.path}")
+
+    def sync(self) -> NoReturn:
+        """See `begin_sync`."""
+        raise AssertionError(f"sync of the remote segment {self.path}")
+
+    def end_sync(self, mark: int | None) -> NoReturn:
+        """See `begin_sync`."""
+        raise AssertionError(f"sync of the remote segment {self.path}: {mark}")

@@ -1,0 +1,115 @@
+"""An object in a store that holds one closed segment: its name, its facts, its bytes.
+
+Owns what an object consists of. The bytes of the `.log` come first, so that a position in the log
+is a position in the object; what a machine needs to serve the segment without its local files
+follows:
+
+    | .log | .index | .timeindex | .txnindex | description, JSON | tail, 16 bytes |
+
+The tail has the length of the description u32, the CRC-32C of everything between the log and the
+tail and of that length u32, and the eight bytes `TLSEG\\0\\0\\1`. All integers are big-endian.
+
+The name of an object is used for one attempt of an upload and never again: topic id, partition,
+base offset, leader epoch and a random number. So no retry meets the object of another attempt.
+
+Source: the order of uploads is ours (docs/adr/0028); Kafka leaves both to plugins (KIP-405).
+"""
+
+import json
+from dataclasses import asdict, dataclass, fields
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from protocol.records.checksums import crc32c
+from storage.disk.files import Bytes
+from storage.errors import StoreFailed
+
+OBJECT_SUFFIX: Final = ".segment"
+
+_TAIL: Final = Struct(">II8s")
+_MAGIC: Final = b"TLSEG\x00\x00\x01"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteObject:
+    """One object, as the manifest names it.
+
+    Attributes:
+        base_offset: the offset that names the segment.
+        next_offset: one above the last offset in it.
+        log_bytes: size of the `.log`, the first part of the object.
+        object_bytes: size of the whole object.
+        crc: CRC-32C of the whole object.
+        epoch: the leader epoch in which it was uploaded.
+        nonce: the random number of the attempt.
+        topic_id: the 16 bytes of the topic's id as an integer.
+        partition: the number of the partition.
+    """
+
+    base_offset: int
+    next_offset: int
+    log_bytes: int
+    object_bytes: int
+    crc: int
+    epoch: int
+    nonce: int
+    topic_id: int
+    partition: int
+
+    @property
+    def key(self) -> str:
+        """The name of the object in its store."""
+        return (
+            f"{self.topic_id:032x}/{self.partition}/"
+            f"{self.base_offset:020d}-{self.epoch}-{self.nonce:016x}{OBJECT_SUFFIX}"
+        )
+
+
+OBJECT_FIELDS: Final = tuple(field.name for field in fields(RemoteObject))
+
+
+class IndexFiles(NamedTuple):
+    """The content of the index files of one segment."""
+
+    offset_index: bytes
+    time_index: bytes
+    txn_index: bytes
+
+
+def encode_trailer(indexes: IndexFiles, description: dict[str, Any], *, log_crc: int) -> bytes:
+    """What follows the log in an object; its length does not depend on the log's CRC-32C."""
+    described = {**description, "log_crc": f"{log_crc:08x}"}
+    text = json.dumps(described, separators=(",", ":"), sort_keys=True).encode()
+    body = b"".join((*indexes, text))
+    return body + _TAIL.pack(len(text), _checksum(body, len(text)), _MAGIC)
+
+
+def _checksum(body: Bytes, text_bytes: int) -> int:
+    return crc32c(text_bytes.to_bytes(4, "big"), crc32c(body))
+
+
+def decode_trailer(trailer: Bytes) -> tuple[IndexFiles, dict[str, Any]]:
+    """The index files and the description in what follows the log. Raises StoreFailed."""
+    view = memoryview(trailer)
+    body, tail = view[: -_TAIL.size], view[-_TAIL.size :]
+    if len(tail) != _TAIL.size:
+        raise StoreFailed(f"an object has {len(view)} bytes after its log, {_TAIL.size} at least")
+    text_bytes, crc, magic = _TAIL.unpack(tail)
+    if magic != _MAGIC or _checksum(body, text_bytes) != crc or text_bytes > len(body):
+        raise StoreFailed("the end of an object is not what was written (checksum)")
+    description: dict[str, Any] = json.loads(bytes(body[len(body) - text_bytes :]))
+    facts = description["facts"]
+    at, parts = 0, []
+    for name in ("offset_index_bytes", "time_index_bytes", "txn_index_bytes"):
+        parts.append(bytes(body[at : at + facts[name]]))
+        at += facts[name]
+    return IndexFiles(*parts), description
+
+
+def describe(facts: Any, *, topic: str, epochs: list[list[int]]) -> dict[str, Any]:
+    """The description of a segment, for a machine that has nothing but the object.
+
+    Its topic by name, its facts in the manifest, and the leader epochs up to its end, each with its
+    first offset.
+    """
+    return {"topic": topic, "epochs": epochs, "facts": asdict(facts)}

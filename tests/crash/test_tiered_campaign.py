@@ -1,0 +1,133 @@
+"""Crash states of logs with an object store, and the mistakes that this campaign must find."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from storage.disk.steps import Steps
+from storage.recovery import opening
+from storage.remote import erase, upload
+from tests.crash.campaign import Tally, crash_states, fault_run, faults
+from tests.crash.tiered_workload import TieredWorkload
+
+STATES = int(os.environ.get("CRASH_STATES", "600"))
+STATES_PER_SEED = 300
+FAULTS_PER_SEED = 15
+
+Patch = pytest.MonkeyPatch
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(max(1, STATES // STATES_PER_SEED)))
+def test_every_crash_state_keeps_what_was_promised(seed: int) -> None:
+    tally = Tally()
+    crash_states(tally, seed=seed, states=STATES_PER_SEED, kind=TieredWorkload)
+    assert tally.states > STATES_PER_SEED // 2
+    assert tally.examples == []
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(max(1, STATES // STATES_PER_SEED)))
+def test_every_failing_operation_keeps_what_was_promised(seed: int) -> None:
+    tally = Tally()
+    for fault in faults(seed, FAULTS_PER_SEED):
+        fault_run(tally, seed=seed, fault=fault, kind=TieredWorkload)
+    assert tally.faults_raised > FAULTS_PER_SEED // 2
+    assert tally.examples == []
+
+
+def local_copy_goes_before_the_line_is_synced(patch: Patch) -> None:
+    """An object counts as soon as its line is written."""
+
+    def record(log: Any, segment: Any, where: Any) -> Steps[None]:
+        log.manifest.remember_remote(where)
+        segment.remote = where
+        yield None
+
+    patch.setattr(upload, "_record", record)
+
+
+def local_copy_goes_without_an_object(patch: Patch) -> None:
+    """Local retention does not ask for an object."""
+
+    def drop(log: Any, now_ms: int) -> list[Any]:
+        dropped = [one for one in list(log.segments)[:-1] if not one.is_remote]
+        for segment in dropped:
+            path = segment.log.path
+            log.changes._files.rename(path, path + ".deleted")
+        return dropped
+
+    patch.setattr("tests.crash.tiered_workload.drop_expired_locally", drop)
+
+
+def uploads_are_not_verified(patch: Patch) -> None:
+    """The answer of a PUT is believed."""
+
+    def verify(store: Any, where: Any) -> Steps[None]:
+        yield None
+
+    patch.setattr(upload, "_verify", verify)
+
+
+def unsynced_segments_are_uploaded(patch: Patch) -> None:
+    """A segment is uploaded and recorded before it is durable here."""
+
+    def following(log: Any) -> Any:
+        closed = list(log.segments)[:-1]
+        return next((one for one in closed if one.remote is None), None)
+
+    patch.setattr("tests.crash.tiered_workload.next_to_upload", following)
+
+
+def objects_go_before_the_start_is_durable(patch: Patch) -> None:
+    """The objects of all but the newest segments are deleted, whatever the log's start is."""
+
+    def every(log: Any) -> list[Any]:
+        objects = list(log.manifest.remote.values())
+        return objects[:-1]
+
+    patch.setattr(erase, "objects_to_erase", every)
+
+
+def a_start_forgets_the_store(patch: Patch) -> None:
+    """Segments without a local log are not part of the log."""
+    patch.setattr(opening.DirectoryOpening, "remote", property(lambda self: {}))
+
+
+def recovery_reads_what_only_the_store_has(patch: Patch) -> None:
+    """After a crash the segments in the store are verified like others."""
+    from storage.recovery import recovery
+
+    def first(opening: Any, segments: Any) -> int:
+        below = [s for s in segments if s.base_offset < opening.recovery_point]
+        return len(segments) if opening.is_clean else max(0, len(below) - 1)
+
+    patch.setattr(recovery, "_first_to_recover", first)
+
+
+TIERED_BUGS: dict[str, Callable[[Patch], None]] = {
+    bug.__name__: bug
+    for bug in (
+        local_copy_goes_before_the_line_is_synced,
+        local_copy_goes_without_an_object,
+        uploads_are_not_verified,
+        unsynced_segments_are_uploaded,
+        objects_go_before_the_start_is_durable,
+        a_start_forgets_the_store,
+        recovery_reads_what_only_the_store_has,
+    )
+}
+
+
+@pytest.mark.parametrize("name", TIERED_BUGS)
+def test_seeded_bug_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative controls: with any of these mistakes the same campaign finds something wrong."""
+    TIERED_BUGS[name](monkeypatch)
+    tally = Tally()
+    for seed in range(12):
+        crash_states(tally, seed=seed, states=60, until_found=True, kind=TieredWorkload)
+        if tally.examples:
+            return
+    pytest.fail(f"{name} was not found in {tally.states} states")

@@ -1,0 +1,112 @@
+"""The workload with an object store: uploads, local retention, deletions, a store that fails.
+
+The promises are the same. A crash is judged with the store as it is at that moment, where requests
+without an answer have happened or have not.
+"""
+
+import random
+from collections.abc import Callable
+
+from storage.disk.steps import run_steps
+from storage.errors import StorageError, StoreFailed
+from storage.log.log import Log
+from storage.remote.erase import erase_below_start
+from storage.remote.local import drop_expired_locally
+from storage.remote.upload import next_to_upload, upload_segment
+from tests.crash.workload import NOW_MS, SEGMENT_BYTES, Workload
+from tests.support.simulated_disk import SimulatedDisk
+from tests.support.simulated_store import SimulatedStore, StoreFault
+from tests.support.tiered import tiered_broker
+
+_TIERED = {
+    "segment.bytes": str(SEGMENT_BYTES),
+    "index.interval.bytes": "300",
+    "remote.storage.enable": "true",
+    "local.retention.bytes": "0",
+    "file.delete.delay.ms": "1000",
+}
+
+
+_OVERRIDES = {
+    "orders": _TIERED,
+    "lazy": {**_TIERED, "flush.policy": "os", "retention.bytes": str(6 * SEGMENT_BYTES)},
+    "ledger": Workload.overrides["ledger"],
+    "temporary": _TIERED,
+    "growing": _TIERED,
+}
+
+
+class TieredWorkload(Workload):
+    """All topics but the compacted one have their closed segments in a store."""
+
+    config = tiered_broker()
+    overrides = _OVERRIDES
+    store: SimulatedStore
+
+    def __init__(self, disk: SimulatedDisk, seed: int, *, steps: int = 60) -> None:
+        """With an empty store."""
+        super().__init__(disk, seed, steps=steps)
+        self._compacts = False
+        self.store = SimulatedStore()
+        self._store_rng = random.Random(seed + 2)
+
+    def _kinds(self) -> list[tuple[Callable[[], None], int]]:
+        return [*super()._kinds(), (self._tier, 60), (self._erase, 10)]
+
+    def _tier(self) -> None:
+        """Upload what is due, with appends in between; then local retention."""
+        rng = self._store_rng
+        log = self._pick()
+        if not log.config.remote_storage_enable:
+            return
+        for name, partition, producer_id in sorted(self._open_txns):
+            # Nothing above an open transaction is uploaded.
+            if (name, partition) == (log.topic, log.partition) and rng.random() < 0.8:
+                self._end_txn(log, producer_id)
+        if rng.random() < 0.7:
+            log.roll(NOW_MS)
+        if rng.random() < 0.9:
+            log.flush()
+        self.store.faults = {
+            kind: [rng.choice([*[None] * 12, *StoreFault]) for _ in range(4)]
+            for kind in ("PUT", "GET", "HEAD")
+        }
+        try:
+            while (segment := next_to_upload(log)) is not None:
+                topic = self._dir().topics[log.topic]
+                steps = upload_segment(log, segment, topic.topic_id, self.store, rng)
+                for call in steps:
+                    if call is not None:
+                        call.run()
+                    if rng.random() < 0.05:
+                        self._append(log, self._values(), producer_id=-1)
+                    if rng.random() < 0.02:
+                        steps.close()
+        except StoreFailed:
+            # The job tries again later.
+            pass
+        finally:
+            self.store.faults = {}
+        drop_expired_locally(log, NOW_MS)
+
+    def _erase(self) -> None:
+        """Delete the objects of what retention and deletions of topics have removed."""
+        rng = self._store_rng
+        self.store.faults = {"DELETE": [rng.choice([None, None, *StoreFault]) for _ in range(4)]}
+        try:
+            for topic in self._dir().topics.values():
+                for log in topic.partitions:
+                    self._erase_of(log)
+            run_steps(self._dir().erase_remote(NOW_MS + 100_000, self.store))
+        except StoreFailed:
+            pass
+        finally:
+            self.store.faults = {}
+
+    def _erase_of(self, log: Log) -> None:
+        try:
+            run_steps(erase_below_start(log, self.store))
+        except StoreFailed:
+            raise
+        except StorageError as error:
+            self.errors.append(str(error))

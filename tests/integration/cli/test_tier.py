@@ -1,0 +1,86 @@
+"""``tidelog tier`` over a directory whose segments are in a folder."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from cli.exit_codes import ExitCode
+from tests.support.broker import batch, running_broker
+from tests.support.cli import tidelog
+from tests.support.clock import FrozenClock
+from tests.support.requests import create_topic, produce
+
+DAY_S = 86_400
+
+
+@pytest.fixture
+async def tiered(tmp_path: Path) -> tuple[Path, str, Path]:
+    """A stopped directory, the address of its store, and the folder of its objects."""
+    url = f"file://{tmp_path}/bucket"
+    clock = FrozenClock()
+    directory = tmp_path / "data"
+    async with running_broker(directory, clock=clock, remote_storage_url=url) as running:
+        client = await running.client()
+        await create_topic(
+            client, "t", segment_bytes="400", remote_storage_enable="true", local_retention_ms="0"
+        )
+        for number in range(7):
+            await produce(client, "t", batch("x" * 150, timestamp=clock.wall_ms() + number))
+        await running.broker.jobs.run_now("tiering")
+        clock.jump_wall(5_000)
+        await running.broker.jobs.run_now("retention")
+    (first, *_) = (tmp_path / "bucket").rglob("*.segment")
+    return directory, url, first.parent
+
+
+def test_status_and_gc(tiered: tuple[Path, str, Path]) -> None:
+    directory, url, folder = tiered
+    objects = sorted(folder.iterdir())
+    done = tidelog("tier", "status", str(directory), "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    (part,) = json.loads(done.stdout)["partitions"]
+    assert (part["name"], part["objects"], part["remote_only"]) == (
+        "t-0",
+        len(objects),
+        len(objects),
+    )
+    assert "t-0" in tidelog("tier", "status", str(directory)).stdout
+    done = tidelog("tier", "status", str(directory), "--url", url)
+    assert done.returncode == 0
+    assert "0 missing, 0 that nothing names" in done.stdout
+    assert tidelog("fsck", str(directory)).returncode == 0
+
+    orphan = folder / objects[0].name.replace("-0-", "-9-")
+    orphan.write_bytes(b"cut off")
+    assert "0 objects" in tidelog("tier", "gc", str(directory), "--url", url).stdout
+    old_s = orphan.stat().st_mtime - 2 * DAY_S
+    for path in (orphan, *objects):
+        os.utime(path, (old_s, old_s))
+    listed = tidelog("tier", "gc", str(directory), "--url", url)
+    assert orphan.name in listed.stdout
+    assert "1 object" in listed.stdout
+    assert orphan.exists()
+    done = tidelog("tier", "gc", str(directory), "--url", url, "--delete", "--json")
+    assert json.loads(done.stdout)["deleted"] is True
+    assert sorted(folder.iterdir()) == objects
+
+    objects[0].unlink()
+    done = tidelog("tier", "status", str(directory), "--url", url)
+    assert done.returncode == ExitCode.DAMAGED
+    assert "missing: " in done.stdout
+
+
+def test_what_the_command_refuses(tiered: tuple[Path, str, Path], tmp_path: Path) -> None:
+    directory, _, _ = tiered
+    done = tidelog("tier", "gc", str(directory), "--url", "ftp://x/y")
+    assert done.returncode == ExitCode.USAGE
+    assert "begins with" in done.stderr
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = tidelog("tier", "gc", str(empty), "--url", "memory:")
+    assert done.returncode == ExitCode.NOT_FOUND
+    (tmp_path / "file").write_text("no folder")
+    done = tidelog("tier", "gc", str(directory), "--url", f"file://{tmp_path}/file")
+    assert done.returncode in (ExitCode.USAGE, ExitCode.UNREACHABLE)

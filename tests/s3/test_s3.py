@@ -1,0 +1,162 @@
+"""Tiered storage with a real S3 server: the engine's promises, a broker that loses its store."""
+
+import asyncio
+import os
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from protocol.error_codes import ErrorCode
+from storage.errors import ObjectExists, ObjectMissing, StoreFailed
+from storage.remote.engine import PART_BYTES, open_store
+from tests.s3.server import BUCKET, S3Server, find_versitygw, s3_server
+from tests.support.broker import RawClient, batch, broker_process, running_broker
+from tests.support.clock import FrozenClock
+from tests.support.requests import create_topic, fetch, list_offset, produce, values_of
+
+URL = f"s3://{BUCKET}/history"
+
+_PROGRAM = find_versitygw()
+pytestmark = pytest.mark.skipif(_PROGRAM is None, reason="make test-s3 installs versitygw")
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    assert _PROGRAM is not None
+    with s3_server(_PROGRAM, tmp_path) as started:
+        for name, value in started.environment.items():
+            monkeypatch.setenv(name, value)
+        yield started
+
+
+def put(store: object, key: str, data: bytes) -> None:
+    upload = store.begin_put(key, len(data))  # type: ignore[attr-defined]
+    for start in range(0, len(data), 1 << 20):
+        upload.write(data[start : start + (1 << 20)])
+    upload.finish()
+
+
+def test_the_engine_keeps_its_promises(server: S3Server) -> None:
+    store = open_store(URL, "cluster")
+    for size in (1, 100_000, PART_BYTES + 1, 3 * PART_BYTES):
+        data = random.Random(size).randbytes(size)
+        put(store, f"{size}", data)
+        assert store.size_of(f"{size}") == size
+        assert store.get(f"{size}", 0, size) == data
+        assert store.get(f"{size}", size // 2, size // 2 + 1) == data[size // 2 : size // 2 + 1]
+    with pytest.raises(ObjectExists):
+        put(store, "1", b"other")
+    assert store.get("1", 0, 1) == random.Random(1).randbytes(1)
+    with pytest.raises(ObjectMissing):
+        store.get("nowhere", 0, 1)
+    with pytest.raises(StoreFailed):
+        store.get("1", 0, 10)
+    assert store.size_of("nowhere") is None
+    assert sorted(one.size for one in store.list_objects()) == sorted(
+        (1, 100_000, PART_BYTES + 1, 3 * PART_BYTES)
+    )
+    assert list(open_store(URL, "other").list_objects()) == []
+    store.delete("1")
+    store.delete("1")
+    assert store.size_of("1") is None
+    server.stop()
+    with pytest.raises(StoreFailed):
+        store.get("100000", 0, 1)
+
+
+async def test_a_broker_over_s3(server: S3Server, tmp_path: Path) -> None:
+    clock = FrozenClock()
+    directory = tmp_path / "data"
+    numbers = list(range(30))
+    async with running_broker(directory, clock=clock, remote_storage_url=URL) as running:
+        client = await running.client()
+        await create_topic(
+            client,
+            "t",
+            segment_bytes="2000",
+            remote_storage_enable="true",
+            local_retention_ms="1000",
+            file_delete_delay_ms="0",
+        )
+        for number in numbers:
+            value = f"{number}".encode() + b"x" * 400
+            await produce(client, "t", batch(value, timestamp=clock.wall_ms() + number))
+        await running.broker.jobs.run_now("tiering")
+        began = clock.wall_ms()
+        clock.jump_wall(5_000)
+        await running.broker.jobs.run_now("retention")
+        await running.broker.jobs.run_now("pending-files")
+        assert len(list((directory / "t-0").glob("*.log"))) == 1
+        found: list[int] = []
+        while len(found) < len(numbers):
+            data = await fetch(client, "t", len(found), max_wait_ms=5_000)
+            assert data.error_code == 0
+            found += [int((value or b"").rstrip(b"x")) for value in values_of(data)]
+        assert found == numbers
+        for number in numbers:
+            assert (await list_offset(client, "t", began + number)).offset == number
+    async with running_broker(directory, clock=clock, remote_storage_url=URL) as running:
+        client = await running.client()
+        server.stop()
+        data = await fetch(client, "t", 0, max_wait_ms=5_000)
+        assert data.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await produce(client, "t", batch("more"))).error_code == 0
+        server.start()
+        clock.advance(60_000)
+        assert len(values_of(await fetch(client, "t", 0, max_wait_ms=5_000))) > 0
+
+
+@pytest.mark.slow
+async def test_kill_9_while_uploading(server: S3Server, tmp_path: Path) -> None:
+    """Every acknowledged record is there after each kill, in either place."""
+    directory = tmp_path / "data"
+    rng = random.Random(1)
+    acknowledged = 0
+    settings = {
+        "remote_storage_url": URL,
+        "log_retention_check_interval_ms": "200",
+        "log_initial_task_delay_ms": "0",
+    }
+    for cycle in range(int(os.environ.get("S3_KILLS", "4"))):
+        with broker_process(directory, **settings) as process:
+            client = await RawClient.connect("127.0.0.1", process.port)
+            if cycle == 0:
+                await create_topic(
+                    client,
+                    "t",
+                    segment_bytes="20000",
+                    remote_storage_enable="true",
+                    local_retention_ms="0",
+                    file_delete_delay_ms="0",
+                    retention_ms="-1",
+                )
+            for _ in range(rng.randrange(150, 400)):
+                answer = await produce(client, "t", batch(f"{acknowledged}" + "x" * 900))
+                assert answer.error_code == 0
+                acknowledged += 1
+            # Uploads run every second.
+            await asyncio.sleep(2 * rng.random())
+            process.stop(signal.SIGKILL)
+            await client.close()
+    with broker_process(directory, **settings) as process:
+        async with asyncio.timeout(60):
+            while len(list((directory / "t-0").glob("*.log"))) > 2:
+                await asyncio.sleep(0.1)
+        client = await RawClient.connect("127.0.0.1", process.port)
+        found = 0
+        while found < acknowledged:
+            data = await fetch(client, "t", found, max_wait_ms=5_000)
+            assert data.error_code == 0
+            for value in values_of(data):
+                assert (value or b"").rstrip(b"x") == b"%d" % found
+                found += 1
+        await client.close()
+    assert len(list(open_store(URL, _cluster_id(directory)).list_objects())) > 10
+
+
+def _cluster_id(directory: Path) -> str:
+    text = (directory / "meta.properties").read_text()
+    return next(line[11:] for line in text.splitlines() if line.startswith("cluster.id="))
