@@ -110,7 +110,9 @@ class BackgroundJobs:
         """Put every job into `scheduler`."""
         config = self.config
         scheduler.add("sweep", SWEEP_INTERVAL_MS, self.connections.sweep)
-        scheduler.add("coordinators", COORDINATOR_INTERVAL_MS, self.tick_coordinators)
+        is_first = self.data_dir.may_change
+        if is_first:
+            scheduler.add("coordinators", COORDINATOR_INTERVAL_MS, self.tick_coordinators)
         scheduler.add("loop-lag", LOOP_LAG_INTERVAL_MS, self.measure_loop_lag)
         scheduler.add("clock", CLOCK_INTERVAL_MS, self.time.now_ms)
         scheduler.add("flush", FLUSH_INTERVAL_MS, self.flush_by_age)
@@ -132,7 +134,7 @@ class BackgroundJobs:
             "pending-files", PENDING_FILES_INTERVAL_MS, self.delete_pending_files, clock=clock
         )
         scheduler.add("certificates", CERTIFICATES_INTERVAL_MS, self.certificates.run)
-        if self.security.tokens.are_enabled:
+        if self.security.tokens.are_enabled and is_first:
             scheduler.add(
                 "delegation-tokens",
                 config.delegation_token_expiry_check_interval_ms,

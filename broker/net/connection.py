@@ -60,11 +60,20 @@ from broker.security.tls.principal_mapping import NoRuleMatches
 from protocol.errors import MalformedFrame, ProtocolError
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from broker.net.dispatch import Dispatcher, Exchange
     from broker.security.service import ListenerGuard
     from broker.threads import Pool
     from config import BrokerConfig
     from protocol.declare.primitives import Buffer
+
+    class Upstream(Protocol):
+        """What a worker forwards requests of this client over."""
+
+        def close(self) -> None:
+            """The client has gone."""
+
 
 logger = logging.getLogger("tidelog.broker.net.connection")
 
@@ -75,6 +84,9 @@ def _size(parts: "list[Buffer]") -> int:
 
 class Connection(asyncio.BufferedProtocol):
     """The protocol object of one accepted socket; lives until `connection_lost`."""
+
+    is_from_worker = False
+    """Whether another worker forwards this client, and has counted it against the limits."""
 
     def __init__(
         self,
@@ -90,6 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatch = dispatcher.dispatch
         self._guard = guard
         self.session = Session()
+        self.upstream: Upstream | None = None
         self._connections = connections
         self._receiver = FrameReceiver(connections.max_frame_bytes)
         self._transport: asyncio.Transport | None = None
@@ -238,6 +251,8 @@ class Connection(asyncio.BufferedProtocol):
             self._close_reason = "disconnected"
         self._transport = None
         self.session.channel = None
+        if self.upstream is not None:
+            self.upstream.close()
         self._drop_backlog()
         slots, self._slots = self._slots, deque()
         for exchange in slots:
@@ -608,10 +623,13 @@ class Connections:
 
     def admit(self, connection: Connection) -> str | None:
         """Count `connection` in, or return why it is refused."""
-        refusal = self._why_full(len(self._open), self._per_host[connection.peer_host])
+        refusal = None
+        if not connection.is_from_worker:
+            refusal = self._why_full(len(self._open), self._per_host[connection.peer_host])
         if refusal is None:
             self._open[connection] = None
-            self._per_host[connection.peer_host] += 1
+            if not connection.is_from_worker:
+                self._per_host[connection.peer_host] += 1
             self.accepted += 1
             connection.id = next(self._ids)
             connection.active_tick = self.tick
@@ -641,9 +659,10 @@ class Connections:
         if connection not in self._open:
             return
         del self._open[connection]
-        self._per_host[connection.peer_host] -= 1
-        if not self._per_host[connection.peer_host]:
-            del self._per_host[connection.peer_host]
+        if not connection.is_from_worker:
+            self._per_host[connection.peer_host] -= 1
+            if not self._per_host[connection.peer_host]:
+                del self._per_host[connection.peer_host]
         self._starved.pop(connection, None)
         self.hold_memory(connection, 0)
         if not self._open:

@@ -25,12 +25,8 @@ from protocol.records.layout import NO_OFFSET
 from storage.audit.findings import Finding, LogSummary, Severity
 from storage.audit.partition import PartitionAudit
 from storage.directory.claim import Survey, survey
-from storage.directory.metadata_journal import (
-    JOURNAL_FILE,
-    TopicMetadata,
-    damage_position,
-    read_topics,
-)
+from storage.directory.metadata import TopicMetadata
+from storage.directory.metadata_journal import JOURNAL_FILE, damage_position, read_topics
 from storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_FILE,

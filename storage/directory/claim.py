@@ -26,7 +26,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from config import BrokerConfig
-from storage.directory.metadata_journal import JOURNAL_FILE, MetadataJournal, TopicMetadata
+from storage.directory.metadata import Metadata, TopicMetadata
+from storage.directory.metadata_journal import JOURNAL_FILE
 from storage.disk import checkpoints, file_names
 from storage.disk.files import TEMPORARY_SUFFIX, Files, Lock
 from storage.errors import (
@@ -347,7 +348,7 @@ def _not_writable(path: str, error: OSError) -> DataDirNotWritable:
     )
 
 
-def notices_of_others(survey: Survey, journal: MetadataJournal) -> Iterator[str]:
+def notices_of_others(survey: Survey, journal: Metadata) -> Iterator[str]:
     """Notices for the operator about things that are neither topics nor errors."""
     if journal.bytes_cut:
         yield f"cut {journal.bytes_cut} bytes of an unfinished change off {journal.path}"

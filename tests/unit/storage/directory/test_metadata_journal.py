@@ -4,7 +4,8 @@ import errno
 
 import pytest
 
-from storage.directory.metadata_journal import JOURNAL_FILE, MetadataJournal, TopicMetadata
+from storage.directory.metadata import TopicMetadata
+from storage.directory.metadata_journal import JOURNAL_FILE, MetadataJournal
 from storage.errors import DiskFull, ForeignDataDir, HalfWrittenDataDir, StorageFailed
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import Fault, Operation, SimulatedDisk
