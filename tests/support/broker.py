@@ -203,6 +203,7 @@ class BrokerProcess:
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         self.port = 0
+        self.ports: list[int] = []
         self.ready_after_s = 0.0
 
     def wait_ready(self) -> int:
@@ -213,6 +214,8 @@ class BrokerProcess:
         assert match is not None, self.process.communicate()[1]
         self.ready_after_s = time.perf_counter() - self.started_s
         self.port = int(match[1])
+        others = re.sub(r".* metrics \S+", "", line).split()
+        self.ports = [self.port, *(int(address.rpartition(":")[2]) for address in others)]
         return self.port
 
     def stop(self, number: int = signal.SIGTERM) -> int:

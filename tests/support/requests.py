@@ -164,9 +164,15 @@ def values_of(data: PartitionData | Buffer) -> list[bytes | None]:
 
 
 async def list_offset(
-    client: RawClient, topic: str, timestamp: int, *, version: int = 10, **fields: int
+    client: RawClient,
+    topic: str,
+    timestamp: int,
+    *,
+    partition: int = 0,
+    version: int = 10,
+    **fields: int,
 ) -> ListOffsetsPartitionResponse:
-    """Look one timestamp up in partition 0."""
+    """Look one timestamp up in one partition."""
     response = await client.request(
         ListOffsetsRequest(
             replica_id=-1,
@@ -175,7 +181,9 @@ async def list_offset(
                 ListOffsetsTopic(
                     name=topic,
                     partitions=[
-                        ListOffsetsPartition(partition_index=0, timestamp=timestamp, **fields)
+                        ListOffsetsPartition(
+                            partition_index=partition, timestamp=timestamp, **fields
+                        )
                     ],
                 )
             ],
