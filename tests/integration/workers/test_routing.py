@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import confluent_kafka
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from protocol.api.describe_log_dirs import DescribeLogDirsRequest
 from protocol.api.find_coordinator import FindCoordinatorRequest
@@ -88,15 +89,15 @@ async def test_worker_1_coordinates_and_the_others_say_so(broker: BrokerProcess)
 def test_librdkafka_produces_and_reads_in_a_group(broker: BrokerProcess, bootstrap: int) -> None:
     servers, topic = f"127.0.0.1:{broker.ports[bootstrap]}", f"librdkafka-{bootstrap}"
     settings = {"bootstrap.servers": servers, "enable.idempotence": True}
-    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": servers})
-    new = confluent_kafka.admin.NewTopic(topic, PARTITIONS, 1)
+    admin = AdminClient({"bootstrap.servers": servers})
+    new = NewTopic(topic, PARTITIONS, 1)
     admin.create_topics([new])[topic].result(30)
-    producer = confluent_kafka.Producer(settings)
+    producer = Producer(settings)
     wanted = {f"{number}".encode() for number in range(400)}
     for number, value in enumerate(sorted(wanted)):
         producer.produce(topic, value, partition=number % PARTITIONS)
     assert producer.flush(30) == 0
-    consumer = confluent_kafka.Consumer(
+    consumer = Consumer(
         {
             "bootstrap.servers": servers,
             "group.id": topic,
