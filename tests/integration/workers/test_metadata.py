@@ -110,9 +110,10 @@ async def test_settings_of_each_worker_are_described(broker: BrokerProcess) -> N
 def test_rules_and_users_hold_in_every_worker(tmp_path: Path) -> None:
     data = tmp_path / "data"
     for user in ("admin", "writer"):
-        made = tidelog(
-            "user", "add", user, "--data-dir", str(data), "--password-file", "-", given=user
-        )
+        password = tmp_path / f"{user}.txt"
+        password.write_text(user)
+        options = ("--data-dir", str(data), "--password-file", str(password))
+        made = tidelog("user", "add", user, "--mechanism", "SCRAM-SHA-256", *options)
         assert made.returncode == 0, made.stderr
     security = {
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0",

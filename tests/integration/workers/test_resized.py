@@ -51,7 +51,8 @@ async def test_more_and_fewer_workers(tmp_path: Path) -> None:
         assert set((await _append(broker, "old", "2")).values()) == {1}, "old ones stay"
         client = await connect(broker.ports[1])
         request = CreatePartitionsRequest(
-            topics=[CreatePartitionsTopic(name="old", count=PARTITIONS + 2)], timeout_ms=30_000
+            topics=[CreatePartitionsTopic(name="old", count=PARTITIONS + 2, assignments=None)],
+            timeout_ms=30_000,
         )
         (grown,) = (await client.request(request, 3)).results
         assert grown.error_code == ErrorCode.NONE, grown.error_message
