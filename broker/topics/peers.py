@@ -4,12 +4,23 @@ Source: docs/adr/0016. `broker.workers.first` implements it.
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from protocol.error_codes import ErrorCode
 
 UNKNOWN_EPOCH = -1
 """The leader epoch of a partition whose worker has not opened it yet."""
+
+
+class Measured(NamedTuple):
+    """A partition as seen from a committed offset.
+
+    `timestamp` is that of the first record at or after the offset, None if there is none.
+    """
+
+    log_start_offset: int
+    high_watermark: int
+    timestamp: int | None
 
 
 class Peers(Protocol):
@@ -28,6 +39,18 @@ class Peers(Protocol):
         """Wait until every worker that accepts clients has applied the change of this topic.
 
         Returns why one of them could not, or None.
+        """
+
+    def measure(
+        self,
+        worker: int,
+        positions: list[tuple[str, int, int]],
+        found: Callable[[dict[tuple[str, int, int], Measured]], object],
+    ) -> None:
+        """Ask a worker how far groups are behind in its partitions.
+
+        A position is a topic, a partition and a committed offset; `found` is not called if the
+        worker is not there.
         """
 
     def write_marker(

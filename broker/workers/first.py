@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.topics.peers import UNKNOWN_EPOCH
+from broker.groups.offsets.lag import Position
+from broker.topics.peers import UNKNOWN_EPOCH, Measured
 from broker.transactions.state import TopicPartition
 from broker.workers.link import Link, Message
 from protocol.error_codes import ErrorCode
@@ -218,6 +219,23 @@ class FirstWorker:
         batch = base64.b64encode(marker).decode()
         call = {"topic": topic, "partition": partition, "batch": batch}
         linked.link.call({"marker": call}, answered)
+
+    def measure(
+        self,
+        worker: int,
+        positions: list[Position],
+        found: Callable[[dict[Position, Measured]], object],
+    ) -> None:
+        """As in `Peers`."""
+        linked = self._linked.get(worker)
+        if linked is None or not linked.is_serving:
+            return
+
+        def answered(values: list[list[int] | None] | None) -> None:
+            pairs = zip(positions, values or (), strict=values is not None)
+            found({position: Measured(*value) for position, value in pairs if value is not None})
+
+        linked.link.call({"measure": [list(position) for position in positions]}, answered)
 
     # --- messages -------------------------------------------------------------------------------
 

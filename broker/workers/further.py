@@ -22,6 +22,7 @@ from typing import Any
 from broker.errors import BrokerError, DataDirUnusable, UnknownTopicOrPartition
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.internal_topic import CoordinatorServices, WhenDone
+from broker.groups.offsets.lag import measure
 from broker.requests.error_mapping import error_code
 from broker.security.service import Security
 from broker.topics.registry import TopicRegistry
@@ -84,6 +85,8 @@ class FurtherWorker:
     def _received(self, link: Link, message: Message) -> None:
         if "marker" in message:
             self._write_marker(link, message)
+        elif "measure" in message:
+            link.reply(message, [self._measured(*position) for position in message["measure"]])
         elif "serve" in message:
             self._may_serve.set()
         else:
@@ -181,6 +184,13 @@ class FurtherWorker:
             if log.leader_epoch
         ]
         link.send({"opened": seq, "epochs": epochs})
+
+    def _measured(self, topic: str, partition: int, offset: int) -> list[int | None] | None:
+        """How far a group is behind, None if the partition is not here any more."""
+        try:
+            return list(measure(self._topics.led_log(topic, partition), offset))
+        except BrokerError:
+            return None
 
     # --- requests to worker 1 -------------------------------------------------------------------
 

@@ -1,5 +1,7 @@
 """Every worker is a broker: any of them introduces clients to all, and each serves its own part."""
 
+import re
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from protocol.api.describe_log_dirs import DescribeLogDirsRequest
 from protocol.api.find_coordinator import FindCoordinatorRequest
 from protocol.api.list_groups import ListGroupsRequest
 from protocol.error_codes import ErrorCode
-from tests.integration.workers.support import connect, leaders_of, metadata_of
+from tests.integration.workers.support import connect, leaders_of, metadata_of, wait_until
 from tests.support.broker import BrokerProcess, batch, broker_process
 from tests.support.requests import create_topic, fetch, list_offset, produce, values_of
 
@@ -22,7 +24,8 @@ PARTITIONS = 4
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     directory: Path = tmp_path_factory.mktemp("workers") / "data"
-    with broker_process(directory, workers="2", num_partitions="4") as process:
+    settings = {"workers": "2", "num_partitions": "4", "metrics_listener": "127.0.0.1:0"}
+    with broker_process(directory, **settings) as process:
         yield process
 
 
@@ -115,6 +118,18 @@ def test_librdkafka_produces_and_reads_in_a_group(broker: BrokerProcess, bootstr
     consumer.commit(asynchronous=False)
     assert sorted(found) == sorted(wanted)
     consumer.close()
+    producer.produce(topic, b"one more", partition=0)
+    producer.produce(topic, b"one more", partition=1)
+    assert producer.flush(30) == 0
+    wait_until(lambda: _lags(broker, topic) == {"0": 1, "1": 1, "2": 0, "3": 0})
+
+
+def _lags(broker: BrokerProcess, group: str) -> dict[str, int]:
+    """The lag of a group by partition, as worker 1 shows it."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{broker.metrics_port}/metrics") as answer:
+        text = answer.read().decode()
+    pattern = rf'tidelog_group_lag_records{{group="{group}",partition="(\d+)",topic="[^"]*"}} (\d+)'
+    return {partition: int(lag) for partition, lag in re.findall(pattern, text)}
 
 
 @pytest.mark.parametrize("bootstrap", [0, 1])
