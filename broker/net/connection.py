@@ -10,8 +10,7 @@ answer waits in its own slot until the head is ready.
 
 Pipelining. A Produce that waits for its group commit lets the next request start, so that one
 connection can fill a commit. Any other waiting request (a long poll, a join) blocks the connection,
-as every request does in Kafka. Frames that arrive meanwhile stay in the backlog, at most one read's
-worth, because reading is paused. Of a read with very many frames, most are cut later.
+as in Kafka. Frames that arrive meanwhile stay in the backlog, at most one read's worth.
 
 Back-pressure. Reading stops while the backlog holds frames, `PIPELINE_MAX` requests wait, the peer
 does not read its answers, or the process holds too much request memory. The frames of the backlog
@@ -21,20 +20,18 @@ together are large. `broker.requests.answers` bounds the unread answers of all c
 A connection that a quota has muted starts no request (`broker.quotas.throttle`).
 
 Turns. The first request of a read starts at once, more of them for a slice. Then the connection
-waits for its turn (`broker.requests.turns`), so that no other peer waits for a thousand requests of
-one.
+waits for its turn (`broker.requests.turns`).
 
 Invariants: bytes of the answer to request n are handed to the transport before any of request n+1;
 nothing is written after `close`.
 
 `Connections` holds what they share: the per-address count, the request-memory budget, the memory of
-unread answers (`broker.requests.answers`), the turns (`broker.requests.turns`) and the
-once-a-second sweep that finds idle, trickling and stalled peers. One sweep over all connections
-costs less than a timer per connection, and a connection notes its activity by copying `tick`.
+unread answers, the turns and the once-a-second sweep that finds idle, trickling and stalled peers.
+One sweep costs less than a timer per connection, and a connection notes its activity by copying
+`tick`.
 Invariant: its `memory_bytes` is the sum of `held_bytes` over all connections.
 
-Source: Kafka's `SocketServer.Processor`, which mutes a channel while it has a request in flight;
-`ConnectionQuotas`, `queued.max.request.bytes`, `connections.max.idle.ms`.
+Source: Kafka's `SocketServer.Processor`, which mutes a channel with a request in flight.
 Read next: `broker.requests.turns`, `broker.net.dispatch`.
 """
 
@@ -43,7 +40,7 @@ import itertools
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -60,22 +57,17 @@ from broker.security.tls.principal_mapping import NoRuleMatches
 from protocol.errors import MalformedFrame, ProtocolError
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
     from broker.net.dispatch import Dispatcher, Exchange
     from broker.security.service import ListenerGuard
     from broker.threads import Pool
     from config import BrokerConfig
     from protocol.declare.primitives import Buffer
 
-    class Upstream(Protocol):
-        """What a worker forwards requests of this client over."""
-
-        def close(self) -> None:
-            """The client has gone."""
-
-
 logger = logging.getLogger("tidelog.broker.net.connection")
+
+
+def _nothing() -> None:
+    """The loss of a connection concerns nothing else."""
 
 
 def _size(parts: "list[Buffer]") -> int:
@@ -102,7 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatch = dispatcher.dispatch
         self._guard = guard
         self.session = Session()
-        self.upstream: Upstream | None = None
+        self.on_lost: Callable[[], object] = _nothing
         self._connections = connections
         self._receiver = FrameReceiver(connections.max_frame_bytes)
         self._transport: asyncio.Transport | None = None
@@ -251,8 +243,7 @@ class Connection(asyncio.BufferedProtocol):
             self._close_reason = "disconnected"
         self._transport = None
         self.session.channel = None
-        if self.upstream is not None:
-            self.upstream.close()
+        self.on_lost()
         self._drop_backlog()
         slots, self._slots = self._slots, deque()
         for exchange in slots:
@@ -365,10 +356,7 @@ class Connection(asyncio.BufferedProtocol):
             self._serving_bytes = len(frame) if exchange.needs_frame else 0
 
     def _exchange_done(self, exchange: "Exchange") -> None:
-        """An answer has arrived, or may be overtaken from now on.
-
-        Write every answer at the head, then start the blocked requests.
-        """
+        """Write every answer at the head, then start the requests that this one has blocked."""
         slots = self._slots
         if exchange.close_reason is not None:
             self.close(exchange.close_reason)
@@ -408,10 +396,9 @@ class Connection(asyncio.BufferedProtocol):
             self._wait_for_turn()
 
     def _queue(self, parts: "list[Buffer]") -> int:
-        """Add an answer to the next write; return its size.
+        """Add an answer to the next write, return its size; a large one is written at once.
 
-        Large ones are written at once, so that a peer that does not read is noticed before the next
-        request starts.
+        So a peer that does not read is noticed before the next request starts.
         """
         size_bytes = _size(parts)
         self._connections.bytes_sent += size_bytes

@@ -14,6 +14,7 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from broker.errors import ConnectionMustClose
@@ -70,6 +71,7 @@ class ForwardingDispatcher(Dispatcher):
         """Forward over connections that `open_upstream` makes."""
         super().__init__(context)
         self._open_upstream = open_upstream
+        self._upstreams: dict[int, Upstream] = {}
 
     def dispatch(
         self, frame: bytearray | memoryview, requester: Requester
@@ -78,13 +80,17 @@ class ForwardingDispatcher(Dispatcher):
         key = int.from_bytes(frame[:_KEY_BYTES], "big", signed=True)
         if key in SERVED_HERE or key not in self._routes:
             return super().dispatch(frame, requester)
-        connection = cast(Connection, requester)
-        upstream = connection.upstream
-        if not isinstance(upstream, Upstream) or upstream.is_closed:
-            upstream = connection.upstream = Upstream(
+        upstream = self._upstreams.get(requester.id)
+        if upstream is None or upstream.is_closed:
+            connection = cast(Connection, requester)
+            connection.on_lost = partial(self._client_lost, connection.id)
+            upstream = self._upstreams[connection.id] = Upstream(
                 self._open_upstream, facts_of(connection, self.context.endpoint.listener)
             )
         return self.answer_bare(ApiKey(key), upstream.send(bytes(frame)))
+
+    def _client_lost(self, connection_id: int) -> None:
+        self._upstreams.pop(connection_id).close()
 
 
 class Upstream(asyncio.Protocol):
