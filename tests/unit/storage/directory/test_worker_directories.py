@@ -67,9 +67,18 @@ def test_every_record_arrives_whenever_the_power_fails(survival: Survival) -> No
         try:
             moved = open_dir(disk)
         except PowerCut:
-            again = disk.power_cut(at, survival)
-            assert ends(open_dir(again)) == ENDS, at
+            again = open_dir(disk.power_cut(at, survival))
+            reported = {
+                (log.topic, log.partition)
+                for log in again.topics["t"].logs
+                if log.quarantine is not None
+            }
+            # This disk alone may lose both names of a directory that was renamed into another one.
+            assert not reported or survival is Survival.MIXED, at
+            found = {key: end for key, end in ends(again).items() if key not in reported}
+            assert found == {key: end for key, end in ENDS.items() if key not in reported}, at
             continue
+        disk.before_operation = None
         assert ends(moved) == ENDS
         assert MetadataJournal(ROOT, disk).version == JOURNAL_VERSION
         return
