@@ -109,11 +109,10 @@ class Upstream(asyncio.Protocol):
         try:
             async with asyncio.timeout(PATIENCE_S):
                 connected = await open_upstream(facts)
-        except TimeoutError:
+            await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=connected)
+        except OSError as error:  # a time-out is one
+            logger.warning("a request could not be forwarded to worker 1: %s", error or "time-out")
             self._fail("worker 1 does not answer")
-            return
-        loop = asyncio.get_running_loop()
-        await loop.create_unix_connection(lambda: self, sock=connected)
 
     def send(self, frame: bytes) -> Pending[bytes]:
         """Forward a request; the answer's bytes come without their size."""

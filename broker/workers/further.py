@@ -14,6 +14,7 @@ Read next: `broker.workers.first`, the other end; `broker.workers.forward`.
 import asyncio
 import base64
 import logging
+import signal
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -137,6 +138,7 @@ class FurtherWorker:
         self._topics, self._security, self._transactions = topics, security, transactions
         self._report_opened(*self._opened_with)
         self._applying = asyncio.create_task(self._apply_changes())
+        self._applying.add_done_callback(_applying_ended)
         await self._may_serve.wait()
 
     async def close(self) -> None:
@@ -232,6 +234,13 @@ class FurtherWorker:
         self._transactions.append_marker(
             log, batch, done, producer_id=ended.producer_id, is_commit=is_commit
         )
+
+
+def _applying_ended(applying: "asyncio.Task[None]") -> None:
+    """Stop this process after a bug: the parent starts it again, with the metadata whole."""
+    if not applying.cancelled():
+        logger.error("changes of worker 1 are not followed any more", exc_info=applying.exception())
+        signal.raise_signal(signal.SIGTERM)
 
 
 class FollowingTransactions(TransactionCoordinator):
