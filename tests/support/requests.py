@@ -140,9 +140,14 @@ def fetch_request(
 
 
 async def fetch(
-    client: RawClient, topic: str, offset: int = 0, *, version: int = FETCH_VERSION, **fields: Any
+    client: RawClient,
+    topic: str,
+    offset: dict[int, int] | int = 0,
+    *,
+    version: int = FETCH_VERSION,
+    **fields: Any,
 ) -> PartitionData:
-    """Read partition 0; its part of the answer."""
+    """Read one partition, number 0 unless `offset` names another; its part of the answer."""
     response: FetchResponse = await client.request(fetch_request(topic, offset, **fields), version)
     return response.responses[0].partitions[0]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import (
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclOperation,
     AclPermissionType,
@@ -123,7 +123,7 @@ def test_rules_and_users_hold_in_every_worker(tmp_path: Path) -> None:
     }
     with broker_process(data, workers="2", **security) as broker:
 
-        def login(user: str) -> dict[str, str]:
+        def login(user: str) -> dict[str, str | int | float | bool]:
             return {
                 "bootstrap.servers": f"127.0.0.1:{broker.ports[1]}",
                 "security.protocol": "SASL_PLAINTEXT",
@@ -154,7 +154,7 @@ def test_rules_and_users_hold_in_every_worker(tmp_path: Path) -> None:
             assert time.monotonic() < deadline_s, "the rule does not hold everywhere"
 
 
-def _write_everywhere(login: dict[str, str]) -> bool:
+def _write_everywhere(login: dict[str, str | int | float | bool]) -> bool:
     """Whether this client may write to the partitions of both workers."""
     failures: list[object] = []
     producer = Producer({**login, "message.timeout.ms": 5000})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from protocol.api.describe_log_dirs import DescribeLogDirsRequest
 from protocol.api.find_coordinator import FindCoordinatorRequest
@@ -114,7 +114,7 @@ def test_librdkafka_produces_and_reads_in_a_group(broker: BrokerProcess, bootstr
         message = consumer.poll(30)
         assert message is not None
         assert message.error() is None
-        found.append(message.value())
+        found.append(message.value() or b"")
     consumer.commit(asynchronous=False)
     assert sorted(found) == sorted(wanted)
     consumer.close()

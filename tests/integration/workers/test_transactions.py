@@ -20,7 +20,7 @@ PARTITIONS = (0, 1)
 READ_COMMITTED = 1
 
 
-async def _committed(broker: BrokerProcess, partition: int, leader: int) -> list[bytes | None]:
+async def _committed(broker: BrokerProcess, partition: int, leader: int) -> list[bytes]:
     """What a read_committed reader sees, once no transaction is open."""
     client = await connect(broker.ports[leader - 1])
     try:
@@ -41,7 +41,7 @@ async def _committed(broker: BrokerProcess, partition: int, leader: int) -> list
     return found
 
 
-def _read(port: int, partition: int, end: int) -> list[bytes | None]:
+def _read(port: int, partition: int, end: int) -> list[bytes]:
     consumer = Consumer(
         {
             "bootstrap.servers": f"127.0.0.1:{port}",
@@ -51,13 +51,13 @@ def _read(port: int, partition: int, end: int) -> list[bytes | None]:
         }
     )
     consumer.assign([TopicPartition("t", partition, 0)])
-    found: list[bytes | None] = []
+    found: list[bytes] = []
     while True:
         message = consumer.poll(30)
         assert message is not None, f"nothing comes before offset {end}"
         if message.error() is not None:
             break
-        found.append(message.value())
+        found.append(message.value() or b"")
     consumer.close()
     return found
 
