@@ -58,7 +58,7 @@ def test_plan_holds_topics_ids_epochs_and_producer_ids() -> None:
     write_cluster_metadata(f"/kafka/{METADATA_DIRECTORY}", plan.records, disk, now_ms=NOW)
     metadata = read_cluster_metadata(f"/kafka/{METADATA_DIRECTORY}", disk)
     assert metadata.topics["t"].topic_id == topic.topic_id
-    epochs = [metadata.topics["t"].logs[p].leader_epoch for p in range(2)]
+    epochs = [metadata.topics["t"].partitions[p].leader_epoch for p in range(2)]
     assert epochs == [log.leader_epoch for log in topic.logs]
     assert metadata.next_producer_id == data_dir.next_producer_id == 10
 
