@@ -218,7 +218,7 @@ def prepare_partitions(folder: Path, partitions: int) -> None:
     settings = {"segment.bytes": "4000", "index.interval.bytes": "1000"}
     topic = run_steps(data_dir.create_topic("idle", partitions, settings, NOW_MS))
     data = bytes(batch(0, 10, value_bytes=100))
-    for log in topic.partitions:
+    for log in topic.logs:
         for _ in range(7):
             log.append(memoryview(bytearray(data)), now_ms=NOW_MS)
         # As a broker does; unsynced files keep their descriptors.

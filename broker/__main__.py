@@ -25,7 +25,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _announce(ready: ReadyInfo) -> None:
-    sys.stdout.write(f"ready {ready.host}:{ready.port} metrics {ready.metrics_port}\n")
+    workers = "".join(f" {worker.host}:{worker.port}" for worker in ready.workers)
+    sys.stdout.write(f"ready {ready.host}:{ready.port} metrics {ready.metrics_port}{workers}\n")
     sys.stdout.flush()
 
 

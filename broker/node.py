@@ -20,9 +20,10 @@ import errno
 import logging
 import random
 import socket
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from broker.clocks.clock import Clock, SystemClock
 from broker.clocks.settable_clock import SettableClock
@@ -70,6 +71,11 @@ from storage.log.flush import FlushTicket
 from storage.remote.engine import BadStoreUrl, open_store
 from storage.remote.object_store import ObjectStore
 
+if TYPE_CHECKING:  # one process alone needs none of them
+    from broker.workers.first import FirstWorker
+    from broker.workers.further import FurtherWorker
+    from broker.workers.link import Message
+
 logger = logging.getLogger("tidelog.broker.node")
 
 STOP_GRACE_S = 5.0
@@ -91,6 +97,11 @@ class ReadyInfo:
     node_id: int
     cluster_id: str
     data_dir: str
+    ports: Mapping[str, int] = field(default_factory=dict)
+    """The ports taken, by listener name."""
+
+    workers: "tuple[ReadyInfo, ...]" = ()
+    """The workers beside the first, if there are several."""
 
 
 class Broker:
@@ -104,8 +115,15 @@ class Broker:
         files: Files | None = None,
         source: random.Random | None = None,
         store: ObjectStore | None = None,
+        first: "FirstWorker | None" = None,
+        further: "FurtherWorker | None" = None,
     ) -> None:
-        """Prepare; `start` is the first to touch anything. `store` replaces the configured one."""
+        """Prepare; `start` is the first to touch anything. `store` replaces the configured one.
+
+        `first` or `further` is this process's part when there are several workers.
+        """
+        self._first = first
+        self._further = further
         self.config = self._given = config
         self.clock = clock or SystemClock()
         self.live = clock.live if isinstance(clock, SettableClock) else self.clock
@@ -119,7 +137,8 @@ class Broker:
         self._contexts: dict[str, TlsContexts] = {}
         self.certificates: CertificateWatch
         self.identity_keys: IdentityKeysWatch
-        self._dispatchers: list[Dispatcher] = []
+        self._dispatchers: dict[str, Dispatcher] = {}
+        self._accepting: set[asyncio.Task[Any]] = set()
         self._is_ready = False
         self._threads = Threads()
         self.connections = Connections(config, self._threads.side)
@@ -177,10 +196,15 @@ class Broker:
         logger.info("stopped")
 
     async def _start(self) -> ReadyInfo:
+        if self.config.workers > 1 and self._first is None and self._further is None:
+            raise StartError(
+                f"workers={self.config.workers} needs several processes, and this is one",
+                "start it with 'tidelog serve', or set workers=1",
+            )
         sockets = [(listener, self._bind(listener)) for listener in self.config.listeners]
         metrics_socket = self._bind_metrics()
         self._stack.callback(self._threads.close)
-        self._open_data_dir()
+        await self._open_data_dir(sockets)
         self._open_store()
         self.security = Security(self.config, self.data_dir, clock=self.live, metrics=self.metrics)
         if self.security.access is not None:
@@ -216,15 +240,7 @@ class Broker:
         )
         self.groups = GroupCoordinator(services)
         self.group_lag = GroupLag(self.topics, self.groups.offsets.table, self.clock.wall_ms)
-        self.transactions = TransactionCoordinator(services, self.groups)
-        try:
-            await self.groups.start()
-            await self.transactions.start()
-        except StorageError as error:
-            raise DataDirUnusable(
-                str(error), "repair or remove that directory, or start on another one"
-            ) from error
-        self._stack.callback(self.groups.stop)
+        await self._start_coordinators(services)
         context = self._context(sockets[0][0], sockets[0][1])
         if metrics_socket is not None:
             await self._start_metrics(context, metrics_socket)
@@ -233,6 +249,8 @@ class Broker:
         rates = self._accept_rates()
         for listener, bound in sockets:
             self._listen(context, listener, bound, rates)
+        if self._first is not None:
+            self._first.serve(self.transactions, self._accept_forwarded)
         self.jobs.start(self.config.log_initial_task_delay_ms)
         self._stack.push_async_callback(self.jobs.stop)
         self._is_ready = True
@@ -246,24 +264,60 @@ class Broker:
             node_id=context.endpoint.node_id,
             cluster_id=context.cluster_id,
             data_dir=self.data_dir.path,
+            ports={listener.name: bound.getsockname()[1] for listener, bound in sockets},
         )
 
-    def _open_data_dir(self) -> None:
+    async def _start_coordinators(self, services: CoordinatorServices) -> None:
+        """Start them in worker 1, which has all groups and transactions; the others ask it."""
+        if self._further is not None:
+            from broker.workers.further import FollowingTransactions
+
+            transactions = FollowingTransactions(services, self.groups, self._further)
+            self.topics.when_deleted(transactions.topic_deleted)
+            self.transactions = transactions
+            self._stack.push_async_callback(self._further.close)
+            await self._further.begin(self.topics, self.security, transactions)
+            return
+        self.transactions = TransactionCoordinator(services, self.groups)
+        try:
+            await self.groups.start()
+            if self._first is not None:
+                self._stack.callback(self._first.close)
+                await self._first.open()
+            await self.transactions.start()
+        except StorageError as error:
+            raise DataDirUnusable(
+                str(error), "repair or remove that directory, or start on another one"
+            ) from error
+        self._stack.callback(self.groups.stop)
+
+    async def _open_data_dir(self, sockets: list[tuple[Listener, socket.socket]]) -> None:
         try:
             self._restore_clock()
-            self.data_dir = DataDir.open(
-                self.config.data_dir,
-                files=self._files,
-                broker_config=self.config,
-                now_ms=self.clock.wall_ms(),
-            )
+            if self._further is not None:
+                addresses = {it.name: self._address(it, bound) for it, bound in sockets}
+                self.data_dir = await self._further.open_data_dir(
+                    self.config, addresses, files=self._files, now_ms=self.clock.wall_ms()
+                )
+            else:
+                self.data_dir = DataDir.open(
+                    self.config.data_dir,
+                    files=self._files,
+                    broker_config=self.config,
+                    now_ms=self.clock.wall_ms(),
+                    before_logs=None if self._first is None else self._first.begin,
+                )
         except DataDirError as error:
             raise DataDirUnusable(str(error), "") from error
         self._stack.callback(self._close_data_dir)
         self._save_clock()
         self.space = SpaceGuard(self.data_dir.path, self.config.log_reserved_bytes)
         self.topics = TopicRegistry(
-            self.data_dir, config=self.config, clock=self.clock, threads=self._threads.control
+            self.data_dir,
+            config=self.config,
+            clock=self.clock,
+            threads=self._threads.control,
+            peers=self._first,
         )
         self.time = TrustedClock(
             self.clock,
@@ -342,7 +396,7 @@ class Broker:
     def _topic_deleted(self, topic: Topic) -> None:
         if self.security.access is not None and self.topics.windows.is_reserved(topic.name):
             self.security.access.forget()  # the name is a window's from now on
-        for log in topic.partitions:
+        for log in topic.logs:
             self.group_commit.log_closed(log)
             self.fetch_waiters.log_changed(log)
 
@@ -373,19 +427,23 @@ class Broker:
         )
 
     def _endpoint(self, listener: Listener, bound: socket.socket) -> Endpoint:
-        """The address for clients of `listener`: the advertised one, else the bound one."""
-        host, port = listener.host, int(bound.getsockname()[1])
-        for advertised in self.config.advertised_listeners:
-            if advertised.name == listener.name:
-                host, port = advertised.host, advertised.port or port
-        if host in _ANY_HOST:
-            host = socket.gethostname()
+        """What the broker tells clients of `listener` about itself."""
+        host, port = self._address(listener, bound)
         return Endpoint(
             node_id=self.data_dir.node_id,
             host=host,
             port=port,
             rack=self.config.broker_rack or None,
+            listener=listener.name,
         )
+
+    def _address(self, listener: Listener, bound: socket.socket) -> tuple[str, int]:
+        """The address for clients of `listener`: the advertised one, else the bound one."""
+        host, port = listener.host, int(bound.getsockname()[1])
+        for advertised in self.config.advertised_listeners:
+            if advertised.name == listener.name:
+                host, port = advertised.host, advertised.port or port
+        return (socket.gethostname() if host in _ANY_HOST else host), port
 
     def _bind(self, listener: Listener) -> socket.socket:
         """A socket bound to the listener's address, closed again if the start fails."""
@@ -402,7 +460,11 @@ class Broker:
         """Accept the clients of one listener; each listener returns its own address."""
         own = dataclasses.replace(context, endpoint=self._endpoint(listener, bound))
         dispatcher = Dispatcher(own)
-        self._dispatchers.append(dispatcher)
+        if self._further is not None:
+            from broker.workers.forward import ForwardingDispatcher
+
+            dispatcher = ForwardingDispatcher(own, self._further.open_upstream)
+        self._dispatchers[listener.name] = dispatcher
         guard = self._guards.get(listener.name)
 
         def connection() -> Connection:
@@ -425,6 +487,20 @@ class Broker:
             )
         )
 
+    def _accept_forwarded(self, facts: "Message", descriptor: int) -> None:
+        """Serve a client that another worker forwards."""
+        from broker.workers.forward import ForwardedConnection, accept_forwarded
+
+        dispatcher = self._dispatchers[facts["listener"]]
+        client = socket.socket(fileno=descriptor)
+        serving = asyncio.get_running_loop().create_task(
+            accept_forwarded(
+                client, lambda: ForwardedConnection(dispatcher, self.connections, facts)
+            )
+        )
+        self._accepting.add(serving)
+        serving.add_done_callback(self._accepting.discard)
+
     def _accept_rates(self) -> AcceptRates:
         return AcceptRates(
             lambda: self.topics.broker_config,
@@ -441,7 +517,7 @@ class Broker:
         the start takes no longer. Without it the first client of each API would wait, and with it
         every other client.
         """
-        for dispatcher in self._dispatchers:
+        for dispatcher in self._dispatchers.values():
             for _ in dispatcher.warm_up():
                 if not self._is_ready:
                     return

@@ -23,7 +23,10 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from socket import socket
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -31,6 +34,9 @@ from broker.clocks.clock import Clock
 from broker.errors import StartError
 from broker.node import Broker, ReadyInfo
 from config import BrokerConfig
+
+if TYPE_CHECKING:
+    from broker.workers.part import Part
 
 logger = logging.getLogger("tidelog.broker.server")
 
@@ -66,6 +72,8 @@ def run(
     _raise_descriptor_limit()
     if config.secrets or any(listener.protocol != "PLAINTEXT" for listener in config.listeners):
         forbid_core_dumps()
+    if config.workers > 1:
+        return _run_workers(config, announce=announce, reread=reread, clock=clock)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(config, announce=announce, reread=reread, clock=clock))
     return 0
@@ -77,8 +85,9 @@ async def serve(
     announce: Callable[[ReadyInfo], None],
     reread: Reread = lambda: None,
     clock: Clock | None = None,
+    part: "Part | None" = None,
 ) -> None:
-    """Serve in the running loop until a stop signal.
+    """Serve in the running loop until a stop signal; with `part` as one worker of several.
 
     Raises:
         StartError: the broker cannot start.
@@ -90,6 +99,9 @@ async def serve(
         # Before the start, which may recover for minutes: by default the signal ends the process.
         loop.add_signal_handler(signal.SIGHUP, stop.set if _has_terminal() else hangup.set)
     broker = Broker(config, clock=clock)
+    if part is not None:
+        broker = Broker(config, clock=clock, first=part.first, further=part.further)
+        part.attach(stop.set)
     ready = await broker.start()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -105,6 +117,42 @@ async def serve(
         reloading.cancel()
         await asyncio.gather(reloading, return_exceptions=True)
         await broker.stop()
+
+
+def _run_workers(
+    config: BrokerConfig,
+    *,
+    announce: Callable[[ReadyInfo], None],
+    reread: Reread,
+    clock: Clock | None,
+) -> int:
+    """Be the parent of several workers until a stop signal; return the exit status."""
+    from broker.workers.parent import Control, Parent, Ready
+    from broker.workers.part import Part
+
+    if clock is not None:
+        raise StartError("a settable clock belongs to one process", "set workers=1")
+
+    def run_worker(
+        number: int, control: Control, links: Mapping[int, socket], ports: Mapping[str, int]
+    ) -> int:
+        part = Part(number, config.workers, control, links, ports)
+
+        def reread_own() -> BrokerConfig | None:
+            fresh = reread()
+            return None if fresh is None else part.config(fresh)
+
+        work = serve(part.config(config), announce=part.announce, reread=reread_own, part=part)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(work)
+        return 0
+
+    def all_ready(ready: list[Ready]) -> None:
+        first, *others = (ReadyInfo(**facts) for facts in ready)
+        announce(replace(first, workers=tuple(others)))
+
+    gc.freeze()  # what the workers share stays shared
+    return Parent(config.workers, run_worker, all_ready).run(hangup_stops=_has_terminal())
 
 
 async def _reload_at(hangup: asyncio.Event, broker: Broker, reread: Reread) -> None:

@@ -10,6 +10,7 @@ from config.load import load, with_dynamic
 from config.model import BrokerConfig, Listener, Setting, TopicConfig
 from config.reload import plan_reload
 from config.topic import check_topic_overrides, topic_config
+from config.workers import with_ports, worker_config
 
 __all__ = [
     "BrokerConfig",
@@ -24,4 +25,6 @@ __all__ = [
     "plan_reload",
     "topic_config",
     "with_dynamic",
+    "with_ports",
+    "worker_config",
 ]

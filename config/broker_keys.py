@@ -79,6 +79,14 @@ _IDENTITY = (
             "counts."
         ),
     ),
+    number(
+        "workers",
+        1,
+        "Tidelog's own. Processes that share the partitions, each a broker with a port of its own "
+        "(docs/operations.md).",
+        low=1,
+        high=64,
+    ),
     Key(
         name="log.dirs",
         type=ValueType.STRING,

@@ -30,6 +30,7 @@ from config.security.problems import metrics_port_problems, security_problems
 from config.suggest import nearest
 from config.topic_keys import TOPIC_KEYS
 from config.values import HIDDEN, InvalidValue, Key, Secret, Value, ValueType
+from config.workers import worker_problems
 
 ENVIRONMENT_PREFIX = "TIDELOG_"
 
@@ -73,6 +74,7 @@ def load(
     config = _build(settings, secrets, {}, problems, notices)
     if config is not None:
         problems += security_problems(config) + metrics_port_problems(config)
+        problems += worker_problems(config)
     if problems or config is None:
         raise ConfigErrors(problems)
     return config

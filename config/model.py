@@ -116,6 +116,7 @@ class BrokerConfig:
     node_id: int
     broker_rack: str
     cluster_id: str
+    workers: int
     data_dir: str
     listeners: tuple[Listener, ...]
     advertised_listeners: tuple[Listener, ...]

@@ -48,7 +48,6 @@ def _reassign(
     response = api.ReassignablePartitionResponse(
         partition_index=asked.partition_index, error_message=None
     )
-    node_id = context.endpoint.node_id
     topic = context.topics.find(name)
     if topic is None or not 0 <= asked.partition_index < len(topic.partitions):
         response.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -56,7 +55,9 @@ def _reassign(
     elif asked.replicas is None:
         response.error_code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         response.error_message = "This partition is not being moved."
-    elif asked.replicas != [node_id]:
+    elif asked.replicas != [leader_id := context.topics.leader_id(topic, asked.partition_index)]:
         response.error_code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        response.error_message = f"The only broker is {node_id}; replicas must be [{node_id}]."
+        response.error_message = (
+            f"The partition stays on broker {leader_id}; replicas must be [{leader_id}]."
+        )
     return response

@@ -34,10 +34,10 @@ async def handle(
             if counts[topic.name] > 1:
                 raise InvalidRequest(f"Topic {topic.name!r} stands in the request more than once.")
             context.topics.check_growth(topic.name, topic.count)
-            _check_assignment(context, topic)
+            workers = _assigned(context, topic)
             if not message.validate_only:
                 quota.charge(topic.count - _size(context, topic.name))
-                await context.topics.add_partitions(topic.name, topic.count)
+                await context.topics.add_partitions(topic.name, topic.count, workers=workers)
         except REFUSALS as error:
             result.error_code = error_code(error)
             result.error_message = str(error)
@@ -52,19 +52,15 @@ def _size(context: Context, name: str) -> int:
     return len(topic.partitions)
 
 
-def _check_assignment(context: Context, asked: api.CreatePartitionsTopic) -> None:
-    """A manual assignment must cover exactly the new partitions and name this broker."""
+def _assigned(context: Context, asked: api.CreatePartitionsTopic) -> tuple[int, ...]:
+    """The workers of a manual assignment, which must cover exactly the new partitions."""
     if asked.assignments is None:
-        return
+        return ()
     added = asked.count - _size(context, asked.name)
     if len(asked.assignments) != added:
         raise InvalidReplicaAssignment(
             f"{added} partitions are added but {len(asked.assignments)} are assigned."
         )
-    node_id = context.endpoint.node_id
-    for assignment in asked.assignments:
-        if assignment.broker_ids != [node_id]:
-            raise InvalidReplicaAssignment(
-                f"A partition is assigned to brokers {assignment.broker_ids}; the only broker "
-                f"here is {node_id}."
-            )
+    return context.topics.assigned_workers(
+        [assignment.broker_ids for assignment in asked.assignments]
+    )

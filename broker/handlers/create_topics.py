@@ -77,7 +77,8 @@ async def _create(
     topic_id = NO_TOPIC_ID
     if not message.validate_only:
         quota.charge(partitions)
-        topic = await context.topics.create(asked.name, partitions, overrides)
+        workers = context.topics.assigned_workers([one.broker_ids for one in _in_order(asked)])
+        topic = await context.topics.create(asked.name, partitions, overrides, workers=workers)
         topic_id = topic.topic_id
     entries = describe_topic(overrides, context.topics.broker_config)
     return api.CreatableTopicResult(
@@ -126,13 +127,11 @@ def _check_assignment(context: Context, asked: api.CreatableTopic) -> None:
         raise InvalidReplicaAssignment(
             "The assignment must number its partitions 0, 1, 2, ... without gaps or repetition."
         )
-    node_id = context.endpoint.node_id
-    for assignment in asked.assignments:
-        if assignment.broker_ids != [node_id]:
-            raise InvalidReplicaAssignment(
-                f"Partition {assignment.partition_index} is assigned to brokers "
-                f"{assignment.broker_ids}; the only broker here is {node_id}."
-            )
+    context.topics.assigned_workers([one.broker_ids for one in _in_order(asked)])
+
+
+def _in_order(asked: api.CreatableTopic) -> list[api.CreatableReplicaAssignment]:
+    return sorted(asked.assignments, key=lambda one: one.partition_index)
 
 
 def _overrides(asked: api.CreatableTopic) -> dict[str, str]:

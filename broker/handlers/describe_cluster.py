@@ -15,7 +15,7 @@ ENDPOINT_CONTROLLERS = 2
 def handle(
     context: Context, request: RequestContext, message: api.DescribeClusterRequest
 ) -> api.DescribeClusterResponse:
-    """This broker, which is the whole cluster."""
+    """This broker, which is the whole cluster with its workers."""
     if message.endpoint_type != ENDPOINT_BROKERS:
         is_known = message.endpoint_type == ENDPOINT_CONTROLLERS
         return api.DescribeClusterResponse(
@@ -26,10 +26,9 @@ def handle(
             ),
             error_message="This listener serves brokers (endpoint type 1).",
         )
-    endpoint = context.endpoint
     return api.DescribeClusterResponse(
         cluster_id=context.cluster_id,
-        controller_id=endpoint.node_id,
+        controller_id=context.endpoint.node_id,
         brokers=[
             api.DescribeClusterBroker(
                 broker_id=endpoint.node_id,
@@ -37,6 +36,7 @@ def handle(
                 port=endpoint.port,
                 rack=endpoint.rack,
             )
+            for endpoint in context.endpoints
         ],
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if message.include_cluster_authorized_operations else NOT_ASKED

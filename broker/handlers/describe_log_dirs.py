@@ -51,7 +51,7 @@ def _topics(
             api.DescribeLogDirsPartition(
                 partition_index=log.partition, partition_size=log.size_bytes
             )
-            for log in topic.partitions
+            for log in topic.logs
             if asked is None or log.partition in asked.get(topic.name, ())
         ]
         if partitions:

@@ -85,13 +85,13 @@ def _describe(
     context: Context, topic: Topic, start: int, count: int
 ) -> api.DescribeTopicPartitionsResponseTopic:
     partitions = []
-    for log in topic.partitions[start : start + count]:
-        leader_id = context.topics.leader_id(topic, log.partition)
+    for number in range(start, min(start + count, len(topic.partitions))):
+        leader_id = context.topics.leader_id(topic, number)
         partitions.append(
             api.DescribeTopicPartitionsResponsePartition(
-                partition_index=log.partition,
+                partition_index=number,
                 leader_id=leader_id,
-                leader_epoch=log.leader_epoch,
+                leader_epoch=context.topics.leader_epoch(topic, number),
                 replica_nodes=[leader_id],
                 isr_nodes=[leader_id],
                 # May be null by the schema, but the Java client streams over it.

@@ -41,6 +41,6 @@ def _names(context: Context, resource_type: ResourceType) -> Iterator[str]:
     if resource_type is ResourceType.TOPIC:
         yield from sorted(topic.name for topic in context.topics)
     elif resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
-        yield str(context.endpoint.node_id)
+        yield from (str(endpoint.node_id) for endpoint in context.endpoints)
     elif resource_type is ResourceType.GROUP:
         yield from sorted(context.topics.group_overrides)

@@ -17,7 +17,8 @@ Differs from Kafka:
 A topic that is requested more than once is answered once, as in Kafka. Long answers are made in
 steps: a hundred thousand names fit into a request.
 
-The controller is this broker: clients send their admin requests to a listed broker or nowhere.
+The controller is this broker: clients send their admin requests to a listed broker or nowhere. Its
+workers are brokers as well; those forward this request to worker 1 (`broker.workers`).
 
 Source: Kafka `KafkaApis.handleTopicMetadataRequest`.
 """
@@ -35,7 +36,6 @@ from protocol.api import metadata as api
 from protocol.error_codes import ErrorCode
 from storage.directory.data_dir import Topic
 from storage.disk.steps import Steps, each
-from storage.log.log import Log
 
 _NULL_MEANS_ALL_SINCE = 1
 _IDS_SINCE = 12
@@ -95,7 +95,7 @@ def _answer(
     message: api.MetadataRequest,
     refused: dict[str, ErrorCode],
 ) -> Steps[api.MetadataResponse]:
-    endpoint = context.endpoint
+    endpoints = context.endpoints
     wants_all = message.topics is None or (
         not message.topics and request.api_version < _NULL_MEANS_ALL_SINCE
     )
@@ -116,9 +116,10 @@ def _answer(
                 port=endpoint.port,
                 rack=endpoint.rack,
             )
+            for endpoint in endpoints
         ],
         cluster_id=context.cluster_id,
-        controller_id=endpoint.node_id,
+        controller_id=context.endpoint.node_id,
         topics=topics,
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if message.include_cluster_authorized_operations else NOT_ASKED
@@ -148,7 +149,8 @@ def _find_each_once(
         elif found.name not in topics:
             topic = topics[found.name] = _describe(context, found, wants_operations)
             if len(found.partitions) <= _MANY:
-                topic.partitions = [_partition(context, found, log) for log in found.partitions]
+                numbers = range(len(found.partitions))
+                topic.partitions = [_partition(context, found, number) for number in numbers]
             else:
                 topic.partitions = yield from _partitions(context, found)
     return list(topics.values())
@@ -194,15 +196,15 @@ def _why_missing(context: Context, name: str) -> ErrorCode:
 
 
 def _partitions(context: Context, topic: Topic) -> Steps[list[api.MetadataResponsePartition]]:
-    return (yield from each(topic.partitions, partial(_partition, context, topic)))
+    return (yield from each(range(len(topic.partitions)), partial(_partition, context, topic)))
 
 
-def _partition(context: Context, topic: Topic, log: Log) -> api.MetadataResponsePartition:
-    leader_id = context.topics.leader_id(topic, log.partition)
+def _partition(context: Context, topic: Topic, number: int) -> api.MetadataResponsePartition:
+    leader_id = context.topics.leader_id(topic, number)
     return api.MetadataResponsePartition(
-        partition_index=log.partition,
+        partition_index=number,
         leader_id=leader_id,
-        leader_epoch=log.leader_epoch,
+        leader_epoch=context.topics.leader_epoch(topic, number),
         replica_nodes=[leader_id],
         isr_nodes=[leader_id],
     )

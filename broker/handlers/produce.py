@@ -118,11 +118,11 @@ def _handle_in_steps(
         return (yield from _refuse_all(message, ErrorCode.INVALID_PRODUCER_ID_MAPPING))
     named = dict.fromkeys(batch.partition for batch in batches)
     appends.gate = gate = _Gate(context, request, message.transactional_id, producer, named)
-    if request.api_version >= _JOINS_TXN_SINCE:
-        partitions = [tp for tp in named if context.topics.has_partition(*tp)]
-        admits = context.transactions.is_admitted
-        if partitions and not admits(message.transactional_id, producer, partitions):
-            return _join_transaction(context, message, appends, gate, partitions)
+    joins = request.api_version >= _JOINS_TXN_SINCE
+    partitions = [tp for tp in named if context.topics.has_partition(*tp)]
+    must_wait = context.transactions.must_wait
+    if partitions and must_wait(message.transactional_id, producer, partitions, joins=joins):
+        return _join_transaction(context, message, appends, gate, partitions, joins=joins)
     return (yield from appends.append_all())
 
 
@@ -223,8 +223,12 @@ def _join_transaction(
     appends: "_Appends",
     gate: _Gate,
     partitions: list[TopicPartition],
+    *,
+    joins: bool,
 ) -> Pending[Any]:
     """Append once every partition is part of the transaction, which must be durable first.
+
+    Without `joins` the partitions are part of it already, and worker 1 has to confirm that.
 
     For that time the records are copied out of the request's frame, which the connection owns.
     """
@@ -238,7 +242,8 @@ def _join_transaction(
         # Even if the client has gone: its records are then part of the transaction.
         pending.resolve(context.turns.begin_or_fail(appends.append_all(), pending))
 
-    context.transactions.admit(gate.transactional_id, gate.producer, partitions, admitted)
+    transactions = context.transactions
+    transactions.admit(gate.transactional_id, gate.producer, partitions, admitted, joins=joins)
     return pending
 
 

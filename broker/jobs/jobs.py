@@ -119,7 +119,9 @@ class BackgroundJobs:
         """Put every job into `scheduler`."""
         config = self.config
         scheduler.add("sweep", SWEEP_INTERVAL_MS, self.connections.sweep)
-        scheduler.add("coordinators", COORDINATOR_INTERVAL_MS, self.tick_coordinators)
+        is_first = self.data_dir.may_change
+        if is_first:
+            scheduler.add("coordinators", COORDINATOR_INTERVAL_MS, self.tick_coordinators)
         scheduler.add("loop-lag", LOOP_LAG_INTERVAL_MS, self.measure_loop_lag)
         if config.metrics_listener is not None:
             scheduler.add("group-lag", SAMPLE_INTERVAL_MS, self.sample_group_lag)
@@ -143,7 +145,7 @@ class BackgroundJobs:
             "pending-files", PENDING_FILES_INTERVAL_MS, self.delete_pending_files, clock=clock
         )
         scheduler.add("certificates", CERTIFICATES_INTERVAL_MS, self.certificates.run)
-        if self.security.tokens.are_enabled:
+        if self.security.tokens.are_enabled and is_first:
             scheduler.add(
                 "delegation-tokens",
                 config.delegation_token_expiry_check_interval_ms,

@@ -176,7 +176,7 @@ class Tiering:
 
     def _tiered(self) -> Iterator[tuple[Topic, "Log"]]:
         for topic in self._data_dir.topics.values():
-            for log in topic.partitions:
+            for log in topic.logs:
                 if log.config.remote_storage_enable or log.manifest.remote:
                     yield topic, log
 

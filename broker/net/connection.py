@@ -10,8 +10,7 @@ answer waits in its own slot until the head is ready.
 
 Pipelining. A Produce that waits for its group commit lets the next request start, so that one
 connection can fill a commit. Any other waiting request (a long poll, a join) blocks the connection,
-as every request does in Kafka. Frames that arrive meanwhile stay in the backlog, at most one read's
-worth, because reading is paused. Of a read with very many frames, most are cut later.
+as in Kafka. Frames that arrive meanwhile stay in the backlog, at most one read's worth.
 
 Back-pressure. Reading stops while the backlog holds frames, `PIPELINE_MAX` requests wait, the peer
 does not read its answers, or the process holds too much request memory. The frames of the backlog
@@ -21,20 +20,18 @@ together are large. `broker.requests.answers` bounds the unread answers of all c
 A connection that a quota has muted starts no request (`broker.quotas.throttle`).
 
 Turns. The first request of a read starts at once, more of them for a slice. Then the connection
-waits for its turn (`broker.replies.turns`), so that no other peer waits for a thousand requests of
-one.
+waits for its turn (`broker.replies.turns`).
 
 Invariants: bytes of the answer to request n are handed to the transport before any of request n+1;
 nothing is written after `close`.
 
 `Connections` holds what they share: the per-address count, the request-memory budget, the memory of
-unread answers (`broker.requests.answers`), the turns (`broker.replies.turns`) and the
-once-a-second sweep that finds idle, trickling and stalled peers. One sweep over all connections
-costs less than a timer per connection, and a connection notes its activity by copying `tick`.
+unread answers, the turns and the once-a-second sweep that finds idle, trickling and stalled peers.
+One sweep costs less than a timer per connection, and a connection notes its activity by copying
+`tick`.
 Invariant: its `memory_bytes` is the sum of `held_bytes` over all connections.
 
-Source: Kafka's `SocketServer.Processor`, which mutes a channel while it has a request in flight;
-`ConnectionQuotas`, `queued.max.request.bytes`, `connections.max.idle.ms`.
+Source: Kafka's `SocketServer.Processor`, which mutes a channel with a request in flight.
 Read next: `broker.replies.turns`, `broker.net.dispatch`.
 """
 
@@ -43,7 +40,7 @@ import itertools
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -70,12 +67,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tidelog.broker.net.connection")
 
 
+def _nothing() -> None:
+    """The loss of a connection concerns nothing else."""
+
+
 def _size(parts: "list[Buffer]") -> int:
     return len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
 
 
 class Connection(asyncio.BufferedProtocol):
     """The protocol object of one accepted socket; lives until `connection_lost`."""
+
+    is_from_worker = False
+    """Whether another worker forwards this client, and has counted it against the limits."""
 
     def __init__(
         self,
@@ -91,6 +95,7 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatch = dispatcher.dispatch
         self._guard = guard
         self.session = Session()
+        self.on_lost: Callable[[], object] = _nothing
         self._connections = connections
         self._receiver = FrameReceiver(connections.max_frame_bytes)
         self._transport: asyncio.Transport | None = None
@@ -239,6 +244,7 @@ class Connection(asyncio.BufferedProtocol):
             self._close_reason = "disconnected"
         self._transport = None
         self.session.channel = None
+        self.on_lost()
         self._drop_backlog()
         slots, self._slots = self._slots, deque()
         for exchange in slots:
@@ -351,10 +357,7 @@ class Connection(asyncio.BufferedProtocol):
             self._serving_bytes = len(frame) if exchange.needs_frame else 0
 
     def _exchange_done(self, exchange: "Exchange") -> None:
-        """An answer has arrived, or may be overtaken from now on.
-
-        Write every answer at the head, then start the blocked requests.
-        """
+        """Write every answer at the head, then start the requests that this one has blocked."""
         slots = self._slots
         if exchange.close_reason is not None:
             self.close(exchange.close_reason)
@@ -394,10 +397,9 @@ class Connection(asyncio.BufferedProtocol):
             self._wait_for_turn()
 
     def _queue(self, parts: "list[Buffer]") -> int:
-        """Add an answer to the next write; return its size.
+        """Add an answer to the next write, return its size; a large one is written at once.
 
-        Large ones are written at once, so that a peer that does not read is noticed before the next
-        request starts.
+        So a peer that does not read is noticed before the next request starts.
         """
         size_bytes = _size(parts)
         self._connections.bytes_sent += size_bytes
@@ -598,10 +600,13 @@ class Connections:
 
     def admit(self, connection: Connection) -> str | None:
         """Count `connection` in, or return why it is refused."""
-        refusal = self._why_full(len(self._open), self._per_host[connection.peer_host])
+        refusal = None
+        if not connection.is_from_worker:
+            refusal = self._why_full(len(self._open), self._per_host[connection.peer_host])
         if refusal is None:
             self._open[connection] = None
-            self._per_host[connection.peer_host] += 1
+            if not connection.is_from_worker:
+                self._per_host[connection.peer_host] += 1
             self.accepted += 1
             connection.id = next(self._ids)
             connection.active_tick = self.tick
@@ -631,9 +636,10 @@ class Connections:
         if connection not in self._open:
             return
         del self._open[connection]
-        self._per_host[connection.peer_host] -= 1
-        if not self._per_host[connection.peer_host]:
-            del self._per_host[connection.peer_host]
+        if not connection.is_from_worker:
+            self._per_host[connection.peer_host] -= 1
+            if not self._per_host[connection.peer_host]:
+                del self._per_host[connection.peer_host]
         self._starved.pop(connection, None)
         self.hold_memory(connection, 0)
         if not self._open:

@@ -28,7 +28,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from config.values import INT32_MAX, INT64_MAX
-from storage.directory.metadata_journal import Json
+from storage.directory.metadata import Json
 
 KIND_QUOTA: Final = "quota"
 

@@ -388,8 +388,13 @@ class _Group(Resource):
         self._topics.set_group_overrides(self._name, overrides)
 
 
+def is_our_node(context: Context, name: str) -> bool:
+    """Whether `name` is the id of this broker or of one of its workers, which share settings."""
+    return name.isdecimal() and context.topics.worker_of_node(int(name)) is not None
+
+
 def _check_broker(context: Context, name: str) -> None:
-    if name != str(context.endpoint.node_id):
+    if not is_our_node(context, name):
         raise InvalidRequest(
             f"Broker {name!r} is not here; this is broker {context.endpoint.node_id}."
         )

@@ -17,13 +17,14 @@ cost a task. A handler that raises loses only its own request.
 
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from broker.clocks.clock import Clock
 from broker.clocks.trusted_clock import TrustedClock
 from broker.replies.pending import Pending
 from broker.security.session import Session
+from storage.directory.metadata import FIRST_WORKER
 
 if TYPE_CHECKING:
     from broker.fetch.sessions import FetchSessions
@@ -49,6 +50,7 @@ class Endpoint:
     host: str
     port: int
     rack: str | None = None
+    listener: str = "PLAINTEXT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,19 @@ class Context:
     security: "Security"
     remote: "RemoteReads | None" = None
     """Reads of the object store; None when the broker has none."""
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """The addresses of this broker and of its other workers on this listener."""
+        found = [self.endpoint]
+        peers = self.topics.peers
+        if peers is not None:
+            for worker in range(FIRST_WORKER + 1, peers.count + 1):
+                address = peers.address(worker, self.endpoint.listener)
+                if address is not None:
+                    node_id, (host, port) = self.topics.node_id_of(worker), address
+                    found.append(replace(self.endpoint, node_id=node_id, host=host, port=port))
+        return found
 
 
 _UNKNOWN = Session()

@@ -9,7 +9,7 @@ from typing import Any, Final
 from broker.replies.forms import then
 from broker.requests.access import Check
 from broker.requests.config_resources import ResourceType as ConfigResourceType
-from broker.requests.config_resources import complaint_about
+from broker.requests.config_resources import complaint_about, is_our_node
 from broker.requests.context import Context, Handler, Reply, RequestContext
 from broker.rights.guards import (
     CLUSTER_DENIED,
@@ -248,7 +248,7 @@ def _refusal(check: Check, operation: Operation, resource: Any) -> tuple[int, st
 def _is_invalid(context: Context, resource: Any) -> bool:
     """Whether a change is refused with or without the right."""
     name = resource.resource_name
-    is_ours = name in ("", str(context.endpoint.node_id))
+    is_ours = name == "" or is_our_node(context, name)
     is_elsewhere = resource.resource_type == ConfigResourceType.BROKER and not is_ours
     return is_elsewhere or complaint_about(resource.configs) is not None
 

@@ -10,7 +10,7 @@ import base64
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from broker.clocks.clock import Clock
 from broker.errors import StartError
@@ -59,7 +59,7 @@ from config import BrokerConfig, Listener
 from config.security.keys import ListenerSecurity, listener_security
 from config.values import InvalidValue
 from protocol.acl import Acl
-from storage.directory.metadata_journal import Json
+from storage.directory.metadata import Json
 
 if TYPE_CHECKING:
     from broker.security.oauth.keys import IdentityKeys
@@ -70,6 +70,10 @@ _RESTORE: Final = "restore metadata.journal from a copy"
 
 class Documents(Protocol):
     """Where documents are kept: `storage.directory.data_dir.DataDir`."""
+
+    @property
+    def may_change(self) -> bool:
+        """Whether this process may change them; worker 1 does it for the others."""
 
     def documents(self, kind: str) -> dict[str, Json]:
         """The documents of one kind, by key."""
@@ -159,9 +163,7 @@ class Security:
         secret = self._unknown_user_secret() if has_sasl else secrets.token_bytes(32)
         try:
             self.credentials = Credentials(documents.documents(KIND_SCRAM), secret=secret)
-            self._acl_keys = {
-                parse_acl(read): key for key, read in documents.documents(KIND_ACL).items()
-            }
+            self._acl_keys = _by_acl(documents.documents(KIND_ACL))
             self.quotas = QuotaBook(documents.documents(KIND_QUOTA))
         except (UnreadableCredential, ValueError) as error:
             raise StartError(str(error), _RESTORE) from error
@@ -260,8 +262,33 @@ class Security:
         )
         for entity, values in changed.items():
             self.quotas.put(entity, values)
+        self._quotas_changed()
+
+    def _quotas_changed(self) -> None:
         self._throttle.quotas_changed()
         self.throttle = self._throttle if len(self.quotas) else None
+
+    def follow(self, kind: str, keys: Iterable[str]) -> None:
+        """Take over documents of one kind that worker 1 has changed.
+
+        Raises:
+            ValueError, UnreadableCredential: a document is unreadable.
+        """
+        documents = self._documents.documents(kind)
+        if kind == KIND_SCRAM:
+            self.credentials.apply({key: _object(documents.get(key)) for key in keys})
+        elif kind == KIND_TOKEN:
+            self.tokens.follow({key: documents.get(key) for key in keys})
+        elif kind == KIND_ACL:
+            before, self._acl_keys = self._acl_keys, _by_acl(documents)
+            if self.access is not None:
+                self.access.remove([acl for acl in before if acl not in self._acl_keys])
+                self.access.add([acl for acl in self._acl_keys if acl not in before])
+        elif kind == KIND_QUOTA:
+            fresh = dict(QuotaBook(documents))
+            for entity in {entity for entity, _ in self.quotas} | fresh.keys():
+                self.quotas.put(entity, dict(fresh.get(entity, {})))
+            self._quotas_changed()
 
     def mutation_quota(self, request: Request, *, is_strict: bool) -> MutationQuota:
         """How many partitions `request` may create and delete."""
@@ -274,9 +301,19 @@ class Security:
         if isinstance(known, str):
             return base64.b64decode(known)
         secret = secrets.token_bytes(32)
+        if not self._documents.may_change:
+            return secret  # until the next start of this worker
         text = base64.b64encode(secret).decode()
         self._documents.put_documents(KIND_SECURITY, {KEY_SECRET: text})
         return secret
+
+
+def _object(document: Json) -> dict[str, Any] | None:
+    return document if isinstance(document, dict) else None
+
+
+def _by_acl(documents: Mapping[str, Json]) -> dict[Acl, str]:
+    return {parse_acl(document): key for key, document in documents.items()}
 
 
 def _tokens(config: BrokerConfig, documents: Documents) -> Tokens:

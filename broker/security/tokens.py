@@ -34,7 +34,7 @@ from broker.security.scram import (
 )
 from config.values import INT64_MAX
 from protocol.error_codes import ErrorCode
-from storage.directory.metadata_journal import Json
+from storage.directory.metadata import Json
 from storage.disk.checkpoints import format_uuid
 
 KIND_TOKEN: Final = "token"
@@ -290,6 +290,21 @@ class Tokens:
         if not tokens:
             return
         self._keep({token.id: None for token in tokens})
+        self._forget(tokens)
+
+    def follow(self, documents: Mapping[str, Json]) -> None:
+        """Take over changes that another process has made durable; None is a removed token.
+
+        Raises:
+            ValueError: a document is no token.
+        """
+        for token_id, document in documents.items():
+            if document is not None:
+                self._add(_parse(token_id, document))
+            elif token_id in self._known:
+                self._forget([self._known[token_id]])
+
+    def _forget(self, tokens: list[Token]) -> None:
         for token in tokens:
             del self._known[token.id]
             del self._ids[self.secret_of(token.id)]

@@ -15,11 +15,13 @@ Source: Kafka's `Topic.validate`, `KafkaApis`, `ReplicaManager.getPartitionOrErr
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 from broker.clocks.clock import Clock
 from broker.errors import (
     InvalidPartitions,
+    InvalidReplicaAssignment,
     InvalidRequest,
     InvalidTopicName,
     LeaderEpochFenced,
@@ -33,13 +35,19 @@ from broker.errors import (
 )
 from broker.threads import Pool
 from broker.topics.changes import Changes, Result
+from broker.topics.peers import Peers
 from broker.topics.windows import Windows
 from config import BrokerConfig, ConfigErrors, check_group_overrides, with_dynamic
 from storage.directory.claim import KRAFT_METADATA_TOPIC
 from storage.directory.data_dir import DataDir, Topic
+from storage.directory.metadata import FIRST_WORKER
 from storage.disk.steps import Steps
+from storage.errors import StorageFailed
 from storage.log.log import Log
 from storage.window.log_window import LogWindow
+
+if TYPE_CHECKING:  # one process alone follows none
+    from storage.directory.following import FollowingDataDir
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
@@ -110,9 +118,20 @@ class TopicRegistry:
     """
 
     def __init__(
-        self, data_dir: DataDir, *, config: BrokerConfig, clock: Clock, threads: Pool
+        self,
+        data_dir: DataDir,
+        *,
+        config: BrokerConfig,
+        clock: Clock,
+        threads: Pool,
+        peers: Peers | None = None,
     ) -> None:
-        """Serve the topics of `data_dir`; long changes sync in `threads`."""
+        """Serve the topics of `data_dir`; long changes sync in `threads`.
+
+        With `peers` new partitions are shared with other workers.
+        """
+        self.peers = peers
+        self._next_worker = FIRST_WORKER
         self._threads = threads
         self._data_dir = data_dir
         self._config = config
@@ -191,9 +210,13 @@ class TopicRegistry:
         return len(self._data_dir.topics)
 
     def logs(self) -> Iterator[Log]:
-        """Every partition of every topic."""
+        """Every partition that is kept here."""
         for topic in self:
-            yield from topic.partitions
+            yield from topic.logs
+
+    def node_id_of(self, worker: int) -> int:
+        """The node id of a worker; the ids follow each other."""
+        return self._node_id + worker - self._data_dir.worker
 
     def check_asked(self, name: str) -> None:
         """Whether there can be a topic or window of that name.
@@ -205,8 +228,41 @@ class TopicRegistry:
         self.windows.check_form(name)
 
     def leader_id(self, topic: Topic, partition: int) -> int:
-        """The node that leads the partition: always this one, the only node."""
-        return self._node_id
+        """The node that leads the partition."""
+        return self.node_id_of(topic.workers[partition] if topic.workers else FIRST_WORKER)
+
+    def leader_epoch(self, topic: Topic, partition: int) -> int:
+        """The leader epoch of the partition, as far as it is known here."""
+        log = topic.partitions[partition]
+        if log is not None:
+            return log.leader_epoch
+        assert self.peers is not None, "only worker 1 answers for others"
+        return self.peers.leader_epoch(topic.topic_id, partition)
+
+    def worker_of_node(self, node_id: int) -> int | None:
+        """The worker with this node id, or None."""
+        worker = node_id - self.node_id_of(FIRST_WORKER) + FIRST_WORKER
+        count = FIRST_WORKER if self.peers is None else self.peers.count
+        return worker if FIRST_WORKER <= worker <= count else None
+
+    def assigned_workers(self, assignments: Sequence[Sequence[int]]) -> tuple[int, ...]:
+        """The worker of each partition, given the broker ids that it is assigned to.
+
+        Raises:
+            InvalidReplicaAssignment: a partition is not assigned to exactly one of our workers.
+        """
+        workers = []
+        for number, broker_ids in enumerate(assignments):
+            worker = self.worker_of_node(broker_ids[0]) if len(broker_ids) == 1 else None
+            if worker is None:
+                count = FIRST_WORKER if self.peers is None else self.peers.count
+                known = ", ".join(str(self.node_id_of(one)) for one in range(1, count + 1))
+                raise InvalidReplicaAssignment(
+                    f"Assignment {number} names the brokers {list(broker_ids)}; one replica each "
+                    f"is possible, on one of the brokers here: {known}."
+                )
+            workers.append(worker)
+        return tuple(workers)
 
     def led_log(self, name: str, partition: int, leader_epoch: int = NO_LEADER_EPOCH) -> Log:
         """The log of a partition that this broker leads.
@@ -226,10 +282,9 @@ class TopicRegistry:
             if topic is None:
                 self._refuse_window(name)
             raise UnknownTopicOrPartition(name, partition)
-        leader_id = self.leader_id(topic, partition)
-        if leader_id != self._node_id:
-            raise NotLeader(name, partition, leader_id)
         log = topic.partitions[partition]
+        if log is None:
+            raise NotLeader(name, partition, self.leader_id(topic, partition))
         if leader_epoch != NO_LEADER_EPOCH and leader_epoch != log.leader_epoch:
             _check_epoch(log, leader_epoch)
         return log
@@ -266,8 +321,12 @@ class TopicRegistry:
         name: str,
         partitions: int,
         overrides: Mapping[str, str] | None = None,
+        *,
+        workers: tuple[int, ...] = (),
     ) -> Topic:
-        """A new, empty topic, durable when this returns.
+        """A new, empty topic, durable when this returns, and known to all workers.
+
+        `workers` assigns each partition to one; empty leaves that to this method.
 
         Raises:
             InvalidTopicName: the name breaks the rules.
@@ -276,14 +335,32 @@ class TopicRegistry:
             TopicAlreadyExists: there is one.
             InvalidPartitions: the count is below 1, or the broker would pass `max.partitions`.
             ConfigErrors: the overrides are not acceptable.
+            StorageFailed: it could not be written here, or by another worker.
         """
-        return await self._changes.make(self._create(name, partitions, dict(overrides or {})))
+        return await self._changes.make(
+            self._create(name, partitions, dict(overrides or {}), workers)
+        )
 
-    async def _create(self, name: str, partitions: int, overrides: dict[str, str]) -> Topic:
+    async def _create(
+        self, name: str, partitions: int, overrides: dict[str, str], workers: tuple[int, ...]
+    ) -> Topic:
         self.check_new(name, partitions)
         topic = await self._threads.drive(
-            self._data_dir.create_topic(name, partitions, overrides, self._clock.wall_ms())
+            self._data_dir.create_topic(
+                name,
+                partitions,
+                overrides,
+                self._clock.wall_ms(),
+                workers=self._assign(name, (), workers or partitions),
+                is_served=self.peers is None,
+            )
         )
+        if self.peers is not None:
+            problem = await self.peers.topic_settled(name)
+            self._data_dir.topics[name] = topic
+            if problem is not None:
+                self._data_dir.delete_topic(name, self._clock.wall_ms())
+                raise StorageFailed("create", name, problem)
         self._by_id[topic.topic_id] = topic
         self._metric_names[_metric_name(name)] += 1
         self._revision += 1
@@ -299,6 +376,10 @@ class TopicRegistry:
         if name in self._data_dir.topics:
             raise TopicAlreadyExists(f"Topic {name!r} exists already.")
         self.windows.check_free(name)
+        if any(topic.name == name for topic in self._data_dir.deleted_topics()):
+            raise TopicAlreadyExists(
+                f"Topic {name!r} is being deleted: a worker that is starting has not done its part."
+            )
         if self._metric_names[_metric_name(name)]:
             raise InvalidTopicName(
                 f"Topic {name!r} collides with an existing one whose name differs in . and _ only; "
@@ -328,6 +409,10 @@ class TopicRegistry:
             # After a failure the topic may be gone all the same, with files that are left.
             if name not in self._data_dir.topics:
                 await self._forget(topic)
+        if self.peers is not None:
+            problem = await self.peers.topic_settled(name)
+            if problem is not None:
+                raise StorageFailed("delete", name, problem)
 
     async def _forget(self, topic: Topic) -> None:
         self._by_id.pop(topic.topic_id, None)
@@ -338,19 +423,57 @@ class TopicRegistry:
             if steps is not None:
                 await self._threads.drive(steps)
 
-    async def add_partitions(self, name: str, total: int) -> None:
-        """Extend a topic to `total` partitions.
+    async def add_partitions(self, name: str, total: int, *, workers: tuple[int, ...] = ()) -> None:
+        """Extend a topic to `total` partitions; `workers` assigns the new ones, as in `create`.
 
         Raises:
             UnknownTopicOrPartition: there is no such topic.
             InvalidPartitions: `total` is not above the current count, or is too large.
         """
-        await self._changes.make(self._grow(name, total))
+        await self._changes.make(self._grow(name, total, workers))
 
-    async def _grow(self, name: str, total: int) -> None:
+    async def _grow(self, name: str, total: int, given: tuple[int, ...]) -> None:
         self.check_growth(name, total)
-        await self._threads.drive(self._data_dir.add_partitions(name, total, self._clock.wall_ms()))
+        topic = self._data_dir.topics[name]
+        before = topic.workers or (FIRST_WORKER,) * len(topic.partitions)
+        workers = self._assign(name, before, given or total - len(topic.partitions))
+        added = await self._threads.drive(
+            self._data_dir.add_partitions(
+                name,
+                total,
+                self._clock.wall_ms(),
+                workers=workers,
+                is_served=self.peers is None,
+            )
+        )
+        if self.peers is not None:
+            problem = await self.peers.topic_settled(name)
+            if problem is not None:
+                self._data_dir.drop_partitions(topic, added, self._clock.wall_ms())
+                raise StorageFailed("create", name, problem)
+            self._data_dir.show_partitions(topic, added, workers)
         self._revision += 1
+
+    def _assign(
+        self, name: str, before: tuple[int, ...], wanted: tuple[int, ...] | int
+    ) -> tuple[int, ...]:
+        """The workers of all partitions of a topic, empty if the first one keeps them all.
+
+        `wanted` are those of the new partitions, or how many there are: these take turns. Topics
+        of the coordinators stay with the first worker.
+        """
+        if isinstance(wanted, int):
+            wanted = tuple(self._take_turns(wanted, is_shared=not is_internal(name)))
+        workers = (*before, *wanted)
+        return workers if any(worker != FIRST_WORKER for worker in workers) else ()
+
+    def _take_turns(self, count: int, *, is_shared: bool) -> Iterator[int]:
+        for _ in range(count):
+            if self.peers is None or not is_shared:
+                yield FIRST_WORKER
+                continue
+            yield self._next_worker
+            self._next_worker = self._next_worker % self.peers.count + 1
 
     def check_growth(self, name: str, total: int) -> None:
         """Whether `add_partitions` would accept the count; raises what it would raise."""
@@ -363,6 +486,26 @@ class TopicRegistry:
             verb = "already has" if total == count else "cannot shrink from"
             raise InvalidPartitions(f"Topic {name!r} {verb} {count} partitions (asked: {total}).")
         self._check_partition_count(total, total - count)
+
+    async def follow(self, kind: str, keys: list[str]) -> None:
+        """Apply a change of the first worker's metadata to the topics kept here.
+
+        Raises:
+            StorageFailed: the directories could not be made or renamed.
+        """
+        data_dir = cast("FollowingDataDir", self._data_dir)
+
+        async def made() -> None:
+            gone = await self._threads.drive(
+                data_dir.follow_change(kind, keys, self._clock.wall_ms())
+            )
+            self._by_id = {topic.topic_id: topic for topic in data_dir.topics.values()}
+            self._revision += 1
+            for topic in gone:
+                for callback in self._on_deleted:
+                    callback(topic)
+
+        await self._changes.make(made())
 
     async def alone(self, change: Callable[[], Result]) -> Result:
         """The result of `change`, which runs while no other change does.

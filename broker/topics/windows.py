@@ -35,6 +35,7 @@ class WindowTopic(Topic):
     def view(self, partition: int) -> LogWindow:
         """What is in the window of one of the partitions."""
         log = self.partitions[partition]
+        assert log is not None, "a partition that is led here"
         view = self._views.get(partition)
         if view is None or view.log is not log:
             view = LogWindow(log, self.window.start_ms, self.window.end_ms)
@@ -68,7 +69,9 @@ class Windows:
                 return None
             kept = self._keep(name, source, window)
         self._kept.move_to_end(name)
-        kept.overrides, kept.config = kept.source.overrides, kept.source.config
+        source = kept.source
+        kept.overrides, kept.config = source.overrides, source.config
+        kept.workers = source.workers
         return kept
 
     def find_by_id(self, topic_id: bytes) -> WindowTopic | None:

@@ -29,7 +29,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from broker.clocks.clock import SteadyTime
-from broker.errors import UnknownTopicOrPartition
+from broker.errors import NotLeader, UnknownTopicOrPartition
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.internal_topic import CoordinatorServices, InternalTopic, WhenDone
 from broker.topics.registry import CONSUMER_OFFSETS, TRANSACTION_STATE
@@ -262,6 +262,8 @@ class TransactionCoordinator:
         producer: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
         answer: WhenDone,
+        *,
+        joins: bool = True,
     ) -> None:
         """Let a producer of transaction version 2 write; the partitions join its transaction.
 
@@ -269,6 +271,7 @@ class TransactionCoordinator:
         continue in the order of their arrival, or the sequence of the producer's batches would
         break.
         """
+        assert joins, "other producers are checked when they write"
         entry = self._entries.get(transactional_id)
         if entry is None:
             answer(_no_entry(transactional_id))
@@ -277,17 +280,25 @@ class TransactionCoordinator:
         if len(entry.admissions) == 1:
             self._admit_next(entry)
 
-    def is_admitted(
+    def must_wait(
         self,
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
+        *,
+        joins: bool,
     ) -> bool:
-        """Whether the producer may write now: all partitions have joined, and no request waits."""
+        """Whether `admit` must answer before the producer may write.
+
+        If it `joins` (transaction version 2), unless all partitions have joined and no request
+        waits.
+        """
+        if not joins:
+            return False
         entry = self._entries.get(transactional_id)
         if entry is None or entry.admissions:
-            return False
-        return all(_write_error(entry, producer, tp) is ErrorCode.NONE for tp in partitions)
+            return True
+        return any(_write_error(entry, producer, tp) is not ErrorCode.NONE for tp in partitions)
 
     def _admit_next(self, entry: Entry) -> None:
         """Process the waiting requests, oldest first, until a decision has to be stored."""
@@ -471,7 +482,19 @@ class TransactionCoordinator:
             except UnknownTopicOrPartition:
                 self._marker_done(entry, tp, ErrorCode.NONE)  # deleted in the meantime
                 continue
+            except NotLeader:
+                self._write_to_worker(entry, tp, marker)
+                continue
             self._topic.append_prepared(log, marker, partial(self._marker_done, entry, tp))
+
+    def _write_to_worker(self, entry: Entry, tp: TopicPartition, marker: bytes) -> None:
+        """Let the worker that keeps the partition write the marker."""
+        topics = self._services.topics
+        topic = topics.find(tp[0])
+        assert topic is not None, "led_log has found it"
+        assert topics.peers is not None, "another worker keeps a partition"
+        worker = topic.workers[tp[1]]
+        topics.peers.write_marker(worker, *tp, marker, partial(self._marker_done, entry, tp))
 
     def is_available(self, transactional_id: str) -> bool:
         """As `GroupCoordinator.is_available`."""

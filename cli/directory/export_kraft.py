@@ -27,7 +27,8 @@ from config import load
 from storage.directory.claim import LOCK_FILE, random_uuid
 from storage.directory.clock_file import CLOCK_FILE
 from storage.directory.data_dir import DataDir
-from storage.directory.metadata_journal import JOURNAL_FILE
+from storage.directory.metadata import FIRST_WORKER
+from storage.directory.metadata_journal import JOURNAL_FILE, read_topics
 from storage.disk.checkpoints import (
     META_PROPERTIES_FILE,
     format_meta_properties,
@@ -82,6 +83,7 @@ def command(*, directory: Path, target: Path | None, in_place: bool, as_json: bo
     if target is not None:
         check_new(target)
     files = RealFiles()
+    _check_workers(directory, files)
     plan = _plan(directory, files)
     lock = files.lock(f"{directory}/{LOCK_FILE}")
     try:
@@ -94,6 +96,18 @@ def command(*, directory: Path, target: Path | None, in_place: bool, as_json: bo
         lock.release()
     _report(target or directory, plan, size_bytes, as_json)
     return ExitCode.OK
+
+
+def _check_workers(directory: Path, files: RealFiles) -> None:
+    """Refuse a directory with partitions of several workers: Kafka knows one directory only."""
+    journal = directory / JOURNAL_FILE
+    topics = read_topics(journal.read_bytes()).values() if journal.exists() else ()
+    apart = sum(topic.partitions - len(topic.of_worker(FIRST_WORKER)) for topic in topics)
+    if apart:
+        raise CommandFailed(
+            f"{directory}: {apart} partitions are in directories of other workers; start the "
+            "broker once with workers=1, which brings them together, stop it and export again"
+        )
 
 
 def _plan(directory: Path, files: RealFiles) -> ExportPlan:

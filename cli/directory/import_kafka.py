@@ -25,11 +25,8 @@ from cli.output import Progress, format_size, note, print_json
 from config import load
 from storage.directory.claim import stray_directory_name
 from storage.directory.data_dir import DataDir
-from storage.directory.metadata_journal import (
-    KIND_BROKER_OVERRIDES,
-    KIND_PRODUCER_IDS,
-    MetadataJournal,
-)
+from storage.directory.metadata import KIND_BROKER_OVERRIDES, KIND_PRODUCER_IDS
+from storage.directory.metadata_journal import MetadataJournal
 from storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     META_PROPERTIES_FILE,

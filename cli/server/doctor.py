@@ -26,7 +26,7 @@ from cli.options import json_option
 from cli.output import format_size, print_json, print_table
 from cli.server.checkup import Finding, Verdict, examine_security
 from cli.server.serve import command_line_settings, read_config
-from config import BrokerConfig, Listener, load
+from config import BrokerConfig, Listener, load, worker_config
 
 SYNC_ROUNDS = 20
 SYNC_SLOW_MS = 10.0
@@ -131,11 +131,21 @@ def _open_files(_: BrokerConfig) -> Iterator[Finding]:
 
 
 def _ports(config: BrokerConfig) -> Iterator[Finding]:
+    yield from _ports_of(config, "")
+    for worker in range(2, config.workers + 1):
+        own = worker_config(
+            config, worker, data_dir=config.data_dir, node_id=config.node_id, cluster_id=""
+        )
+        yield from _ports_of(own, f" in worker {worker}")
+
+
+def _ports_of(config: BrokerConfig, where: str) -> Iterator[Finding]:
     for listener in config.listeners:
-        yield _port(f"port of {listener.name}", listener, is_fixed=True)
+        yield _port(f"port of {listener.name}{where}", listener, is_fixed=True)
     metrics = config.metrics_listener
     if metrics is not None:
-        yield _port("port of metrics", metrics, is_fixed=config.is_set("metrics.listener"))
+        is_fixed = config.is_set("metrics.listener")
+        yield _port(f"port of metrics{where}", metrics, is_fixed=is_fixed)
 
 
 def _port(check: str, listener: Listener, *, is_fixed: bool) -> Finding:

@@ -234,24 +234,35 @@ def _announce(ready: "ReadyInfo", as_json: bool, properties: str | None) -> None
     `properties` is the file with which clients connect to a broker that ``--secure`` set up.
     """
     if as_json:
-        facts = {
-            "event": "ready",
-            "host": ready.host,
-            "port": ready.port,
-            "metrics_port": ready.metrics_port,
-            "node_id": ready.node_id,
-            "cluster_id": ready.cluster_id,
-            "data_dir": ready.data_dir,
-        }
+        facts: dict[str, object] = {"event": "ready", **_facts(ready)}
+        if ready.workers:
+            facts["workers"] = [_facts(worker) for worker in ready.workers]
         click.echo(json.dumps(facts))
     else:
-        address = (
-            f"[{ready.host}]:{ready.port}" if ":" in ready.host else f"{ready.host}:{ready.port}"
-        )
+        address = _address(ready)
         click.echo(f"Tidelog is ready at {address} (data in {ready.data_dir})")
+        for number, worker in enumerate(ready.workers, start=2):
+            metrics = f", metrics on port {worker.metrics_port}" if worker.metrics_port else ""
+            click.echo(f"  worker {number}: {_address(worker)}{metrics}")
         if properties is not None:
             click.echo(SECURED_STEPS.format(address=address, properties=properties))
         elif sys.stdout.isatty():
             bootstrap = "" if ready.port == 9092 else f" -b {address}"
             click.echo(NEXT_STEPS.format(bootstrap=bootstrap))
     sys.stdout.flush()
+
+
+def _facts(ready: "ReadyInfo") -> dict[str, object]:
+    return {
+        "host": ready.host,
+        "port": ready.port,
+        "metrics_port": ready.metrics_port,
+        "node_id": ready.node_id,
+        "cluster_id": ready.cluster_id,
+        "data_dir": ready.data_dir,
+    }
+
+
+def _address(ready: "ReadyInfo") -> str:
+    host = f"[{ready.host}]" if ":" in ready.host else ready.host
+    return f"{host}:{ready.port}"

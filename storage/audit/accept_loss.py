@@ -38,6 +38,8 @@ from protocol.records.layout import (
 )
 from protocol.records.scan import scan_checked
 from storage.directory.claim import LOCK_FILE
+from storage.directory.metadata_journal import JOURNAL_FILE, read_topics
+from storage.directory.worker_directories import worker_path
 from storage.disk import checkpoints, file_names
 from storage.disk.files import Files
 from storage.errors import DataDirLocked, HalfWrittenDataDir
@@ -71,6 +73,7 @@ def accept_loss(data_dir: str, topic: str, partition: int, files: Files) -> Loss
         FileNotFoundError: there is no such partition.
         OSError: a file could not be read or written.
     """
+    data_dir = _directory_of(data_dir, topic, partition, files)
     try:
         lock = files.lock(f"{data_dir}/{LOCK_FILE}")
     except BlockingIOError:
@@ -95,6 +98,15 @@ def accept_loss(data_dir: str, topic: str, partition: int, files: Files) -> Loss
         return _Repair(directory, files, end=max(stored), start=stored[-1]).run()
     finally:
         lock.release()
+
+
+def _directory_of(data_dir: str, topic: str, partition: int, files: Files) -> str:
+    """The directory of the worker that keeps the partition."""
+    path = f"{data_dir}/{JOURNAL_FILE}"
+    known = read_topics(files.read_all(path)).get(topic) if files.exists(path) else None
+    if known is None or partition >= known.partitions:
+        return data_dir
+    return worker_path(data_dir, known.worker_of(partition))
 
 
 class _Repair:

@@ -25,12 +25,9 @@ from protocol.records.layout import NO_OFFSET
 from storage.audit.findings import Finding, LogSummary, Severity
 from storage.audit.partition import PartitionAudit
 from storage.directory.claim import Survey, survey
-from storage.directory.metadata_journal import (
-    JOURNAL_FILE,
-    TopicMetadata,
-    damage_position,
-    read_topics,
-)
+from storage.directory.metadata import FIRST_WORKER, TopicMetadata
+from storage.directory.metadata_journal import JOURNAL_FILE, damage_position, read_topics
+from storage.directory.worker_directories import worker_path, worker_paths
 from storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     HIGH_WATERMARK_FILE,
@@ -101,13 +98,42 @@ def audit_directory(
         OSError: a file could not be read at all.
     """
     path = os.path.abspath(path)
-    clean = files.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}")
-    report = AuditReport(path=path, stopped_cleanly=clean)
-    _check_identity(report, files)
+    report = AuditReport(path=path, stopped_cleanly=files.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}"))
     topics = _check_journal(report, files)
-    found = survey(path, files)
-    _check_directories(report, found, topics)
     gaps = {*compacted, *(name for name, topic in topics.items() if _is_compacted(topic))}
+    _audit_worker(report, FIRST_WORKER, topics, gaps, files, deep=deep, progress=progress)
+    directories = worker_paths(path, files)
+    for worker in sorted({number for topic in topics.values() for number in topic.workers}):
+        if worker != FIRST_WORKER and worker not in directories:
+            where = worker_path(path, worker)
+            report.add("D8", where, "the directory of a worker", "none", repaired=True)
+    for worker, directory in directories.items():
+        clean = files.exists(f"{directory}/{CLEAN_SHUTDOWN_FILE}")
+        own = AuditReport(path=directory, stopped_cleanly=clean)
+        _audit_worker(own, worker, topics, gaps, files, deep=deep, progress=progress)
+        report.findings += own.findings
+        report.logs |= own.logs
+        report.stopped_cleanly = report.stopped_cleanly and clean
+    if isinstance(files, RealFiles):
+        _check_modes(report)
+    return report
+
+
+def _audit_worker(
+    report: AuditReport,
+    worker: int,
+    topics: dict[str, TopicMetadata],
+    gaps: set[str],
+    files: Files,
+    *,
+    deep: bool,
+    progress: Progress | None,
+) -> None:
+    """Audit the directory of one worker; the report's path is its own."""
+    path, clean = report.path, report.stopped_cleanly
+    _check_identity(report, files)
+    found = survey(path, files)
+    _check_directories(report, found, topics, worker)
     recovery_points = _recovery_points(path, files)
     unclean = read_unclean(path, files)
     for number, key in enumerate(sorted(found.partitions), start=1):
@@ -127,9 +153,6 @@ def audit_directory(
         if progress is not None:
             progress(number, len(found.partitions))
     _check_checkpoints(report, files)
-    if isinstance(files, RealFiles):
-        _check_modes(report)
-    return report
 
 
 def _recovery_points(path: str, files: Files) -> dict[tuple[str, int], int]:
@@ -170,12 +193,12 @@ def _check_journal(report: AuditReport, files: Files) -> dict[str, TopicMetadata
 
 
 def _check_directories(
-    report: AuditReport, found: Survey, topics: dict[str, TopicMetadata]
+    report: AuditReport, found: Survey, topics: dict[str, TopicMetadata], worker: int
 ) -> None:
     expected = {
         (name, partition): topic.topic_id
         for name, topic in topics.items()
-        for partition in range(topic.partitions)
+        for partition in topic.of_worker(worker)
     }
     for key in sorted(expected.keys() - found.partitions.keys()):
         path = f"{report.path}/{partition_directory_name(*key)}"

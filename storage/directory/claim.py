@@ -26,7 +26,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from config import BrokerConfig
-from storage.directory.metadata_journal import JOURNAL_FILE, MetadataJournal, TopicMetadata
+from storage.directory.metadata import Metadata, TopicMetadata
+from storage.directory.metadata_journal import JOURNAL_FILE
+from storage.directory.worker_directories import worker_number
 from storage.disk import checkpoints, file_names
 from storage.disk.files import TEMPORARY_SUFFIX, Files, Lock
 from storage.errors import (
@@ -129,7 +131,8 @@ def survey(path: str, files: Files, known: Container[str] = ()) -> Survey:
         elif name.endswith(STRAY_DIRECTORY_SUFFIX) and "." in name:
             found.stray.append(name)
         elif key is None or (key[0] == KRAFT_METADATA_TOPIC and key[0] not in known):
-            if name != LOST_AND_FOUND and files.is_directory(f"{path}/{name}"):
+            is_known = name == LOST_AND_FOUND or worker_number(name) is not None
+            if not is_known and files.is_directory(f"{path}/{name}"):
                 found.unknown.append(name)
         elif files.is_directory(f"{path}/{name}"):
             found.partitions[key] = _stored_topic_id(f"{path}/{name}", files)
@@ -350,7 +353,7 @@ def _not_writable(path: str, error: OSError) -> DataDirNotWritable:
     )
 
 
-def notices_of_others(survey: Survey, journal: MetadataJournal) -> Iterator[str]:
+def notices_of_others(survey: Survey, journal: Metadata) -> Iterator[str]:
     """Notices for the operator about things that are neither topics nor errors."""
     if journal.bytes_cut:
         yield f"cut {journal.bytes_cut} bytes of an unfinished change off {journal.path}"

@@ -45,9 +45,11 @@ from storage.directory.claim import (
     random_uuid,
     survey,
 )
-from storage.directory.metadata_journal import Json, MetadataJournal, TopicMetadata
+from storage.directory.metadata import FIRST_WORKER, Json, Metadata, TopicMetadata
+from storage.directory.metadata_journal import MetadataJournal, OnChange
 from storage.directory.offset_checkpoints import Hints, OffsetCheckpoints
 from storage.directory.partition_directories import PartitionDirectories
+from storage.directory.worker_directories import gather_partitions
 from storage.disk.checkpoints import write_clean_shutdown
 from storage.disk.file_names import partition_directory_name
 from storage.disk.files import Files
@@ -84,13 +86,23 @@ _CLOSED_TOGETHER: Final = 64
 
 @dataclass(slots=True, kw_only=True)
 class Topic:
-    """One topic as it is served. Only its `DataDir` changes it."""
+    """One topic as it is served. Only its `DataDir` changes it.
+
+    A partition that another worker keeps is None in `partitions`. `workers` is the worker of each
+    partition; empty when the first one has them all.
+    """
 
     name: str
     topic_id: bytes
-    partitions: list[Log]
+    partitions: list[Log | None]
     overrides: dict[str, str]
     config: TopicConfig
+    workers: tuple[int, ...] = ()
+
+    @property
+    def logs(self) -> list[Log]:
+        """The partitions that are kept here."""
+        return [log for log in self.partitions if log is not None]
 
 
 class DataDir:
@@ -104,13 +116,15 @@ class DataDir:
     def __init__(
         self,
         claim: Claim,
-        journal: MetadataJournal,
+        journal: Metadata,
         *,
         files: Files,
         broker_config: BrokerConfig,
         random_bytes: RandomBytes,
+        worker: int = FIRST_WORKER,
     ) -> None:
         """Use `DataDir.open`."""
+        self.worker = worker
         self.path = claim.path
         self.cluster_id = claim.meta.cluster_id
         self.node_id = claim.meta.node_id
@@ -138,8 +152,12 @@ class DataDir:
         now_ms: int,
         progress: Progress | None = None,
         random_bytes: RandomBytes = os.urandom,
+        before_logs: Callable[["DataDir"], OnChange] | None = None,
     ) -> "DataDir":
         """Open the directory with all its logs, recovered where the last stop was not clean.
+
+        `before_logs` is called when the metadata is known and no log is open yet; it returns the
+        function that is called with every change from then on.
 
         Raises:
             DataDirError: this process must not or cannot use the directory. The lock is released.
@@ -148,14 +166,18 @@ class DataDir:
         claim = claim_directory(path, files=files, config=broker_config, random_bytes=random_bytes)
         try:
             adopted, notices = plan_adoption(path, files, random_bytes)
+            journal = MetadataJournal(path, files, adopted=adopted)
             self = cls(
                 claim,
-                MetadataJournal(path, files, adopted=adopted),
+                journal,
                 files=files,
                 broker_config=broker_config,
                 random_bytes=random_bytes,
             )
             self.notices += notices
+            self.notices += gather_partitions(path, journal, files, workers=broker_config.workers)
+            if before_logs is not None:
+                journal.on_change = before_logs(self)
             self._load(now_ms, progress or _no_progress)
         except (OSError, StorageFailed) as error:
             claim.lock.release()
@@ -173,12 +195,20 @@ class DataDir:
     # --- topics ---------------------------------------------------------------------------------
 
     def create_topic(
-        self, name: str, partitions: int, overrides: Mapping[str, str], now_ms: int
+        self,
+        name: str,
+        partitions: int,
+        overrides: Mapping[str, str],
+        now_ms: int,
+        *,
+        workers: tuple[int, ...] = (),
+        is_served: bool = True,
     ) -> Steps[Topic]:
         """Create a topic with empty partitions, durable at the end; the caller checks the name.
 
         A step creates one partition. Between the steps the topic is in the journal but not in
-        `topics`, and the caller must make no other change of topics.
+        `topics`, and the caller must make no other change of topics. `workers` are those of the
+        partitions. Without `is_served` the caller puts the topic into `topics`, when they know it.
 
         Raises:
             ConfigErrors: the overrides are not acceptable; nothing was changed.
@@ -192,6 +222,7 @@ class DataDir:
             topic_id=random_uuid(self._random_bytes),
             partitions=partitions,
             overrides=dict(overrides),
+            workers=workers,
         )
         self._checkpoints.remove_entries(name, range(partitions), self._logs())
         self._journal.put_topic(metadata)
@@ -201,20 +232,31 @@ class DataDir:
             partitions=[],
             overrides=dict(overrides),
             config=config,
+            workers=workers,
         )
         try:
-            topic.partitions = yield from self._make_partitions(topic, partitions, now_ms)
+            topic.partitions = yield from self._make_partitions(topic, metadata, now_ms)
         except StorageFailed:
             self._journal.mark_deleted(metadata)
             self._delete_directories(metadata, now_ms)
             raise
-        self.topics[name] = topic
+        if is_served:
+            self.topics[name] = topic
         return topic
 
-    def add_partitions(self, name: str, total: int, now_ms: int) -> Steps[None]:
+    def add_partitions(
+        self,
+        name: str,
+        total: int,
+        now_ms: int,
+        *,
+        workers: tuple[int, ...] = (),
+        is_served: bool = True,
+    ) -> Steps[list[Log | None]]:
         """Extend the topic to `total` partitions, more than it has; durable at the end.
 
-        The new ones appear together, after the last step; see `create_topic`.
+        The new ones appear together, after the last step; see `create_topic`. `workers` are those
+        of all partitions. Without `is_served` the caller calls `show_partitions`.
 
         Raises:
             StorageFailed: it could not be written; the topic is as it was.
@@ -223,16 +265,39 @@ class DataDir:
         before = len(topic.partitions)
         assert total > before
         self._checkpoints.remove_entries(name, range(before, total), self._logs())
-        self._journal.put_topic(self._metadata(topic, partitions=total))
+        metadata = replace(self._metadata(topic), partitions=total, workers=workers)
+        self._journal.put_topic(metadata)
         try:
-            added = yield from self._make_partitions(topic, total, now_ms)
+            added = yield from self._make_partitions(topic, metadata, now_ms)
         except StorageFailed:
-            self._journal.put_topic(self._metadata(topic, partitions=before))
-            with suppress(OSError):
-                self._directories.delete(name, range(before, total), now_ms)
+            self._undo_growth(topic, total, now_ms)
             raise
+        if is_served:
+            self.show_partitions(topic, added, workers)
+        return added
+
+    def show_partitions(
+        self, topic: Topic, added: list[Log | None], workers: tuple[int, ...]
+    ) -> None:
+        """Serve the partitions that `add_partitions` has made."""
         topic.partitions += added
-        assert [log.partition for log in topic.partitions] == list(range(total))
+        topic.workers = workers
+
+    def drop_partitions(self, topic: Topic, added: list[Log | None], now_ms: int) -> None:
+        """Take back what `add_partitions` has made: another worker could not make its part.
+
+        Raises:
+            StorageFailed: it could not be written.
+        """
+        for log in added:
+            if log is not None:
+                log.abandon()
+        self._undo_growth(topic, len(topic.partitions) + len(added), now_ms)
+
+    def _undo_growth(self, topic: Topic, total: int, now_ms: int) -> None:
+        self._journal.put_topic(self._metadata(topic))
+        with suppress(OSError):
+            self._directories.delete(topic.name, range(len(topic.partitions), total), now_ms)
 
     def delete_topic(self, name: str, now_ms: int) -> None:
         """Delete the topic, durably; its files are removed `file.delete.delay.ms` later.
@@ -242,10 +307,10 @@ class DataDir:
                 `topics`; else the next start removes its files.
         """
         topic = self.topics[name]
-        metadata = self._metadata(topic, partitions=len(topic.partitions))
+        metadata = self._metadata(topic)
         self._journal.mark_deleted(metadata)
         del self.topics[name]
-        for log in topic.partitions:
+        for log in topic.logs:
             log.abandon()
         try:
             delay_ms = topic.config.file_delete_delay_ms
@@ -264,8 +329,7 @@ class DataDir:
         config = topic_config(overrides, self.broker_config)
         if topic.config.remote_storage_enable and not config.remote_storage_enable:
             raise ConfigErrors([_NOT_TAKEN_BACK])
-        metadata = self._metadata(topic, partitions=len(topic.partitions))
-        self._journal.put_topic(replace(metadata, overrides=dict(overrides)))
+        self._journal.put_topic(replace(self._metadata(topic), overrides=dict(overrides)))
         topic.overrides = dict(overrides)
         self._reconfigure(topic, config)
 
@@ -300,6 +364,11 @@ class DataDir:
     def set_group_overrides(self, group_id: str, overrides: Mapping[str, str]) -> None:
         """Replace a group's own settings, durably. Raises: StorageFailed: nothing was changed."""
         self._journal.set_group_overrides(group_id, overrides)
+
+    @property
+    def may_change(self) -> bool:
+        """Whether the metadata is changed here, and not by the first worker."""
+        return self.worker == FIRST_WORKER
 
     def documents(self, kind: str) -> dict[str, Json]:
         """The documents of a kind that this package keeps and does not interpret, by key."""
@@ -409,16 +478,17 @@ class DataDir:
         found = survey(self.path, self._files, known)
         for name in found.deleted:
             self._directories.remove_later(name, now_ms)
-        self.notices += self._directories.set_aside_strays(found.partitions, known)
+        self.notices += self._directories.set_aside_strays(found.partitions, known, self.worker)
         self.notices += notices_of_others(found, self._journal)
         hints, notices = self._checkpoints.read()
         self.notices += notices
-        total = sum(metadata.partitions for metadata in known.values())
+        total = sum(len(metadata.of_worker(self.worker)) for metadata in known.values())
         loaded = 0
         for metadata in known.values():
             topic = self._topic(metadata)
             self.topics[topic.name] = topic
-            for partition in range(metadata.partitions):
+            topic.partitions = [None] * metadata.partitions
+            for partition in metadata.of_worker(self.worker):
                 self._load_partition(topic, partition, found, hints, now_ms)
                 loaded += 1
                 progress(loaded, total)
@@ -454,6 +524,7 @@ class DataDir:
             partitions=[],
             overrides=overrides,
             config=config,
+            workers=metadata.workers,
         )
 
     def _load_partition(
@@ -469,7 +540,7 @@ class DataDir:
             log_start_offset=hints.log_starts.get(key, 0),
         )
         self.notices += [f"{topic.name}-{partition}: {note}" for note in log.recovery_report.notes]
-        topic.partitions.append(log)
+        topic.partitions[partition] = log
 
     def _open_partition(
         self, topic: Topic, partition: int, found: Survey, hints: Hints, now_ms: int
@@ -495,18 +566,27 @@ class DataDir:
 
     # --- partitions -----------------------------------------------------------------------------
 
-    def _make_partitions(self, topic: Topic, total: int, now_ms: int) -> Steps[list[Log]]:
-        """Create directories and empty logs up to `total`; their names are durable at the end."""
-        made: list[Log] = []
+    def _make_partitions(
+        self, topic: Topic, metadata: TopicMetadata, now_ms: int
+    ) -> Steps[list[Log | None]]:
+        """Create the directories and empty logs that are missing and are ours; None for others.
+
+        Their names are durable at the end.
+        """
+        made: list[Log | None] = []
         try:
-            for partition in range(len(topic.partitions), total):
+            for partition in range(len(topic.partitions), metadata.partitions):
+                if metadata.worker_of(partition) != self.worker:
+                    made.append(None)
+                    continue
                 self._directories.make(topic.name, partition, topic.topic_id)
                 made.append(self._open_log(topic, partition, Hints(), now_ms, True))
                 yield None
             yield from off_loop(self._directories.sync)
         except (OSError, StorageError) as error:
             for log in made:
-                log.abandon()
+                if log is not None:
+                    log.abandon()
             raise StorageFailed("create", f"{self.path}/{topic.name}", str(error)) from error
         return made
 
@@ -532,29 +612,49 @@ class DataDir:
     def _delete_directories(
         self, metadata: TopicMetadata, now_ms: int, *, delay_ms: int = 0
     ) -> None:
-        """Rename the directories of a topic that is marked as deleted, then drop it."""
+        """Rename the directories of a topic that is marked as deleted, then drop it.
+
+        A topic with partitions of other workers stays marked until they have renamed theirs.
+        """
         partitions = range(metadata.partitions)
         self._directories.delete(metadata.name, partitions, now_ms, delay_ms=delay_ms)
         self._directories.sync()
-        self._journal.remove_topic(metadata.name)
+        if self.may_change and not metadata.workers:
+            self._journal.remove_topic(metadata.name)
+
+    def everything(self) -> dict[tuple[str, str], Json]:
+        """All documents, by kind and key."""
+        return self._journal.everything()
+
+    def deleted_topics(self) -> list[TopicMetadata]:
+        """The topics whose deletion is not finished in all workers."""
+        return self._journal.deleted_topics()
+
+    def forget_deleted(self, metadata: TopicMetadata) -> None:
+        """Drop a deleted topic, unless directories of it could not be renamed."""
+        partitions = metadata.of_worker(self.worker)
+        paths = [self._directories.path(metadata.name, number) for number in partitions]
+        if not any(map(self._files.exists, paths)):
+            self._journal.remove_topic(metadata.name)
 
     # --- small things ---------------------------------------------------------------------------
 
-    def _metadata(self, topic: Topic, *, partitions: int) -> TopicMetadata:
+    def _metadata(self, topic: Topic) -> TopicMetadata:
         return TopicMetadata(
             name=topic.name,
             topic_id=topic.topic_id,
-            partitions=partitions,
+            partitions=len(topic.partitions),
             overrides=topic.overrides,
+            workers=topic.workers,
         )
 
     def _reconfigure(self, topic: Topic, config: TopicConfig) -> None:
         topic.config = config
-        for log in topic.partitions:
+        for log in topic.logs:
             log.reconfigure(config)
 
     def _logs(self) -> Iterator[Log]:
-        return (log for topic in self.topics.values() for log in topic.partitions)
+        return (log for topic in self.topics.values() for log in topic.logs)
 
 
 def _no_progress(loaded: int, total: int) -> None:

@@ -30,50 +30,47 @@ Source: our own; Kafka keeps this in ZooKeeper or in its metadata log. docs/adr/
 reasons.
 """
 
-import contextlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from protocol.records.checksums import crc32c
-from storage.disk.checkpoints import CorruptCheckpoint, format_uuid, parse_uuid
+from storage.directory.metadata import (
+    KIND_JOURNAL,
+    KIND_TOPIC,
+    ONLY_KEY,
+    Json,
+    Metadata,
+    TopicMetadata,
+    format_topic,
+    is_deleted,
+    parse_topic,
+)
 from storage.disk.files import Files, sync_file
 from storage.errors import DiskFull, ForeignDataDir, HalfWrittenDataDir, StorageFailed
 
 JOURNAL_FILE: Final = "metadata.journal"
 JOURNAL_VERSION: Final = 1
+WORKERS_VERSION: Final = 2
+"""The format once a partition is assigned to another worker than the first.
 
-KIND_TOPIC: Final = "topic"
-KIND_BROKER_OVERRIDES: Final = "broker-overrides"
-KIND_PRODUCER_IDS: Final = "producer-ids"
-KIND_GROUP_OVERRIDES: Final = "group-overrides"
+A program without workers would create such partitions again, empty, so it must refuse the file.
+"""
 
-_KIND_JOURNAL: Final = "journal"
 _KIND_CHANGES: Final = "changes"
 """A line with several changes, [kind, key, value] each; all of them take effect, or none."""
 
 _KEY_FORMAT: Final = "format"
-_ONLY_KEY: Final = ""
 
 _CRC_DIGITS: Final = 8
 _SUPERSEDED_LINES_MAX: Final = 10_000
 """Superseded lines after which an open journal is rewritten."""
 
-Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+OnChange = Callable[[str, Mapping[str, Json]], object]
+"""Called with the kind and the documents of each change, once it is durable."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicMetadata:
-    """The facts about a topic apart from its records. `topic_id` is 16 bytes."""
-
-    name: str
-    topic_id: bytes
-    partitions: int
-    overrides: Mapping[str, str] = field(default_factory=dict)
-
-
-class MetadataJournal:
+class MetadataJournal(Metadata):
     """The open journal: a map in memory, and its file.
 
     `DataDir` opens and closes it, one thread changes it. The map changes only after the line is
@@ -99,104 +96,22 @@ class MetadataJournal:
             ForeignDataDir: its format is newer than this program.
             OSError: it could not be read or written.
         """
-        self.path = f"{directory}/{JOURNAL_FILE}"
+        super().__init__(f"{directory}/{JOURNAL_FILE}")
         self._files = files
         self._failed: str | None = None
-        self._documents: dict[tuple[str, str], Json] = {}
         self._lines = 0
-        self.bytes_cut = 0
+        self.on_change: OnChange = _nothing
         self.is_new = not files.exists(self.path)
         if self.is_new:
-            self._documents[_KIND_JOURNAL, _KEY_FORMAT] = {"version": JOURNAL_VERSION}
+            self._documents[KIND_JOURNAL, _KEY_FORMAT] = {"version": JOURNAL_VERSION}
             for topic in adopted:
-                self._documents[KIND_TOPIC, topic.name] = dict(_format_topic(topic))
+                self._documents[KIND_TOPIC, topic.name] = dict(format_topic(topic))
             for kind, document in adopted_documents:
-                self._documents[kind, _ONLY_KEY] = document
+                self._documents[kind, ONLY_KEY] = document
             self._rewrite()
         else:
             self._load()
         self._file = files.open(self.path)
-
-    # --- contents -------------------------------------------------------------------------------
-
-    def topics(self) -> dict[str, TopicMetadata]:
-        """The topics by name, in the order in which they were created."""
-        return {name: topic for name, topic, is_deleted in self._all_topics() if not is_deleted}
-
-    def deleted_topics(self) -> list[TopicMetadata]:
-        """The deleted topics whose directories may still have to be renamed."""
-        return [topic for _, topic, is_deleted in self._all_topics() if is_deleted]
-
-    @property
-    def broker_overrides(self) -> dict[str, str]:
-        """The dynamic settings of the broker."""
-        document = self._documents.get((KIND_BROKER_OVERRIDES, _ONLY_KEY), {})
-        strings = _parse_strings(document)
-        if strings is None:
-            raise self._unexpected(KIND_BROKER_OVERRIDES, document)
-        return strings
-
-    def group_overrides(self) -> dict[str, dict[str, str]]:
-        """The groups' own settings, by group id; groups without any are left out."""
-        found: dict[str, dict[str, str]] = {}
-        for (kind, group_id), document in self._documents.items():
-            if kind == KIND_GROUP_OVERRIDES:
-                strings = _parse_strings(document)
-                if strings is None:
-                    raise self._unexpected(group_id, document)
-                found[group_id] = strings
-        return found
-
-    @property
-    def next_producer_id(self) -> int:
-        """The first producer id that was never assigned."""
-        document = self._documents.get((KIND_PRODUCER_IDS, _ONLY_KEY), 0)
-        if not isinstance(document, int) or document < 0:
-            raise self._unexpected(KIND_PRODUCER_IDS, document)
-        return document
-
-    # --- changes, durable on return -------------------------------------------------------------
-
-    def put_topic(self, topic: TopicMetadata) -> None:
-        """Create or change a topic."""
-        assert topic.partitions > 0, f"{topic.name} without partitions"
-        self.put(KIND_TOPIC, topic.name, _format_topic(topic))
-
-    def mark_deleted(self, topic: TopicMetadata) -> None:
-        """Delete a topic: it is gone from here on, though its directories may still exist."""
-        self.put(KIND_TOPIC, topic.name, {**_format_topic(topic), "deleted": True})
-
-    def remove_topic(self, name: str) -> None:
-        """Drop a deleted topic, whose directories have been renamed."""
-        self.put(KIND_TOPIC, name, None)
-
-    def set_broker_overrides(self, overrides: Mapping[str, str]) -> None:
-        """Replace all dynamic settings of the broker."""
-        self.put(KIND_BROKER_OVERRIDES, _ONLY_KEY, dict(overrides))
-
-    def set_group_overrides(self, group_id: str, overrides: Mapping[str, str]) -> None:
-        """Replace all own settings of a group; they stay when the group itself is removed."""
-        self.put(KIND_GROUP_OVERRIDES, group_id, dict(overrides) or None)
-
-    def allocate_producer_ids(self, count: int) -> range:
-        """Reserve producer ids that are unassigned; none is reserved twice, even after a crash."""
-        assert count > 0
-        first = self.next_producer_id
-        self.put(KIND_PRODUCER_IDS, _ONLY_KEY, first + count)
-        return range(first, first + count)
-
-    def documents(self, kind: str) -> dict[str, Json]:
-        """The documents of one kind, by key."""
-        return {key: value for (known, key), value in self._documents.items() if known == kind}
-
-    def put(self, kind: str, key: str, document: Json) -> None:
-        """Set one document, or remove it with None.
-
-        Raises:
-            DiskFull: nothing has changed, a retry may succeed.
-            StorageFailed: the journal is unusable until the broker starts again.
-        """
-        self.put_all(kind, {key: document})
 
     def put_all(
         self, kind: str, documents: Mapping[str, Json], *, erase_former: bool = False
@@ -210,6 +125,12 @@ class MetadataJournal:
             DiskFull: nothing has changed, a retry may succeed.
             StorageFailed: the journal is unusable until the broker starts again.
         """
+        if (
+            kind == KIND_TOPIC
+            and self.version == JOURNAL_VERSION
+            and any(isinstance(value, dict) and "workers" in value for value in documents.values())
+        ):
+            self.put(KIND_JOURNAL, _KEY_FORMAT, {"version": WORKERS_VERSION})
         if self._failed is not None:
             raise StorageFailed("change", self.path, f"an earlier write failed: {self._failed}")
         changes: list[Json] = [[kind, key, value] for key, value in documents.items()]
@@ -217,7 +138,7 @@ class MetadataJournal:
             ((key, value),) = documents.items()
             line = _format_line(kind, key, value)
         else:
-            line = _format_line(_KIND_CHANGES, _ONLY_KEY, changes)
+            line = _format_line(_KIND_CHANGES, ONLY_KEY, changes)
         good_size = self._file.size
         try:
             self._file.append(line)
@@ -232,9 +153,21 @@ class MetadataJournal:
         assert self._file.size == good_size + len(line)
         for key, document in documents.items():
             self._take(kind, key, document)
+        self.on_change(kind, documents)
         superseded = self._lines - len(self._documents)
         if superseded > _SUPERSEDED_LINES_MAX or (erase_former and superseded):
             self._compact()
+
+    @property
+    def version(self) -> Json:
+        """The version of the format, None in a file that names none."""
+        document = self._documents.get((KIND_JOURNAL, _KEY_FORMAT))
+        return document.get("version") if isinstance(document, dict) else None
+
+    def forget_workers(self) -> None:
+        """Return to the format without workers; no partition may be assigned to another one."""
+        if self.version == WORKERS_VERSION:
+            self.put(KIND_JOURNAL, _KEY_FORMAT, {"version": JOURNAL_VERSION})
 
     def close(self) -> None:
         """Close the file; every change was durable already."""
@@ -285,8 +218,7 @@ class MetadataJournal:
         self._rewrite()
 
     def _check_format(self, content: bytes) -> None:
-        document = self._documents.get((_KIND_JOURNAL, _KEY_FORMAT))
-        version = document.get("version") if isinstance(document, dict) else None
+        version = self.version
         if version is None:
             raise HalfWrittenDataDir(
                 "the metadata journal does not begin with its format",
@@ -294,11 +226,11 @@ class MetadataJournal:
                 found=f"{len(content)} bytes",
                 cure="restore the file from a copy; the logs are untouched",
             )
-        if version != JOURNAL_VERSION:
+        if version not in (JOURNAL_VERSION, WORKERS_VERSION):
             raise ForeignDataDir(
                 "the metadata journal has a format that this program does not know",
                 path=self.path,
-                found=f"version {version}, expected {JOURNAL_VERSION}",
+                found=f"version {version}, expected {JOURNAL_VERSION} or {WORKERS_VERSION}",
                 cure="start the newer program that wrote it",
             )
 
@@ -334,21 +266,9 @@ class MetadataJournal:
         )
         self._lines = len(self._documents)
 
-    def _all_topics(self) -> Iterator[tuple[str, TopicMetadata, bool]]:
-        for (kind, key), document in self._documents.items():
-            if kind == KIND_TOPIC:
-                topic = _parse_topic(key, document)
-                if topic is None:
-                    raise self._unexpected(key, document)
-                yield key, topic, _is_deleted(document)
 
-    def _unexpected(self, key: str, document: Json) -> HalfWrittenDataDir:
-        return HalfWrittenDataDir(
-            f"the metadata journal says something impossible of {key!r}",
-            path=self.path,
-            found=json.dumps(document),
-            cure="restore the file from a copy",
-        )
+def _nothing(kind: str, documents: Mapping[str, Json]) -> None:
+    """No other process follows the journal."""
 
 
 def damage_position(content: bytes) -> int | None:
@@ -377,8 +297,8 @@ def read_topics(content: bytes) -> dict[str, TopicMetadata]:
         kind, name, document = parsed
         if kind == KIND_TOPIC:
             topics.pop(name, None)
-            topic = _parse_topic(name, document)
-            if topic is not None and not _is_deleted(document):
+            topic = parse_topic(name, document)
+            if topic is not None and not is_deleted(document):
                 topics[name] = topic
     return topics
 
@@ -398,40 +318,6 @@ def read_documents(content: bytes, kind: str) -> dict[str, Json]:
                 case [changed_kind, str(changed_key), value] if changed_kind == kind:
                     found[changed_key] = value
     return {key: value for key, value in found.items() if value is not None}
-
-
-def _is_deleted(document: Json) -> bool:
-    return isinstance(document, dict) and document.get("deleted") is True
-
-
-def _parse_topic(name: str, document: Json) -> TopicMetadata | None:
-    match document:
-        case {"id": str(topic_id), "partitions": int(partitions), "overrides": overrides}:
-            strings = _parse_strings(overrides)
-            if strings is not None:
-                with contextlib.suppress(CorruptCheckpoint):
-                    return TopicMetadata(
-                        name=name,
-                        topic_id=parse_uuid(topic_id),
-                        partitions=partitions,
-                        overrides=strings,
-                    )
-    return None
-
-
-def _parse_strings(document: Json) -> dict[str, str] | None:
-    if not isinstance(document, dict):
-        return None
-    strings = {name: text for name, text in document.items() if isinstance(text, str)}
-    return strings if len(strings) == len(document) else None
-
-
-def _format_topic(topic: TopicMetadata) -> dict[str, Json]:
-    return {
-        "id": format_uuid(topic.topic_id),
-        "partitions": topic.partitions,
-        "overrides": dict(topic.overrides),
-    }
 
 
 def _format_line(kind: str, key: str, document: Json) -> bytes:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from storage.directory.claim import RandomBytes, stray_directory_name
-from storage.directory.metadata_journal import TopicMetadata
+from storage.directory.metadata import FIRST_WORKER, TopicMetadata
 from storage.disk.checkpoints import PARTITION_METADATA_FILE, format_partition_metadata
 from storage.disk.file_names import (
     deleted_directory_name,
@@ -92,15 +92,22 @@ class PartitionDirectories:
         self,
         found: dict[tuple[str, int], bytes | None],
         known: Mapping[str, TopicMetadata],
+        worker: int = FIRST_WORKER,
     ) -> list[str]:
         """Rename those of the directories `found` that belong to no topic; a sentence for each.
+
+        So are those of partitions that are not assigned to `worker`.
 
         They are removed from `found`, whose values are the topic ids in them.
         """
         notices = []
         for (name, partition), topic_id in sorted(found.items()):
             metadata = known.get(name)
-            is_known = metadata is not None and partition < metadata.partitions
+            is_known = (
+                metadata is not None
+                and partition < metadata.partitions
+                and metadata.worker_of(partition) == worker
+            )
             if metadata is not None and is_known and topic_id in (None, metadata.topic_id):
                 continue
             del found[name, partition]

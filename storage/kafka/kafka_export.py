@@ -114,7 +114,7 @@ def plan_export(data_dir: DataDir, *, directory_id: bytes) -> ExportPlan:
     for topic in data_dir.topics.values():
         topics.append(_kraft_topic(topic, data_dir.node_id))
         settings[topic.name] = settings_for_kafka(topic.name, topic.overrides, notes)
-        for log in topic.partitions:
+        for log in topic.logs:
             _refuse_offline(log)
             name = file_names.partition_directory_name(log.topic, log.partition)
             directories.append(name)
@@ -189,7 +189,7 @@ def _kraft_topic(topic: Topic, node_id: int) -> KraftTopic:
             # Kafka begins with a higher epoch. It would never trust one below the log's.
             leader_epoch=max(0, log.leader_epoch),
         )
-        for log in topic.partitions
+        for log in topic.logs
     }
     return KraftTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
 

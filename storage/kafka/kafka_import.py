@@ -22,7 +22,8 @@ from typing import Final
 
 from config import BrokerConfig, ConfigErrors, check_topic_overrides, with_dynamic
 from storage.directory.claim import RandomBytes, random_uuid, survey, topics_by_directory
-from storage.directory.metadata_journal import JOURNAL_FILE, TopicMetadata
+from storage.directory.metadata import TopicMetadata
+from storage.directory.metadata_journal import JOURNAL_FILE
 from storage.disk import checkpoints, file_names
 from storage.disk.files import Files
 from storage.errors import ForeignDataDir, HalfWrittenDataDir

@@ -68,15 +68,15 @@ def _problems(
     yield from _check_topics(data_dir, promises)
     for (name, number), partition in promises.partitions.items():
         topic = data_dir.topics.get(name)
-        if topic is not None and number < len(topic.partitions) and _is_same(topic, promises):
-            for problem in _check_log(topic.partitions[number], partition, killed_only, store):
+        if topic is not None and number < len(topic.logs) and _is_same(topic, promises):
+            for problem in _check_log(topic.logs[number], partition, killed_only, store):
                 yield f"{name}-{number}: {problem}"
     if promises.producer_ids > data_dir.allocate_producer_ids(1).start:
         yield f"producer id {data_dir.allocate_producer_ids(1).start} would be given out twice"
     if twice:
         yield from _check_second_recovery(disk, data_dir)
     for topic in data_dir.topics.values():
-        for log in topic.partitions:
+        for log in topic.logs:
             yield from _check_writable(log)
     data_dir.close(NOW_MS)
     for finding in audit_directory(ROOT, disk).findings:
@@ -99,7 +99,7 @@ def _is_same(topic: Topic, promises: Promises) -> bool:
 def _check_topics(data_dir: DataDir, promises: Promises) -> Iterator[str]:
     for name, allowed in promises.topics.items():
         topic = data_dir.topics.get(name)
-        found = 0 if topic is None else len(topic.partitions)
+        found = 0 if topic is None else len(topic.logs)
         if found not in allowed:
             yield f"topic {name} has {found} partitions, promised {sorted(allowed)}"
     for name in data_dir.topics.keys() - promises.topics.keys():
@@ -285,7 +285,7 @@ def _check_second_recovery(disk: SimulatedDisk, first: DataDir) -> Iterator[str]
     if _ends(second) != _ends(first):
         yield f"second recovery: {_ends(second)} after {_ends(first)}"
     for topic in second.topics.values():
-        for log in topic.partitions:
+        for log in topic.logs:
             if log.recovery_report.truncated_bytes:
                 yield f"second recovery cut {topic.name}-{log.partition} again"
 
@@ -301,5 +301,5 @@ def _ends(data_dir: DataDir) -> dict[str, tuple[int, int]]:
     return {
         f"{topic.name}-{log.partition}": (log.log_start_offset, log.log_end_offset)
         for topic in data_dir.topics.values()
-        for log in topic.partitions
+        for log in topic.logs
     }

@@ -150,7 +150,7 @@ def _ends(directory: Path) -> dict[str, tuple[int, int]]:
     ends = {
         f"{topic.name}-{log.partition}": (log.log_start_offset, log.log_end_offset)
         for topic in data_dir.topics.values()
-        for log in topic.partitions
+        for log in topic.logs
     }
     data_dir.close(NOW_MS)
     return ends

@@ -274,7 +274,7 @@ class Workload:
 
     def _compact(self) -> None:
         """A round of compaction with appends in between; some are not driven to their end."""
-        log = self._dir().topics["ledger"].partitions[0]
+        log = self._dir().topics["ledger"].logs[0]
         if self._rng.random() < 0.7:
             log.roll(NOW_MS)
             log.flush()
@@ -308,8 +308,8 @@ class Workload:
         topic = data_dir.topics.get(name)
         if topic is None:
             self._create(name, self._rng.randint(1, 2))
-        elif name == "growing" and len(topic.partitions) < 4:
-            total = len(topic.partitions) + 1
+        elif name == "growing" and len(topic.logs) < 4:
+            total = len(topic.logs) + 1
             self.promises.topics[name].add(total)
             run_steps(data_dir.add_partitions(name, total, NOW_MS))
             self.promises.topics[name] = {total}
@@ -349,7 +349,7 @@ class Workload:
             raise StorageError("no topic could be created")
         ledger = 12 if self._compacts else 2
         weights = [{"orders": 4, "ledger": ledger}.get(topic.name, 1) for topic in topics]
-        return self._rng.choice(self._rng.choices(topics, weights)[0].partitions)
+        return self._rng.choice(self._rng.choices(topics, weights)[0].logs)
 
     def _promises_of(self, log: Log) -> PartitionPromises:
         return self.promises.partitions.setdefault((log.topic, log.partition), PartitionPromises())
@@ -391,7 +391,7 @@ class Workload:
     def _note_offsets(self) -> None:
         """What the engine claims now is promised from now on."""
         for topic in self._dir().topics.values():
-            for log in topic.partitions:
+            for log in topic.logs:
                 partition = self._promises_of(log)
                 partition.durable = max(partition.durable, log.durable_offset)
                 partition.start = max(partition.start, log.log_start_offset)

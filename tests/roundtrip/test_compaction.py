@@ -72,7 +72,7 @@ class Writer:
 def test_kafka_finds_nothing_wrong_after_compaction(tmp_path: Path) -> None:
     directory = tmp_path / "tide"
     data_dir = DataDir.open(str(directory), files=RealFiles(), broker_config=load(), now_ms=NOW_MS)
-    log = run_steps(data_dir.create_topic("ledger", 1, SETTINGS, NOW_MS)).partitions[0]
+    log = run_steps(data_dir.create_topic("ledger", 1, SETTINGS, NOW_MS)).logs[0]
     writer = Writer(log, Random(5))
     dropped = 0
     for _ in range(4):

@@ -209,6 +209,8 @@ class BrokerProcess:
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         self.port = 0
+        self.ports: list[int] = []
+        self.metrics_port = 0
         self.ready_after_s = 0.0
 
     def wait_ready(self) -> int:
@@ -219,6 +221,10 @@ class BrokerProcess:
         assert match is not None, self.process.communicate()[1]
         self.ready_after_s = time.perf_counter() - self.started_s
         self.port = int(match[1])
+        metrics = re.search(r"metrics (\d+)", line)
+        self.metrics_port = int(metrics[1]) if metrics is not None else 0
+        others = re.sub(r".* metrics \S+", "", line).split()
+        self.ports = [self.port, *(int(address.rpartition(":")[2]) for address in others)]
         return self.port
 
     def stop(self, number: int = signal.SIGTERM) -> int:

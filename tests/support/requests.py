@@ -140,9 +140,14 @@ def fetch_request(
 
 
 async def fetch(
-    client: RawClient, topic: str, offset: int = 0, *, version: int = FETCH_VERSION, **fields: Any
+    client: RawClient,
+    topic: str,
+    offset: dict[int, int] | int = 0,
+    *,
+    version: int = FETCH_VERSION,
+    **fields: Any,
 ) -> PartitionData:
-    """Read partition 0; its part of the answer."""
+    """Read one partition, number 0 unless `offset` names another; its part of the answer."""
     response: FetchResponse = await client.request(fetch_request(topic, offset, **fields), version)
     return response.responses[0].partitions[0]
 
@@ -164,9 +169,15 @@ def values_of(data: PartitionData | Buffer) -> list[bytes | None]:
 
 
 async def list_offset(
-    client: RawClient, topic: str, timestamp: int, *, version: int = 10, **fields: int
+    client: RawClient,
+    topic: str,
+    timestamp: int,
+    *,
+    partition: int = 0,
+    version: int = 10,
+    **fields: int,
 ) -> ListOffsetsPartitionResponse:
-    """Look one timestamp up in partition 0."""
+    """Look one timestamp up in one partition."""
     response = await client.request(
         ListOffsetsRequest(
             replica_id=-1,
@@ -175,7 +186,9 @@ async def list_offset(
                 ListOffsetsTopic(
                     name=topic,
                     partitions=[
-                        ListOffsetsPartition(partition_index=0, timestamp=timestamp, **fields)
+                        ListOffsetsPartition(
+                            partition_index=partition, timestamp=timestamp, **fields
+                        )
                     ],
                 )
             ],

@@ -12,14 +12,17 @@ least squares line through samples of the last `WINDOW_MS`. A group at a standst
 keeps up has 0, one that catches up less. A background job takes the samples, so the slope does not
 depend on the scrapes. At most `SERIES_MAX` groups and partitions have one.
 
+Partitions of other workers are measured by them: each scrape asks for what the next one shows.
+
 Pure of the wire and of Prometheus; `broker.metrics` turns the figures into a family of metrics.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from broker.groups.offsets.store import OffsetTable
+from broker.topics.peers import Measured
 from broker.topics.registry import TopicRegistry
 from protocol.errors import RecordsError
 from protocol.records.layout import NO_TIMESTAMP
@@ -52,6 +55,8 @@ SERIES_MAX: Final = 2000
 """Groups and partitions with samples: 20 of them each, about 3 kB."""
 
 _Key = tuple[str, str, int]
+Position: TypeAlias = tuple[str, int, int]
+"""Topic, partition and a committed offset."""
 
 
 class Lag(NamedTuple):
@@ -62,6 +67,13 @@ class Lag(NamedTuple):
     partition: int
     records: int
     seconds: float | None
+
+
+def measure(log: Log, offset: int) -> Measured:
+    """The partition as seen from a committed offset."""
+    start, end = log.log_start_offset, log.high_watermark
+    offset = max(offset, start)
+    return Measured(start, end, timestamp_at(log, offset) if offset < end else None)
 
 
 class GroupLag:
@@ -75,6 +87,8 @@ class GroupLag:
         self._offsets = offsets
         self._wall_ms = wall_ms
         self._known: dict[_Key, tuple[int, int]] = {}
+        self._elsewhere: dict[Position, Measured] = {}
+        self._ends: dict[tuple[str, int], Measured] = {}
         self._samples: dict[_Key, deque[tuple[int, float]]] = {}
 
     def sample(self, now_ms: int) -> Iterator[None]:
@@ -106,47 +120,89 @@ class GroupLag:
         now_ms = self._wall_ms()
         seen: set[_Key] = set()
         lookups = 0
-        for group in list(self._offsets.groups()):
-            for (topic, partition), committed in list(self._offsets.of_group(group).items()):
-                log = self._log(topic, partition)
-                if log is None or (committed.metadata or "").startswith(MARK_PREFIX):
+        elsewhere: list[tuple[str, Position]] = []
+        for group, (topic, partition, committed) in self._positions():
+            log = self._log(topic, partition)
+            if log is None:
+                elsewhere.append((group, (topic, partition, committed)))
+                continue
+            offset = max(committed, log.log_start_offset)
+            is_window = topic != log.topic
+            end = self._window_end(topic, partition, offset) if is_window else log.high_watermark
+            records = max(0, end - offset)
+            if is_window or not records:
+                # The first record of a window that is left may be far away.
+                yield Lag(group, topic, partition, records, None if records else 0.0)
+                continue
+            key = (group, topic, partition)
+            seen.add(key)
+            found = self._known.get(key)
+            if (found is None or found[0] != offset) and lookups < LOOKUPS_MAX:
+                lookups += 1
+                timestamp = timestamp_at(log, offset)
+                found = None if timestamp is None else (offset, timestamp)
+                if found is None:
+                    # Only markers are left, and records may come at any time.
+                    yield Lag(group, topic, partition, records, 0.0)
                     continue
-                offset = max(committed.offset, log.log_start_offset)
-                is_window = topic != log.topic
-                end = (
-                    self._window_end(topic, partition, offset) if is_window else log.high_watermark
-                )
-                records = max(0, end - offset)
-                if is_window or not records:
-                    # The first record of a window that is left may be far away.
-                    yield Lag(group, topic, partition, records, None if records else 0.0)
-                    continue
-                key = (group, topic, partition)
-                seen.add(key)
-                found = self._known.get(key)
-                if (found is None or found[0] != offset) and lookups < LOOKUPS_MAX:
-                    lookups += 1
-                    timestamp = _timestamp_at(log, offset)
-                    found = None if timestamp is None else (offset, timestamp)
-                    if found is None:
-                        # Only markers are left, and records may come at any time.
-                        yield Lag(group, topic, partition, records, 0.0)
-                        continue
-                if found is not None:
-                    self._known[key] = found
-                yield Lag(group, topic, partition, records, _age_s(found, now_ms))
+            if found is not None:
+                self._known[key] = found
+            yield Lag(group, topic, partition, records, _age_s(found, now_ms))
         for gone in self._known.keys() - seen:
             del self._known[gone]
+        yield from self._figures_elsewhere(elsewhere, now_ms)
+
+    def _positions(self) -> Iterator[tuple[str, Position]]:
+        """Every group and its committed offsets in partitions that exist."""
+        for group in list(self._offsets.groups()):
+            for (topic, partition), committed in self._offsets.of_group(group).items():
+                is_mark = (committed.metadata or "").startswith(MARK_PREFIX)
+                if self._topics.has_partition(topic, partition) and not is_mark:
+                    yield group, (topic, partition, committed.offset)
+
+    def _figures_elsewhere(
+        self, positions: list[tuple[str, Position]], now_ms: int
+    ) -> Iterator[Lag]:
+        """What other workers have measured since the last scrape.
+
+        Of a group that has committed since then, the time is not known yet.
+        """
+        if not positions:
+            return
+        for group, position in positions:
+            topic, partition, _ = position
+            end = self._ends.get((topic, partition))
+            if end is not None:
+                unknown = end._replace(timestamp=NO_TIMESTAMP)
+                measured = self._elsewhere.get(position, unknown)
+                yield _lag_elsewhere(group, position, measured, now_ms)
+        self._ask_others([position for _, position in positions])
+
+    def _ask_others(self, positions: list[Position]) -> None:
+        """Let the other workers measure their partitions for the next scrape."""
+        self._elsewhere = {}
+        wanted: dict[int, list[Position]] = {}
+        for position in dict.fromkeys(positions):
+            topic = self._topics.find(position[0])
+            assert topic is not None, "it has the partition"
+            wanted.setdefault(topic.workers[position[1]], []).append(position)
+        peers = self._topics.peers
+        assert peers is not None, "other workers keep partitions"
+        for worker, of_worker in wanted.items():
+            peers.measure(worker, of_worker[:LOOKUPS_MAX], self._measured)
+
+    def _measured(self, found: dict[Position, Measured]) -> None:
+        self._elsewhere.update(found)
+        self._ends.update({(name, number): one for (name, number, _), one in found.items()})
 
     def _window_end(self, topic: str, partition: int, offset: int) -> int:
         window = self._topics.led_window(topic, partition)
         return offset if window is None else window.end_offset(_VISIBLE, 0)
 
     def _log(self, topic: str, partition: int) -> Log | None:
+        """The log of an existing partition, None when another worker keeps it."""
         found = self._topics.find(topic)
-        if found is None or partition >= len(found.partitions):
-            return None
-        return found.partitions[partition]
+        return None if found is None else found.partitions[partition]
 
 
 def slope_of(series: Sequence[tuple[int, float]]) -> float | None:
@@ -167,7 +223,17 @@ def _age_s(found: tuple[int, int] | None, now_ms: int) -> float | None:
     return max(0, now_ms - found[1]) / 1000
 
 
-def _timestamp_at(log: Log, offset: int) -> int | None:
+def _lag_elsewhere(group: str, position: Position, measured: Measured, now_ms: int) -> Lag:
+    topic, partition, offset = position
+    offset = max(offset, measured.log_start_offset)
+    records = max(0, measured.high_watermark - offset)
+    if not records or measured.timestamp is None:
+        return Lag(group, topic, partition, records, 0.0)
+    age_s = _age_s((offset, measured.timestamp), now_ms)
+    return Lag(group, topic, partition, records, age_s)
+
+
+def timestamp_at(log: Log, offset: int) -> int | None:
     """Timestamp of the first record at or after `offset`, NO_TIMESTAMP when it has none.
 
     Transaction markers are no records; None when only markers are left.

@@ -170,7 +170,7 @@ async def running(tmp_path: Path) -> AsyncIterator[RunningBroker]:
 
 
 def context_of(broker: RunningBroker) -> Context:
-    return broker.broker._dispatchers[0].context
+    return next(iter(broker.broker._dispatchers.values())).context
 
 
 def call(broker: RunningBroker, message: Any, version: int) -> Any:

@@ -166,9 +166,7 @@ def test_one_bad_directory_keeps_no_other_from_starting(
 
     data_dir = start()
     for topic in ("bad", "good"):
-        log = run_steps(
-            data_dir.create_topic(topic, 2, {"segment.bytes": "300"}, NOW_MS)
-        ).partitions[0]
+        log = run_steps(data_dir.create_topic(topic, 2, {"segment.bytes": "300"}, NOW_MS)).logs[0]
         for number in range(RECORDS):
             log.append(one(number), now_ms=NOW_MS)
         log.flush()
@@ -177,13 +175,13 @@ def test_one_bad_directory_keeps_no_other_from_starting(
         data_dir.close(NOW_MS)
     else:
         for topic_object in data_dir.topics.values():
-            for log in topic_object.partitions:
+            for log in topic_object.logs:
                 log.abandon()
         data_dir._lock.release()
     spoil(tmp_path / "data" / "bad-0")
     for _ in range(2):
         data_dir = start()
-        bad, sound = data_dir.topics["bad"].partitions
+        bad, sound = data_dir.topics["bad"].logs
         assert (bad.offline_reason is None) is is_served
         assert sound.offline_reason is None
         assert serves(log_of(data_dir, "good"))
@@ -240,9 +238,7 @@ def test_what_is_wrong_with_the_machine_stops_the_start(number: int) -> None:
             seen.add(error.what)
             continue
         assert all(
-            log.offline_reason is None
-            for topic in data_dir.topics.values()
-            for log in topic.partitions
+            log.offline_reason is None for topic in data_dir.topics.values() for log in topic.logs
         )
     assert seen
 

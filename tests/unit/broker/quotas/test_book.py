@@ -17,7 +17,7 @@ from broker.quotas.book import (
     document_key,
     format_entity,
 )
-from storage.directory.metadata_journal import Json
+from storage.directory.metadata import Json
 
 KEY = "producer_byte_rate"
 

@@ -12,7 +12,8 @@ from broker.security.service import Security
 from config import load
 from protocol.acl import Acl, PatternType, Permission, ResourceType
 from protocol.acl import Operation as Right
-from storage.directory.metadata_journal import Json, MetadataJournal
+from storage.directory.metadata import Json
+from storage.directory.metadata_journal import MetadataJournal
 from tests.support.clock import FrozenClock
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import Operation, SimulatedDisk

@@ -135,10 +135,10 @@ async def test_leader_epoch(epoch: int, error: type[Exception] | None) -> None:
             topics.led_log("t", 0, epoch)
 
 
-async def test_partition_of_another_leader_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_partition_of_another_leader_is_refused() -> None:
     topics = registry()
-    await topics.create("t", 1)
-    monkeypatch.setattr(topics, "leader_id", lambda *_: 2)
+    topic = await topics.create("t", 1)
+    topic.partitions[0], topic.workers = None, (2,)
     with pytest.raises(NotLeader, match="broker 2"):
         topics.led_log("t", 0)
 

@@ -412,13 +412,13 @@ async def test_do_those_who_wait_go_on_in_the_order_they_came() -> None:
     admit("third", T1)
     admit("fourth", T0)
     assert told == []
-    assert not c.txns.is_admitted("x", me, [T0])
+    assert c.txns.must_wait("x", me, [T0], joins=True)
     c.world.group_commit.flush(1)
     assert told == [("first", NONE), ("second", NONE)], "the third has to be stored first"
-    assert not c.txns.is_admitted("x", me, [T0]), "the fourth is still before whoever asks now"
+    assert c.txns.must_wait("x", me, [T0], joins=True), "the fourth is before a new request"
     c.world.group_commit.flush(1)
     assert told[2:] == [("third", NONE), ("fourth", NONE)]
-    assert c.txns.is_admitted("x", me, [T0, T1])
+    assert not c.txns.must_wait("x", me, [T0, T1], joins=True)
 
 
 async def test_is_nobody_admitted_when_the_log_refuses() -> None:
@@ -429,7 +429,7 @@ async def test_is_nobody_admitted_when_the_log_refuses() -> None:
     c.txns.admit("x", me, [T0], told.append)
     c.world.group_commit.fail()
     assert told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    assert not c.txns.is_admitted("x", me, [T0])
+    assert c.txns.must_wait("x", me, [T0], joins=True)
     c.world.group_commit.is_holding = False
     c.txns.admit("x", me, [T0], told.append)
     assert told[1:] == [NONE]

@@ -20,7 +20,7 @@ NOW_MS = 1_700_000_000_000
 def directory(tmp_path: Path) -> Path:
     """A directory with one partition of three batches of 100 bytes."""
     data_dir = DataDir.open(str(tmp_path), files=RealFiles(), broker_config=load(), now_ms=NOW_MS)
-    log = run_steps(data_dir.create_topic("t", 1, {}, NOW_MS)).partitions[0]
+    log = run_steps(data_dir.create_topic("t", 1, {}, NOW_MS)).logs[0]
     for number in range(3):
         log.append(memoryview(batch(NOW_MS + number, size=100)), now_ms=NOW_MS)
     data_dir.close(NOW_MS)

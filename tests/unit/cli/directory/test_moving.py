@@ -34,7 +34,7 @@ def directory(tmp_path: Path) -> Path:
     )
     for i in range(5):
         batch = build_batch([Record(0, -1, None, b"%d" % i)])
-        topic.partitions[1].append(memoryview(bytearray(batch)), now_ms=NOW + i)
+        topic.logs[1].append(memoryview(bytearray(batch)), now_ms=NOW + i)
     data_dir.close(NOW + 10)
     return path
 
@@ -42,8 +42,7 @@ def directory(tmp_path: Path) -> Path:
 def ends(path: Path) -> dict[str, list[int]]:
     data_dir = open_dir(path)
     found = {
-        name: [log.log_end_offset for log in topic.partitions]
-        for name, topic in data_dir.topics.items()
+        name: [log.log_end_offset for log in topic.logs] for name, topic in data_dir.topics.items()
     }
     data_dir.close(NOW)
     return found
@@ -82,7 +81,7 @@ def test_density_files_are_not_exported(tmp_path: Path, capsys: pytest.CaptureFi
     data_dir = open_dir(directory)
     topic = run_steps(data_dir.create_topic("t", 1, {"time.index.variant": "minute"}, NOW))
     batch = build_batch([Record(0, NOW, None, b"v")])
-    topic.partitions[0].append(memoryview(bytearray(batch)), now_ms=NOW)
+    topic.logs[0].append(memoryview(bytearray(batch)), now_ms=NOW)
     data_dir.close(NOW)
     assert list(directory.glob("t-0/*.density"))
 

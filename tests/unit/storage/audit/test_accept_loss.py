@@ -31,7 +31,7 @@ def prepared() -> SimulatedDisk:
     """12 batches of 100 bytes in segments of 4, all durable, and a broker that was killed."""
     disk = SimulatedDisk()
     data_dir = opened(disk)
-    log = run_steps(data_dir.create_topic("t", 1, SEGMENT, NOW_MS)).partitions[0]
+    log = run_steps(data_dir.create_topic("t", 1, SEGMENT, NOW_MS)).logs[0]
     for number in range(12):
         log.append(memoryview(batch(NOW_MS + number, size=100)), now_ms=NOW_MS)
     log.flush()
@@ -48,7 +48,7 @@ def path(base: int) -> str:
 
 
 def log_of(data_dir: DataDir) -> Log:
-    return data_dir.topics["t"].partitions[0]
+    return data_dir.topics["t"].logs[0]
 
 
 def repaired(disk: SimulatedDisk) -> tuple[LossReport, Log]:
@@ -118,7 +118,7 @@ def test_a_base_offset_that_does_not_follow_is_damage(byte: int) -> None:
 def test_what_was_aborted_in_a_mended_segment_stays_aborted() -> None:
     disk = SimulatedDisk()
     topic = run_steps(opened(disk).create_topic("t", 1, {"index.interval.bytes": "0"}, NOW_MS))
-    log = topic.partitions[0]
+    log = topic.logs[0]
     for data, origin in (
         (produced(2, 3, producer_id=7, sequence=0, is_transactional=True), Origin.CLIENT),
         (marker(commit=False, producer_id=7, timestamp_ms=4), Origin.COORDINATOR),

@@ -38,7 +38,7 @@ def sound_directory() -> SimulatedDisk:
     data_dir = DataDir.open(ROOT, files=disk, broker_config=load(), now_ms=NOW)
     overrides = {"segment.bytes": "2000", "index.interval.bytes": "300"}
     topic = run_steps(data_dir.create_topic("t", 2, overrides, NOW))
-    log = topic.partitions[0]
+    log = topic.logs[0]
     for number in range(12):
         produce(log, number)
     for number in range(6):
@@ -48,7 +48,7 @@ def sound_directory() -> SimulatedDisk:
     log.append(memoryview(bytearray(marker)), now_ms=NOW, origin=Origin.COORDINATOR)
     for number in range(12):
         produce(log, number)
-    produce(topic.partitions[1], 0)
+    produce(topic.logs[1], 0)
     data_dir.close(NOW)
     return disk
 
@@ -291,7 +291,7 @@ def test_shallow_audit_does_not_decode_records() -> None:
 def test_every_crash_state_of_a_run_is_at_most_warned_about() -> None:
     disk = SimulatedDisk()
     data_dir = DataDir.open(ROOT, files=disk, broker_config=load(), now_ms=NOW)
-    log = run_steps(data_dir.create_topic("t", 1, {"segment.bytes": "2000"}, NOW)).partitions[0]
+    log = run_steps(data_dir.create_topic("t", 1, {"segment.bytes": "2000"}, NOW)).logs[0]
     for number in range(20):
         produce(log, number)
         log.flush()
@@ -304,7 +304,7 @@ def killed_in_recovery() -> Iterator[SimulatedDisk]:
     disk = SimulatedDisk()
     data_dir = DataDir.open(ROOT, files=disk, broker_config=load(), now_ms=NOW)
     overrides = {"segment.bytes": "2000", "index.interval.bytes": "300"}
-    log = run_steps(data_dir.create_topic("t", 1, overrides, NOW)).partitions[0]
+    log = run_steps(data_dir.create_topic("t", 1, overrides, NOW)).logs[0]
     for number in range(24):
         produce(log, number)
     assert len(log.segments) > 2

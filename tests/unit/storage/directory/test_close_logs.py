@@ -19,7 +19,7 @@ NOW_MS = 1_700_000_000_000
 def filled(root: str, files: RealFiles | SimulatedDisk, partitions: int) -> DataDir:
     data_dir = DataDir.open(root, files=files, broker_config=load(), now_ms=NOW_MS)
     topic = run_steps(data_dir.create_topic("t", partitions, {}, NOW_MS))
-    for log in topic.partitions:
+    for log in topic.logs:
         log.append(memoryview(batch(NOW_MS)), now_ms=NOW_MS)
     return data_dir
 
@@ -34,14 +34,14 @@ def test_syncs_may_run_in_threads(tmp_path: Path) -> None:
     assert files.open_files == 0
     again = DataDir.open(str(tmp_path), files=files, broker_config=load(), now_ms=NOW_MS)
     assert again.stopped_cleanly
-    assert {log.log_end_offset for log in again.topics["t"].partitions} == {1}
+    assert {log.log_end_offset for log in again.topics["t"].logs} == {1}
     again.close(NOW_MS)
 
 
 def test_the_error_of_one_log_is_raised_after_the_others_are_closed() -> None:
     disk = SimulatedDisk()
     data_dir = filled("/data", disk, 5)
-    logs = data_dir.topics["t"].partitions
+    logs = data_dir.topics["t"].logs
     disk.fault = Fault(at=0, errno=5, kinds=frozenset({Operation.SYNC}))
     with pytest.raises(StorageError):
         data_dir.close(NOW_MS)

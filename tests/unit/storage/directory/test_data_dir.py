@@ -64,10 +64,10 @@ def test_topic_that_has_the_name_of_the_metadata_log_does_not_stop_the_start() -
     disk = SimulatedDisk()
     first = open_dir(disk)
     for name in ("__cluster_metadata", "t"):
-        produce(run_steps(first.create_topic(name, 1, {}, NOW)).partitions[0])
+        produce(run_steps(first.create_topic(name, 1, {}, NOW)).logs[0])
     first.close(NOW)
     second = open_dir(disk)
-    assert {name: topic.partitions[0].log_end_offset for name, topic in second.topics.items()} == {
+    assert {name: topic.logs[0].log_end_offset for name, topic in second.topics.items()} == {
         "__cluster_metadata": 1,
         "t": 1,
     }
@@ -180,7 +180,7 @@ def test_created_topic_survives_a_power_cut() -> None:
     assert found.topic_id == created.topic_id
     assert found.overrides == {"retention.ms": "5000"}
     assert found.config.retention_ms == 5000
-    assert [log.partition for log in found.partitions] == [0, 1, 2]
+    assert [log.partition for log in found.logs] == [0, 1, 2]
 
 
 def test_topic_is_made_in_steps_and_appears_when_it_is_whole() -> None:
@@ -193,16 +193,16 @@ def test_topic_is_made_in_steps_and_appears_when_it_is_whole() -> None:
     assert len(run_steps(steps).partitions) == 3
     growing = data_dir.add_partitions("t", 5, NOW)
     next(growing)
-    assert len(data_dir.topics["t"].partitions) == 3
+    assert len(data_dir.topics["t"].logs) == 3
     run_steps(growing)
-    assert len(open_dir(after_cut(disk)).topics["t"].partitions) == 5
+    assert len(open_dir(after_cut(disk)).topics["t"].logs) == 5
 
 
 def test_power_cut_between_two_steps_leaves_a_whole_topic() -> None:
     disk = SimulatedDisk()
     steps = open_dir(disk).create_topic("t", 3, {}, NOW)
     next(steps)
-    assert len(open_dir(after_cut(disk)).topics["t"].partitions) == 3
+    assert len(open_dir(after_cut(disk)).topics["t"].logs) == 3
 
 
 def test_partitions_that_were_never_written_to_close_and_open_without_a_write() -> None:
@@ -243,8 +243,8 @@ def test_added_partitions_survive() -> None:
     data_dir = open_dir(disk)
     run_steps(data_dir.create_topic("t", 1, {}, NOW))
     run_steps(data_dir.add_partitions("t", 4, NOW))
-    assert len(data_dir.topics["t"].partitions) == 4
-    assert len(open_dir(after_cut(disk)).topics["t"].partitions) == 4
+    assert len(data_dir.topics["t"].logs) == 4
+    assert len(open_dir(after_cut(disk)).topics["t"].logs) == 4
 
 
 @pytest.mark.parametrize("made_before", [0, 1, 2])
@@ -255,22 +255,22 @@ def test_partitions_that_could_not_be_added_are_not_there(made_before: int) -> N
     disk.fault = Fault(at=made_before, kinds=frozenset({Operation.MAKE_DIRECTORY}))
     with pytest.raises(StorageFailed, match="error"):
         run_steps(data_dir.add_partitions("t", 4, NOW))
-    assert len(data_dir.topics["t"].partitions) == 1
-    assert len(open_dir(after_cut(disk)).topics["t"].partitions) == 1
+    assert len(data_dir.topics["t"].logs) == 1
+    assert len(open_dir(after_cut(disk)).topics["t"].logs) == 1
     run_steps(data_dir.add_partitions("t", 4, NOW))
-    assert len(open_dir(after_cut(disk)).topics["t"].partitions) == 4
+    assert len(open_dir(after_cut(disk)).topics["t"].logs) == 4
 
 
 def test_what_cannot_be_removed_holds_up_nothing_else() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
     for name in ("a", "b", "c"):
-        log = run_steps(data_dir.create_topic(name, 1, {"segment.bytes": "150"}, NOW)).partitions[0]
+        log = run_steps(data_dir.create_topic(name, 1, {"segment.bytes": "150"}, NOW)).logs[0]
         for _ in range(3):
             produce(log)
     data_dir.delete_topic("a", NOW)
     for name in ("b", "c"):
-        log = data_dir.topics[name].partitions[0]
+        log = data_dir.topics[name].logs[0]
         log.flush()
         log.delete_before(2)
         delete_expired(log, NOW)
@@ -289,7 +289,7 @@ def test_files_deleted_while_the_clock_was_ahead_are_removed_once_it_is_correcte
     data_dir = open_dir(disk)
     ahead = NOW + 3650 * DAY
     run_steps(data_dir.create_topic("a", 1, {}, NOW))
-    log = run_steps(data_dir.create_topic("b", 1, {"segment.bytes": "150"}, NOW)).partitions[0]
+    log = run_steps(data_dir.create_topic("b", 1, {"segment.bytes": "150"}, NOW)).logs[0]
     for _ in range(3):
         produce(log)
     log.flush()
@@ -306,7 +306,7 @@ def test_deleted_topic_stays_deleted_and_its_files_go_later() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
     topic = run_steps(data_dir.create_topic("t", 2, {}, NOW))
-    produce(topic.partitions[0])
+    produce(topic.logs[0])
     data_dir.delete_topic("t", NOW)
     assert data_dir.topics == {}
     assert [name[-7:] for name in disk.list_directory(ROOT) if name.startswith("t-")] == [
@@ -333,12 +333,12 @@ def test_topic_can_be_created_again_at_once_and_is_empty() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
     first = run_steps(data_dir.create_topic("t", 1, {}, NOW))
-    produce(first.partitions[0], 5)
+    produce(first.logs[0], 5)
     data_dir.delete_topic("t", NOW)
     second = run_steps(data_dir.create_topic("t", 1, {}, NOW))
     assert second.topic_id != first.topic_id
-    assert second.partitions[0].log_end_offset == 0
-    assert open_dir(after_cut(disk)).topics["t"].partitions[0].log_end_offset == 0
+    assert second.logs[0].log_end_offset == 0
+    assert open_dir(after_cut(disk)).topics["t"].logs[0].log_end_offset == 0
 
 
 def each_crash_state(
@@ -366,7 +366,7 @@ def each_crash_state(
 def test_creation_is_all_or_nothing_at_every_crash() -> None:
     def check(disk: SimulatedDisk, done: bool) -> None:
         topics = open_dir(disk).topics
-        assert len(topics["t"].partitions) == 3 if done or topics else not topics
+        assert len(topics["t"].logs) == 3 if done or topics else not topics
 
     each_crash_state(
         lambda _: None, lambda d: void(run_steps(d.create_topic("t", 3, {}, NOW))), check
@@ -375,7 +375,7 @@ def test_creation_is_all_or_nothing_at_every_crash() -> None:
 
 def test_deletion_is_all_or_nothing_at_every_crash() -> None:
     def prepare(data_dir: DataDir) -> None:
-        for log in run_steps(data_dir.create_topic("t", 3, {}, NOW)).partitions:
+        for log in run_steps(data_dir.create_topic("t", 3, {}, NOW)).logs:
             produce(log, 4)
             log.flush()
 
@@ -384,21 +384,25 @@ def test_deletion_is_all_or_nothing_at_every_crash() -> None:
         if done:
             assert not data_dir.topics
         for topic in data_dir.topics.values():
-            assert [log.log_end_offset for log in topic.partitions] == [4, 4, 4]
+            assert [log.log_end_offset for log in topic.logs] == [4, 4, 4]
         data_dir.close(NOW)
         assert audit_directory(ROOT, disk).findings == []
 
     each_crash_state(prepare, lambda d: d.delete_topic("t", NOW), check)
 
 
+def grow(directory: DataDir) -> None:
+    run_steps(directory.add_partitions("t", 3, NOW))
+
+
 def test_growth_is_all_or_nothing_at_every_crash() -> None:
     def check(disk: SimulatedDisk, done: bool) -> None:
-        count = len(open_dir(disk).topics["t"].partitions)
+        count = len(open_dir(disk).topics["t"].logs)
         assert count == 3 if done else count in (1, 3)
 
     each_crash_state(
         lambda d: void(run_steps(d.create_topic("t", 1, {}, NOW))),
-        lambda d: run_steps(d.add_partitions("t", 3, NOW)),
+        grow,
         check,
     )
 
@@ -415,7 +419,7 @@ def test_topic_overrides_are_replaced_and_reach_the_logs() -> None:
     data_dir = open_dir(disk)
     topic = run_steps(data_dir.create_topic("t", 2, {"retention.ms": "1"}, NOW))
     data_dir.set_topic_overrides("t", {"segment.bytes": "2000"})
-    assert [log.config.segment_bytes for log in topic.partitions] == [2000, 2000]
+    assert [log.config.segment_bytes for log in topic.logs] == [2000, 2000]
     assert topic.config.retention_ms == 7 * DAY
     assert open_dir(after_cut(disk)).topics["t"].overrides == {"segment.bytes": "2000"}
     with pytest.raises(ConfigErrors):
@@ -429,8 +433,8 @@ def test_broker_overrides_survive_and_reach_the_topics_that_inherit_them() -> No
     inherits = run_steps(data_dir.create_topic("a", 1, {}, NOW))
     own = run_steps(data_dir.create_topic("b", 1, {"retention.ms": "7"}, NOW))
     data_dir.set_broker_overrides({"log.retention.ms": "99"})
-    assert inherits.partitions[0].config.retention_ms == 99
-    assert own.partitions[0].config.retention_ms == 7
+    assert inherits.logs[0].config.retention_ms == 99
+    assert own.logs[0].config.retention_ms == 7
     again = open_dir(after_cut(disk))
     assert again.broker_overrides == {"log.retention.ms": "99"}
     assert again.topics["a"].config.retention_ms == 99
@@ -450,7 +454,7 @@ def test_producer_ids_are_never_given_twice() -> None:
 def test_clean_stop_leaves_nothing_to_recover() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    produce(run_steps(data_dir.create_topic("t", 1, {}, NOW)).partitions[0], 9)
+    produce(run_steps(data_dir.create_topic("t", 1, {}, NOW)).logs[0], 9)
     data_dir.close(NOW)
     data_dir.close(NOW)
     assert audit_directory(ROOT, disk).findings == []
@@ -458,14 +462,14 @@ def test_clean_stop_leaves_nothing_to_recover() -> None:
     again = open_dir(survivor)
     assert again.stopped_cleanly
     assert again.notices == []
-    log = again.topics["t"].partitions[0]
+    log = again.topics["t"].logs[0]
     assert (log.log_end_offset, log.recovery_report.scanned_bytes) == (9, 0)
 
 
 def test_case_82_crash_during_loading_after_a_clean_stop_is_a_crash() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    produce(run_steps(data_dir.create_topic("t", 1, {}, NOW)).partitions[0], 9)
+    produce(run_steps(data_dir.create_topic("t", 1, {}, NOW)).logs[0], 9)
     data_dir.close(NOW)
     states = []
 
@@ -502,7 +506,7 @@ def test_marker_is_gone_before_any_log_is_touched() -> None:
 def test_log_that_cannot_be_closed_keeps_the_marker_away() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    log = run_steps(data_dir.create_topic("t", 1, {}, NOW)).partitions[0]
+    log = run_steps(data_dir.create_topic("t", 1, {}, NOW)).logs[0]
     produce(log)
     disk.fault = Fault(at=0, kinds=frozenset({Operation.SYNC}))
     with pytest.raises(StorageFailed):
@@ -514,24 +518,24 @@ def test_log_that_cannot_be_closed_keeps_the_marker_away() -> None:
 def test_case_54_and_79_corrupt_recovery_points_are_taken_for_none() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    log = run_steps(data_dir.create_topic("t", 1, {}, NOW)).partitions[0]
+    log = run_steps(data_dir.create_topic("t", 1, {}, NOW)).logs[0]
     produce(log, 3)
     log.flush()
     run_steps(data_dir.checkpoint())
     disk.replace_atomically(f"{ROOT}/{RECOVERY_POINT_FILE}", b"0\n9\nt 0")
     unclean = open_dir(disk.power_cut(0, Survival.KEPT))
     assert any("taken for empty" in notice for notice in unclean.notices)
-    assert unclean.topics["t"].partitions[0].recovery_report.scanned_bytes > 0
+    assert unclean.topics["t"].logs[0].recovery_report.scanned_bytes > 0
     data_dir.close(NOW)
     disk.replace_atomically(f"{ROOT}/{RECOVERY_POINT_FILE}", b"junk")
     clean = open_dir(disk)
-    assert clean.topics["t"].partitions[0].recovery_report.scanned_bytes == 0
+    assert clean.topics["t"].logs[0].recovery_report.scanned_bytes == 0
 
 
 def test_checkpoints_hold_what_the_logs_say() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    log = run_steps(data_dir.create_topic("t", 1, {}, NOW)).partitions[0]
+    log = run_steps(data_dir.create_topic("t", 1, {}, NOW)).logs[0]
     produce(log, 5)
     log.flush()
     produce(log, 2)
@@ -555,17 +559,17 @@ def test_failing_checkpoint_is_reported_and_harmless() -> None:
 def test_unclean_start_raises_the_epoch_of_topics_that_are_not_flushed() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    lazy = run_steps(data_dir.create_topic("lazy", 1, {"flush.policy": "os"}, NOW)).partitions[0]
-    strict = run_steps(data_dir.create_topic("strict", 1, {}, NOW)).partitions[0]
+    lazy = run_steps(data_dir.create_topic("lazy", 1, {"flush.policy": "os"}, NOW)).logs[0]
+    strict = run_steps(data_dir.create_topic("strict", 1, {}, NOW)).logs[0]
     produce(lazy, 3)
     produce(strict, 3)
     before = (lazy.leader_epoch, strict.leader_epoch)
     survivor = after_cut(disk, Survival.KEPT)
     again = open_dir(survivor)
-    logs = (again.topics["lazy"].partitions[0], again.topics["strict"].partitions[0])
+    logs = (again.topics["lazy"].logs[0], again.topics["strict"].logs[0])
     assert (logs[0].leader_epoch, logs[1].leader_epoch) == (before[0] + 1, before[1])
     third = open_dir(after_cut(survivor))
-    assert third.topics["lazy"].partitions[0].leader_epoch == before[0] + 2
+    assert third.topics["lazy"].logs[0].leader_epoch == before[0] + 2
 
 
 # --- what else lies in the directory ------------------------------------------------------------
@@ -574,12 +578,12 @@ def test_unclean_start_raises_the_epoch_of_topics_that_are_not_flushed() -> None
 def test_a_missing_partition_directory_that_had_records_is_not_made_anew() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    produce(run_steps(data_dir.create_topic("t", 3, {}, NOW)).partitions[1], 4)
+    produce(run_steps(data_dir.create_topic("t", 3, {}, NOW)).logs[1], 4)
     data_dir.close(NOW)
     for partition in (1, 2):
         disk.remove_tree(f"{ROOT}/t-{partition}")
     again = open_dir(disk)
-    first, second, third = again.topics["t"].partitions
+    first, second, third = again.topics["t"].logs
     assert (first.offline_reason, third.offline_reason) == (None, None)
     assert second.offline_reason is not None
     assert "/t-1 is missing; offsets up to 3 were durable in it" in second.offline_reason
@@ -597,7 +601,7 @@ def test_partition_of_no_topic_is_kept_aside_and_never_served() -> None:
     kept = [name for name in disk.list_directory(ROOT) if name.startswith("old-0")]
     assert [name[-6:] for name in kept] == ["-stray"]
     assert disk.read_all(f"{ROOT}/{kept[0]}/00000000000000000000.log") == b"precious"
-    assert run_steps(again.create_topic("old", 1, {}, NOW)).partitions[0].log_end_offset == 0
+    assert run_steps(again.create_topic("old", 1, {}, NOW)).logs[0].log_end_offset == 0
     again.close(NOW)
     open_dir(disk)
     assert disk.exists(f"{ROOT}/{kept[0]}")
@@ -611,7 +615,7 @@ def test_directory_of_another_topic_id_is_kept_aside() -> None:
     disk.replace_atomically(f"{ROOT}/t-0/partition.metadata", format_partition_metadata(b"x" * 16))
     again = open_dir(disk)
     assert any("kept as t-0." in notice for notice in again.notices)
-    assert again.topics["t"].partitions[0].log_end_offset == 0
+    assert again.topics["t"].logs[0].log_end_offset == 0
 
 
 def test_broken_partition_metadata_is_written_again() -> None:
@@ -644,7 +648,7 @@ def test_directory_of_apache_kafka_is_adopted() -> None:
     disk = SimulatedDisk()
     source = open_dir(disk)
     topic = run_steps(source.create_topic("flights", 2, {}, NOW))
-    produce(topic.partitions[1], 6)
+    produce(topic.logs[1], 6)
     source.close(NOW)
     # What distinguishes a directory of Kafka's: no journal; other topics only in part.
     disk.unlink(f"{ROOT}/metadata.journal")
@@ -652,7 +656,7 @@ def test_directory_of_apache_kafka_is_adopted() -> None:
     adopted = open_dir(disk)
     found = adopted.topics["flights"]
     assert found.topic_id == topic.topic_id
-    assert [log.log_end_offset for log in found.partitions] == [0, 6]
+    assert [log.log_end_offset for log in found.logs] == [0, 6]
     assert list(adopted.topics) == ["flights"]
     assert any("adopted 1 topics" in notice for notice in adopted.notices)
     assert any("other brokers hold the rest" in notice for notice in adopted.notices)

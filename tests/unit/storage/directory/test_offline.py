@@ -4,7 +4,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from storage.directory.metadata_journal import Json
+from storage.directory.metadata import Json
 from storage.directory.offline import open_journal
 from storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE
 from storage.disk.files import RealFiles

@@ -41,7 +41,7 @@ def prepared() -> tuple[SimulatedDisk, DataDir]:
     """A topic with a checkpoint at offset 6, deleted."""
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    log = run_steps(data_dir.create_topic("t", 2, {}, NOW)).partitions[1]
+    log = run_steps(data_dir.create_topic("t", 2, {}, NOW)).logs[1]
     produce(log, 6)
     log.flush()
     run_steps(data_dir.checkpoint())
@@ -55,7 +55,7 @@ def test_new_topic_is_not_held_to_the_recovery_point_of_its_predecessor() -> Non
     disk, data_dir = prepared()
     run_steps(data_dir.create_topic("t", 2, {}, NOW))
     assert read_offsets(ROOT, RECOVERY_POINT_FILE, disk) == {}
-    log = open_dir(disk.power_cut(0, Survival.KEPT)).topics["t"].partitions[1]
+    log = open_dir(disk.power_cut(0, Survival.KEPT)).topics["t"].logs[1]
     assert (log.log_end_offset, log.offline_reason) == (0, None)
 
 
@@ -65,7 +65,7 @@ def test_added_partition_is_not_held_to_it_either() -> None:
     again = open_dir(survivor)
     run_steps(again.create_topic("t", 1, {}, NOW))
     run_steps(again.add_partitions("t", 2, NOW))
-    log = open_dir(survivor.power_cut(0, Survival.LOST)).topics["t"].partitions[1]
+    log = open_dir(survivor.power_cut(0, Survival.LOST)).topics["t"].logs[1]
     assert log.offline_reason is None
     assert data_dir.topics == {}
 
@@ -90,7 +90,7 @@ def test_checkpoints_are_not_rewritten_without_need() -> None:
 def test_what_has_not_changed_is_not_written_again() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    log = run_steps(data_dir.create_topic("t", 1, {}, NOW)).partitions[0]
+    log = run_steps(data_dir.create_topic("t", 1, {}, NOW)).logs[0]
     run_steps(data_dir.checkpoint())
     before = dict(disk.counts)
     run_steps(data_dir.checkpoint())
@@ -109,28 +109,28 @@ def test_case_79_a_corrupt_recovery_point_costs_time_only() -> None:
     """After a crash everything is read again; after a clean stop nothing is all the same."""
     disk, data_dir = prepared()
     run_steps(data_dir.create_topic("u", 1, {}, NOW))
-    log = data_dir.topics["u"].partitions[0]
+    log = data_dir.topics["u"].logs[0]
     produce(log, 6)
     log.flush()
     run_steps(data_dir.checkpoint())
     path = f"{ROOT}/{RECOVERY_POINT_FILE}"
     disk.replace_atomically(path, b"not a checkpoint")
     crashed = open_dir(disk.power_cut(0, Survival.KEPT))
-    report = crashed.topics["u"].partitions[0].recovery_report
+    report = crashed.topics["u"].logs[0].recovery_report
     assert report.scanned_bytes == log.size_bytes
     assert any(RECOVERY_POINT_FILE in notice for notice in crashed.notices)
     data_dir.close(NOW)
     disk.replace_atomically(path, b"not a checkpoint")
     again = open_dir(disk)
-    report = again.topics["u"].partitions[0].recovery_report
+    report = again.topics["u"].logs[0].recovery_report
     assert (again.stopped_cleanly, report.scanned_bytes) == (True, 0)
-    assert again.topics["u"].partitions[0].log_end_offset == 6
+    assert again.topics["u"].logs[0].log_end_offset == 6
 
 
 def test_word_of_kafkas_cleaner_is_taken_over_and_given_back() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    log = run_steps(data_dir.create_topic("t", 1, {"cleanup.policy": "compact"}, NOW)).partitions[0]
+    log = run_steps(data_dir.create_topic("t", 1, {"cleanup.policy": "compact"}, NOW)).logs[0]
     for number in range(4):
         record = Record(0, NOW, b"k", b"%d" % number)
         log.append(memoryview(bytearray(build_batch([record]))), now_ms=NOW)
@@ -141,7 +141,7 @@ def test_word_of_kafkas_cleaner_is_taken_over_and_given_back() -> None:
     disk.unlink(f"{ROOT}/t-0/{MANIFEST_NAME}")
     disk.replace_atomically(f"{ROOT}/{CLEANER_FILE}", b"0\n1\nt 0 3\n")
     data_dir = open_dir(disk)
-    log = data_dir.topics["t"].partitions[0]
+    log = data_dir.topics["t"].logs[0]
     assert log.cleaned_offset == 3
     plan = find_cleanable(log, NOW)
     assert plan is not None
@@ -163,7 +163,7 @@ def test_steps_that_were_overtaken_write_nothing() -> None:
     """Else they would tell a new topic of the offsets of its predecessor."""
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
-    log = run_steps(data_dir.create_topic("t", 1, {}, NOW)).partitions[0]
+    log = run_steps(data_dir.create_topic("t", 1, {}, NOW)).logs[0]
     produce(log, 6)
     log.flush()
     steps = data_dir.checkpoint()
@@ -183,7 +183,7 @@ def test_steps_that_are_overtaken_while_they_begin_leave_the_old_entries_nowhere
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
     run_steps(data_dir.checkpoint())
-    log = run_steps(data_dir.create_topic("t", 1, {}, NOW)).partitions[0]
+    log = run_steps(data_dir.create_topic("t", 1, {}, NOW)).logs[0]
     produce(log, 6)
     log.flush()
     checkpoints = Overtaken(ROOT, disk)

@@ -46,8 +46,8 @@ def test_plan_holds_topics_ids_epochs_and_producer_ids() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
     topic = run_steps(data_dir.create_topic("t", 2, {"retention.ms": "5"}, NOW))
-    produce(topic.partitions[1], 3)
-    topic.partitions[1].bump_leader_epoch()
+    produce(topic.logs[1], 3)
+    topic.logs[1].bump_leader_epoch()
     data_dir.allocate_producer_ids(10)
     plan = plan_export(data_dir, directory_id=DIRECTORY_ID)
     assert list(plan.directories) == ["t-0", "t-1"]
@@ -59,7 +59,7 @@ def test_plan_holds_topics_ids_epochs_and_producer_ids() -> None:
     metadata = read_cluster_metadata(f"/kafka/{METADATA_DIRECTORY}", disk)
     assert metadata.topics["t"].topic_id == topic.topic_id
     epochs = [metadata.topics["t"].partitions[p].leader_epoch for p in range(2)]
-    assert epochs == [log.leader_epoch for log in topic.partitions]
+    assert epochs == [log.leader_epoch for log in topic.logs]
     assert metadata.next_producer_id == data_dir.next_producer_id == 10
 
 

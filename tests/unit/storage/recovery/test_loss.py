@@ -51,7 +51,7 @@ def one(number: int) -> memoryview:
 
 
 def log_of(data_dir: DataDir, topic: str = "t") -> Log:
-    return data_dir.topics[topic].partitions[0]
+    return data_dir.topics[topic].logs[0]
 
 
 def fill(log: Log, records: int = RECORDS) -> None:
@@ -74,7 +74,7 @@ def stopped(*, is_clean: bool, **settings: str) -> SimulatedDisk:
 
 def log_of_new(data_dir: DataDir, topic: str, settings: dict[str, str]) -> Log:
     settings = {**SETTINGS, **settings}
-    return run_steps(data_dir.create_topic(topic, 1, settings, NOW_MS)).partitions[0]
+    return run_steps(data_dir.create_topic(topic, 1, settings, NOW_MS)).logs[0]
 
 
 def kill(disk: SimulatedDisk) -> SimulatedDisk:

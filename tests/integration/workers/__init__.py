@@ -1,0 +1,1 @@
+"""Several worker processes: clients route themselves, each worker dies and recovers alone."""

@@ -1,0 +1,1 @@
+"""Tests of `broker.workers`; tests/integration/workers has those with real processes."""
