@@ -362,6 +362,9 @@ class ProduceLane:
         acks = _int16(data, position)
         if acks < ACKS_DURABLE or acks > ACKS_WRITTEN:
             return _NOT_USUAL
+        space = self._context.space
+        if end - start > space.credit:
+            return _NOT_USUAL  # before the records are examined: it happens again and again
         now_ms = self._context.clock.wall_ms()
         try:
             if not self._examine(walk, view, position + 6, end, version, now_ms):
@@ -369,9 +372,6 @@ class ProduceLane:
             wanted_bytes = 0
             for part in self._parts:
                 wanted_bytes += part[0].batch.size
-            space = self._context.space
-            if wanted_bytes > space.credit:
-                return _NOT_USUAL
             space.credit -= wanted_bytes
             answer = bytearray(_PREFIX_BYTES)
             _INT32.pack_into(answer, 4, _int32(data, start + 4))

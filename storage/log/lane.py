@@ -21,17 +21,13 @@ from typing import TYPE_CHECKING
 
 from protocol.records.entry import advance_sequence
 from protocol.records.layout import (
-    INT32_MAX,
     NO_OFFSET,
     NO_PRODUCER_ID,
     TRANSACTIONAL_BIT,
 )
 from storage.append.plain import PlainBatch
-from storage.errors import StorageError
 from storage.producers.state import CACHED_BATCHES_MAX, SEQUENCE_MAX, CachedBatch
-from storage.segment.feed import feed_batch
-from storage.segment.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
-from storage.segment.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
+from storage.segment.feed import feed_batch, surely_fits
 
 try:
     import cython
@@ -43,7 +39,6 @@ if TYPE_CHECKING:
     from storage.append.opening import Opening
     from storage.log.log import Log
     from storage.producers.state import ProducerEntry, ProducerState
-    from storage.segment.segment import Segment
 
 COMPILED: bool = bool(cython.compiled)
 """Whether this module was compiled to machine code."""
@@ -94,10 +89,10 @@ class LogLane:
             walk, view, start, size, log.append_rules, now_ms, opening, codecs_end
         ):
             return False
-        try:
-            if batch.attributes & TRANSACTIONAL_BIT or not _fits(log, batch):
-                return False
-        except (OSError, StorageError):
+        last_offset = log.log_end_offset + batch.records_count - 1
+        if batch.attributes & TRANSACTIONAL_BIT or not surely_fits(
+            log.segments.active, log.roll_rules, size, last_offset, batch.max_timestamp
+        ):
             return False
         if batch.producer_id == NO_PRODUCER_ID:
             self._producer = None
@@ -156,24 +151,6 @@ class LogLane:
         if not log.waits_for_disk:
             log.show_end()
         return first_offset
-
-
-def _fits(log: Log, batch: PlainBatch) -> bool:
-    """Whether the batch surely starts no segment; see `storage.segment.rolling`."""
-    segment: Segment = log.segments.active
-    size: cython.longlong = segment.log.size
-    rules = log.roll_rules
-    if size == 0 or size > rules.segment_bytes - batch.size:
-        return False
-    first_timestamp = segment.first_timestamp
-    return not (
-        first_timestamp < 0
-        or batch.max_timestamp - first_timestamp > rules.segment_ms - segment.roll_jitter_ms
-        or segment.offset_index.count >= rules.index_bytes // OFFSET_ENTRY_SIZE
-        or segment.time_index.count >= rules.index_bytes // TIME_ENTRY_SIZE - 1
-        or (segment.auxiliary and any(i.is_full(rules.index_bytes) for i in segment.auxiliary))
-        or log.log_end_offset + batch.records_count - segment.base_offset > INT32_MAX
-    )
 
 
 def _follows(producer: ProducerEntry, batch: PlainBatch) -> bool:

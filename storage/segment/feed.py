@@ -2,16 +2,19 @@
 # mypy: disable-error-code="untyped-decorator,valid-type,no-any-return"
 """How a batch that was written to a segment changes its numbers and feeds its indexes.
 
-The rule is drawn in `storage.segment.segment`. It is here because two ways of appending follow it,
-the general one and the lane (`storage.log.lane`), and so that it runs compiled where extensions
-were built.
+The rules are drawn in `storage.segment.segment` and `storage.segment.rolling`. They are here
+because two ways of appending follow them, the general one and the lane (`storage.log.lane`), and so
+that they run compiled where extensions were built.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from protocol.records.layout import INT32_MAX
 from storage.segment.manifest import UNKNOWN
+from storage.segment.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
+from storage.segment.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 
 try:
     import cython
@@ -19,7 +22,9 @@ except ImportError:  # A wheel built without a compiler, on a machine without Cy
     from protocol.records import cython_shim as cython
 
 if TYPE_CHECKING:
+    from storage.segment.rolling import RollRules
     from storage.segment.segment import Segment
+    from storage.segment.sparse_index import SparseIndex
 
 COMPILED: bool = bool(cython.compiled)
 """Whether this module was compiled to machine code."""
@@ -58,3 +63,31 @@ def feed_batch(
         segment.records += records_count
     segment.next_offset = last_offset + 1
     return is_indexed
+
+
+def surely_fits(
+    segment: Segment, rules: RollRules, size: int, last_offset: int, max_timestamp: int
+) -> bool:
+    """Whether a batch may be appended without a look at `storage.segment.rolling`.
+
+    False may mean that a segment has to be started, or that it takes more to decide.
+    """
+    size_before = segment.log.size
+    if size_before == 0 or size_before > rules.segment_bytes - size:
+        return False
+    first_timestamp = segment._first_timestamp
+    if first_timestamp is None or first_timestamp < 0:
+        return False
+    for index in segment.auxiliary:
+        if index.is_full(rules.index_bytes):
+            return False
+    return (
+        max_timestamp - first_timestamp <= rules.segment_ms - segment.roll_jitter_ms
+        and _count(segment.offset_index) < rules.index_bytes // OFFSET_ENTRY_SIZE
+        and _count(segment.time_index) < rules.index_bytes // TIME_ENTRY_SIZE - 1
+        and last_offset - segment.base_offset <= INT32_MAX
+    )
+
+
+def _count(index: SparseIndex) -> int:
+    return index._written + len(index._first)
