@@ -68,11 +68,10 @@ class LaneConnection(Connection):
         try:
             if receiver.is_mid_frame:
                 frames = receiver.received(nbytes)
-                if frames and isinstance(frames[0], memoryview):
-                    (frame,) = frames
-                    if lane.serve_frame(frame, answers):
-                        frames = []
-                        recycle(frame)
+                frame = frames[0] if frames else None
+                if isinstance(frame, memoryview) and lane.serve_frame(frame, answers):
+                    frames = []
+                    recycle(frame)
             else:
                 room = limits.PIPELINE_MAX - len(self._slots)
                 limit = receiver.max_frame_bytes

@@ -75,6 +75,7 @@ _RECORD_ERRORS_SINCE: Final = 8
 _TOPIC_ID_BYTES: Final = 16
 _CLIENT_ID_AT: Final = 10
 _NO_OFFSET: Final = -1
+_NO_ERROR: Final = ErrorCode.NONE
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _ZSTD: Final = int(Codec.ZSTD)
 _CODECS_END: Final = len(Codec)
@@ -561,8 +562,8 @@ class ProduceLane:
         _INT32.pack_into(answer, 0, len(answer) - 4)
         return waits
 
-    def _append(self, lane: LogLane, view: memoryview, now_ms: cython.longlong) -> int:
-        """Write and count the examined batch; 0, or the error code when the disk has refused it."""
+    def _append(self, lane: LogLane, view: memoryview, now_ms: cython.longlong) -> ErrorCode:
+        """Write and count the examined batch; NONE, or the error when the disk has refused it."""
         batch = lane.batch
         try:
             lane.write(view, now_ms)
@@ -574,7 +575,7 @@ class ProduceLane:
         metrics.bytes_appended += batch.size
         log = lane.log
         self._appended[log] = self._appended.get(log, 0) + batch.size
-        return 0
+        return _NO_ERROR
 
     def _refuse(self, log: Log, error: StorageError) -> ErrorCode:
         """Count the failure of an append, as the handler does; its code."""
