@@ -16,7 +16,7 @@ general way for a batch of 16 KB and a quarter for a small one; see docs/perform
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from protocol.errors import RecordsError
 from protocol.records.checksums import crc32c
@@ -52,11 +52,6 @@ if cython.compiled:
     from cython.cimports.protocol.records.record_loops import RecordWalk
 else:
     from protocol.records.record_loops import RecordWalk
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from protocol.records.checksums import Buffer
 
 COMPILED: bool = bool(cython.compiled)
 """Whether this module was compiled to machine code."""
@@ -94,13 +89,7 @@ class PlainBatch:
         count: cython.longlong
         codec: cython.int
         attributes: cython.int
-        if (
-            size < BATCH_OVERHEAD
-            or size > rules.max_message_bytes
-            or size > rules.segment_bytes
-            or rules.timestamp_type is not TimestampType.CREATE_TIME
-            or rules.target_magic != MAGIC_V2
-        ):
+        if not _admits(rules, size):
             return False
         (
             base_offset, size_field, _, magic, crc, attributes, last_offset_delta, base_timestamp,
@@ -124,12 +113,8 @@ class PlainBatch:
         newest_ms = now_ms + rules.timestamp_after_max_ms
         try:
             if codec:
-                payload = opening.open(
-                    rules.decompressed_bytes_max,
-                    _decompressor(_CODECS[codec], view[start + RECORDS_AT : start + size]),
-                )
-                walk = RecordWalk(payload)
-                walk.begin(0, len(payload), 0, base_timestamp)
+                records = view[start + RECORDS_AT : start + size]
+                walk = _decompressed(_CODECS[codec], records, base_timestamp, rules, opening)
             else:
                 walk.begin(start + RECORDS_AT, start + size, 0, base_timestamp)
             faults = walk.check(
@@ -163,11 +148,29 @@ class PlainBatch:
         )
 
 
-def _decompressor(codec: Codec, data: memoryview) -> Callable[[int, int], Buffer]:
-    """What `Opening.open` calls to decompress `data`."""
-    return lambda max_bytes, max_pieces: decompress(
-        codec, data, max_bytes=max_bytes, max_pieces=max_pieces
+def _admits(rules: AppendRules, size: int) -> bool:
+    """Whether the log keeps a producer's bytes and timestamps, and the size is in its bounds."""
+    return (
+        BATCH_OVERHEAD <= size <= rules.max_message_bytes
+        and size <= rules.segment_bytes
+        and rules.timestamp_type is TimestampType.CREATE_TIME
+        and rules.target_magic == MAGIC_V2
     )
+
+
+def _decompressed(
+    codec: Codec, records: memoryview, base_timestamp: int, rules: AppendRules, opening: Opening
+) -> RecordWalk:
+    """A walk that begins at the first of the records, decompressed."""
+    payload = opening.open(
+        rules.decompressed_bytes_max,
+        lambda max_bytes, max_pieces: decompress(
+            codec, records, max_bytes=max_bytes, max_pieces=max_pieces
+        ),
+    )
+    walk = RecordWalk(payload)
+    walk.begin(0, len(payload), 0, base_timestamp)
+    return walk
 
 
 def plan_plain(

@@ -4,12 +4,13 @@
 
 The rules are drawn in `storage.segment.segment` and `storage.segment.rolling`. They are here
 because two ways of appending follow them, the general one and the lane (`storage.log.lane`), and so
-that they run compiled where extensions were built.
+that they run compiled where extensions were built. `Segment` imports this module, so its type is
+not named here.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from protocol.records.layout import INT32_MAX
 from storage.segment.manifest import UNKNOWN
@@ -21,17 +22,12 @@ try:
 except ImportError:  # A wheel built without a compiler, on a machine without Cython.
     from protocol.records import cython_shim as cython
 
-if TYPE_CHECKING:
-    from storage.segment.rolling import RollRules
-    from storage.segment.segment import Segment
-    from storage.segment.sparse_index import SparseIndex
-
 COMPILED: bool = bool(cython.compiled)
 """Whether this module was compiled to machine code."""
 
 
 def feed_batch(
-    segment: Segment,
+    segment: Any,
     position: int,
     size: int,
     last_offset: int,
@@ -65,9 +61,7 @@ def feed_batch(
     return is_indexed
 
 
-def surely_fits(
-    segment: Segment, rules: RollRules, size: int, last_offset: int, max_timestamp: int
-) -> bool:
+def surely_fits(segment: Any, rules: Any, size: int, last_offset: int, max_timestamp: int) -> bool:
     """Whether a batch may be appended without a look at `storage.segment.rolling`.
 
     False may mean that a segment has to be started, or that it takes more to decide.
@@ -89,5 +83,5 @@ def surely_fits(
     )
 
 
-def _count(index: SparseIndex) -> int:
+def _count(index: Any) -> int:
     return index._written + len(index._first)
