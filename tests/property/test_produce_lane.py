@@ -396,7 +396,7 @@ async def _start(directory: Path, policy: str, clock: FrozenClock) -> Broker:
 
 @pytest.mark.parametrize("flavour", LANES)
 @pytest.mark.parametrize("policy", ["os", "batch"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 async def test_the_lane_does_what_the_general_way_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flavour: str, policy: str, seed: int
 ) -> None:
@@ -410,7 +410,7 @@ async def test_the_lane_does_what_the_general_way_does(
     client = Client(seed)
     ids = [{topic.name: topic.topic_id for topic in broker.topics} for broker in brokers]
     try:
-        for _ in range(150):
+        for _ in range(80):
             clock.jump_wall(client.random.choice([0, 0, 1, 700]))
             for side, data in zip(sides, client.read(ids), strict=True):
                 side.read(data)
@@ -429,4 +429,4 @@ async def test_the_lane_does_what_the_general_way_does(
         for broker in brokers:
             await broker.stop()
     assert dict(_files(directories[1])) == dict(_files(directories[0]))
-    assert sides[0].general - sides[1].general > 60, "the lane served too few requests"
+    assert sides[0].general - sides[1].general > 30, "the lane served too few requests"
