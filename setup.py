@@ -14,6 +14,7 @@ is always the name it is imported by.
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import sys
 import sysconfig
@@ -37,6 +38,10 @@ COMPILED: Final = (
     "protocol.records.entry_loops",
     "protocol.records.encode_loops",
     "pipeline.records.arrow_loops",
+    "storage.append.plain",
+    "storage.segment.feed",
+    "storage.log.lane",
+    "broker.net.produce_lane",
 )
 CIMPORTS: Final = "cython.cimports."
 
@@ -78,6 +83,12 @@ def moved_source(text: str, name: str) -> str:
     return "".join(lines)
 
 
+def moved_declarations(text: str) -> str:
+    """`text` of a .pxd file with its absolute imports of our packages led through `tidelog`."""
+    packages = "|".join(sorted(PACKAGES))
+    return re.sub(rf"^from ({packages})(?=[. ])", rf"from {DISTRIBUTION}.\1", text, flags=re.M)
+
+
 class BuildPy(build_py):
     """Copies the packages, and in a wheel moves them below one name."""
 
@@ -98,6 +109,9 @@ class BuildPy(build_py):
             text = path.read_text(encoding="utf-8")
             name = str(path.relative_to(home))
             path.write_text(moved_source(text, name), encoding="utf-8")
+        for path in sorted(home.rglob("*.pxd")):
+            text = path.read_text(encoding="utf-8")
+            path.write_text(moved_declarations(text), encoding="utf-8")
 
 
 class EggInfo(egg_info):

@@ -44,6 +44,9 @@ from broker.metrics import Metrics
 from broker.net.acceptor import Acceptor
 from broker.net.connection import Connection, Connections
 from broker.net.dispatch import Dispatcher
+from broker.net.lane_connection import LaneConnection
+from broker.net.produce_lane import ProduceLane
+from broker.net.receive import SCRATCH
 from broker.operator.explain import explain
 from broker.operator.exporter import BrokerCollector, load, render
 from broker.operator.histogram import HistogramAnswers
@@ -466,9 +469,13 @@ class Broker:
             dispatcher = ForwardingDispatcher(own, self._further.open_upstream)
         self._dispatchers[listener.name] = dispatcher
         guard = self._guards.get(listener.name)
+        # With an authorizer every request needs a look at the rules.
+        lane = ProduceLane(own, SCRATCH) if own.security.access is None else None
 
         def connection() -> Connection:
-            return Connection(dispatcher, self.connections, guard)
+            if lane is None:
+                return Connection(dispatcher, self.connections, guard)
+            return LaneConnection(dispatcher, self.connections, guard, lane)
 
         try:
             bound.listen(self.config.socket_listen_backlog_size)

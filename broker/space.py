@@ -26,15 +26,19 @@ RESERVE_SHARE_MAX = 20
 
 
 class SpaceGuard:
-    """Watches the file system of the data directory. Loop thread only."""
+    """Watches the file system of the data directory. Loop thread only.
 
-    __slots__ = ("_credit", "_path", "_reserved_bytes")
+    Attributes:
+        credit: bytes that may be appended before the file system has to be queried again.
+    """
+
+    __slots__ = ("_path", "_reserved_bytes", "credit")
 
     def __init__(self, path: str, reserved_bytes: int) -> None:
         """Keep `reserved_bytes` of the file system of `path` free of clients' records."""
         self._path = path
         self._reserved_bytes = reserved_bytes
-        self._credit = 0
+        self.credit = 0
 
     def check(self, path: str, size_bytes: int) -> None:
         """Accept an append of `size_bytes` to the log in `path`.
@@ -42,8 +46,8 @@ class SpaceGuard:
         Raises:
             DiskFull: it would use the reserve.
         """
-        self._credit -= size_bytes
-        if self._credit >= 0:
+        self.credit -= size_bytes
+        if self.credit >= 0:
             return
         left = self.left_bytes() - size_bytes
         if left < 0:
@@ -51,7 +55,7 @@ class SpaceGuard:
                 "append", path, f"{os.strerror(errno.ENOSPC)}, what is left is log.reserved.bytes"
             )
         # Half of the space left, as others write too: the closer to the limit, the more queries.
-        self._credit = min(LOOK_EVERY_BYTES, left // 2)
+        self.credit = min(LOOK_EVERY_BYTES, left // 2)
 
     def left_bytes(self) -> int:
         """How many bytes clients may append before the reserve begins; negative within it."""

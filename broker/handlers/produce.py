@@ -43,7 +43,12 @@ from broker.clocks.clock import TimerHandle
 from broker.errors import ConnectionMustClose, InternalTopic, ReadOnlyWindow
 from broker.replies.pending import Pending
 from broker.requests.by_topic import STEP, by_key, by_topic
-from broker.requests.commit_wait import PATIENCE_MS
+from broker.requests.commit_wait import (
+    ACKS_DURABLE,
+    ACKS_NONE,
+    ACKS_WRITTEN,
+    PATIENCE_MS,
+)
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.topics.registry import is_internal
@@ -68,10 +73,6 @@ from storage.errors import AppendRejected, StorageError, StorageFailed, TooMuchA
 if TYPE_CHECKING:
     from storage.log.log import Log
     from storage.log.values import AppendResult
-
-ACKS_NONE = 0
-ACKS_WRITTEN = 1
-ACKS_DURABLE = -1
 
 _ABORTABLE_SINCE = 11
 _JOINS_TXN_SINCE = 12

@@ -59,6 +59,7 @@ from protocol.errors import MalformedFrame, ProtocolError
 
 if TYPE_CHECKING:
     from broker.net.dispatch import Dispatcher, Exchange
+    from broker.net.durable_answer import DurableAnswer
     from broker.security.service import ListenerGuard
     from broker.threads import Pool
     from config import BrokerConfig
@@ -69,10 +70,6 @@ logger = logging.getLogger("tidelog.broker.net.connection")
 
 def _nothing() -> None:
     """The loss of a connection concerns nothing else."""
-
-
-def _size(parts: "list[Buffer]") -> int:
-    return len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -99,7 +96,7 @@ class Connection(asyncio.BufferedProtocol):
         self._connections = connections
         self._receiver = FrameReceiver(connections.max_frame_bytes)
         self._transport: asyncio.Transport | None = None
-        self._slots: deque[Exchange | Answered] = deque()
+        self._slots: deque[Exchange | Answered | DurableAnswer] = deque()
         self._waiting_bytes = 0
         self._backlog: deque[bytearray | memoryview] = deque()
         self._backlog_bytes = 0
@@ -193,15 +190,18 @@ class Connection(asyncio.BufferedProtocol):
         if self._close_reason is not None:
             return
         try:
-            frames = self._receiver.received(nbytes)
+            frames = self._cut(nbytes)
         except ProtocolError as error:
             self._refuse(error)
             return
         if frames:
             self._add_to_backlog(frames)
             self._start_requests()
-        else:
+        elif self._receiver.held_bytes or self.held_bytes:
             self._count_memory()
+
+    def _cut(self, nbytes: int) -> "list[bytearray | memoryview]":
+        return self._receiver.received(nbytes)
 
     def _refill(self) -> bool:
         """Cut the next frames of a read that held many; whether there are some."""
@@ -325,15 +325,20 @@ class Connection(asyncio.BufferedProtocol):
             if not isinstance(outcome, list):
                 if outcome is not None:
                     self._wait_for(outcome, frame)
-            elif self._slots:
-                self._slots.append(Answered(outcome))
-                size_bytes = _size(outcome)
-                self._waiting_bytes += size_bytes
-                self._answers.made_bytes += size_bytes
             else:
-                self._answers.made_bytes += self._queue(outcome)
+                self._answered(outcome)
         if type(frame) is memoryview:
             recycle(frame)
+
+    def _answered(self, parts: "list[Buffer]") -> None:
+        """Send an answer, or let it wait for those before it."""
+        if self._slots:
+            self._slots.append(Answered(parts))
+            size_bytes = sum(map(len, parts))
+            self._waiting_bytes += size_bytes
+        else:
+            size_bytes = self._queue(parts)
+        self._answers.made_bytes += size_bytes
 
     def _start_more(self) -> None:
         """Start requests for a slice; if some are left after it, wait for a turn."""
@@ -356,14 +361,17 @@ class Connection(asyncio.BufferedProtocol):
             self._blocked_by = exchange
             self._serving_bytes = len(frame) if exchange.needs_frame else 0
 
-    def _exchange_done(self, exchange: "Exchange") -> None:
-        """Write every answer at the head, then start the requests that this one has blocked."""
+    def _exchange_done(self, exchange: "Exchange | DurableAnswer") -> None:
+        """An answer has arrived, or may be overtaken from now on.
+
+        Write every answer at the head, then start the blocked requests.
+        """
         slots = self._slots
         if exchange.close_reason is not None:
             self.close(exchange.close_reason)
             return
         if exchange.parts is not None:
-            size_bytes = _size(exchange.parts)
+            size_bytes = sum(map(len, exchange.parts))
             self._waiting_bytes += size_bytes
             self._answers.made_bytes += size_bytes
         while slots and (parts := slots[0].parts) is not None:
@@ -401,7 +409,7 @@ class Connection(asyncio.BufferedProtocol):
 
         So a peer that does not read is noticed before the next request starts.
         """
-        size_bytes = _size(parts)
+        size_bytes = sum(map(len, parts))
         self._connections.bytes_sent += size_bytes
         self._out += parts
         if size_bytes >= WRITE_AT_ONCE_BYTES:

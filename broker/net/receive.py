@@ -46,8 +46,8 @@ SPARE_BYTES_MAX = 4 * 1024 * 1024
 
 _PREFIX = Struct(">i")
 _PREFIX_BYTES = 4
-_SCRATCH = memoryview(bytearray(SCRATCH_BYTES))
-_SCRATCH_OF_LARGE = _SCRATCH[:SCRATCH_OF_LARGE_BYTES]
+SCRATCH = memoryview(bytearray(SCRATCH_BYTES))
+_SCRATCH_OF_LARGE = SCRATCH[:SCRATCH_OF_LARGE_BYTES]
 _spares: deque[bytearray] = deque(maxlen=1)
 
 
@@ -117,18 +117,20 @@ class FrameReceiver:
         """Where the next bytes go; never empty, valid until `received`."""
         frame = self._frame
         if frame is None:
-            return _SCRATCH if self._trusted_bytes <= SCRATCH_BYTES else _SCRATCH_OF_LARGE
+            return SCRATCH if self._trusted_bytes <= SCRATCH_BYTES else _SCRATCH_OF_LARGE
         return memoryview(frame)[self._filled : self._size]
 
-    def received(self, count: int) -> "list[bytearray | memoryview]":
+    def received(self, count: int, served: int = 0) -> "list[bytearray | memoryview]":
         """The frames completed by the `count` bytes read into `buffer()`, or the first of many.
+
+        The first `served` bytes are frames that were served where they are.
 
         Raises:
             MalformedFrame: a size prefix is negative or above the limit.
         """
         frame = self._frame
         if frame is None:
-            return self._take_apart(_SCRATCH, count)
+            return self._take_apart(SCRATCH[served:] if served else SCRATCH, count - served)
         self._filled += count
         if self._filled == self._size:
             self._frame = None

@@ -20,6 +20,11 @@ from broker.requests.context import Context
 from storage.errors import StorageError
 from storage.log.log import Log
 
+ACKS_NONE = 0
+ACKS_WRITTEN = 1
+ACKS_DURABLE = -1
+"""What a Produce request waits for: nothing, its records in the page cache, or on disk."""
+
 PATIENCE_MS = 5_000
 """The longest wait of a request for the disk, unless it allows more.
 

@@ -20,6 +20,8 @@ cdef class RecordWalk:
     cdef readonly long long offset, timestamp
     cdef readonly Py_ssize_t key_at, value_at
     cdef readonly long long key_size, value_size
+    cdef readonly long long max_timestamp, max_delta, min_timestamp
+    cdef readonly bint sequential
 
     cpdef int begin(
         self, Py_ssize_t start, Py_ssize_t end, long long base_offset, long long base_timestamp
@@ -32,3 +34,7 @@ cdef class RecordWalk:
     cpdef int skip_headers(self) except -1
     cpdef int expect_record_end(self) except -1
     cpdef int expect_end(self, long long count) except -1
+    cpdef check(
+        self, long long count, long long oldest, long long newest, int type_rule,
+        bint keys_required
+    )

@@ -183,6 +183,7 @@ class RecordWalk:
         offset: the record's, and `timestamp` its own time in ms; both wrap as Java's sums do.
         key_at: where the key, or the name of a header, begins; `key_size` is below 0 for null.
         value_at: where the value, or that of a header, begins; `value_size` is below 0 for null.
+        max_timestamp: what `check` has found, as are `max_delta`, `min_timestamp` and `sequential`.
     """
 
     def __init__(self, buffer: Buffer) -> None:
@@ -303,6 +304,55 @@ class RecordWalk:
             )
         return 0
 
+    def check(
+        self,
+        count: cython.longlong,
+        oldest: cython.longlong,
+        newest: cython.longlong,
+        type_rule: cython.int,
+        keys_required: cython.bint,
+    ) -> list[tuple[int, int, int]] | None:
+        """Walk the `count` records from `begin` on; the faults, and the totals in the attributes.
+
+        See `check_records`.
+        """
+        index: cython.longlong = 0
+        timestamp: cython.longlong
+        max_timestamp: cython.longlong = -1
+        max_delta: cython.longlong = -1
+        min_timestamp: cython.longlong = 0x7FFFFFFFFFFFFFFF
+        sequential: cython.bint = True
+        fault: cython.int
+        faults: list[tuple[int, int, int]] | None = None
+        while index < count:
+            self.read_head()
+            self.read_pair()
+            fault = 1 if keys_required and self.key_size < 0 else 0
+            self.skip_headers()
+            timestamp = self.timestamp
+            if self.offset != index:
+                sequential = False
+            if timestamp > max_timestamp:
+                max_timestamp = timestamp
+                max_delta = self.offset
+            if timestamp < min_timestamp:
+                min_timestamp = timestamp
+            fault = fault or timestamp_fault(timestamp, oldest, newest, type_rule)
+            if fault != 0:
+                faults = faults or []
+                faults.append((index, fault, timestamp))
+            index += 1
+            if index & 0x3FFF == 0:
+                # A batch may hold millions: a thread that waits for the interpreter lock gets it.
+                with cython.nogil:
+                    pass
+        self.expect_end(count)
+        self.max_timestamp = max_timestamp
+        self.max_delta = max_delta
+        self.min_timestamp = min_timestamp
+        self.sequential = sequential
+        return faults
+
 
 def check_records(
     buffer: Buffer,
@@ -328,39 +378,9 @@ def check_records(
             bytes, or they hold fewer or more than `count` records.
     """
     walk: RecordWalk = RecordWalk(buffer)
-    index: cython.longlong = 0
-    timestamp: cython.longlong
-    max_timestamp: cython.longlong = -1
-    max_delta: cython.longlong = -1
-    min_timestamp: cython.longlong = 0x7FFFFFFFFFFFFFFF
-    sequential: cython.bint = True
-    fault: cython.int
-    faults: list[tuple[int, int, int]] | None = None
     walk.begin(start, end, 0, base_timestamp)
-    while index < count:
-        walk.read_head()
-        walk.read_pair()
-        fault = 1 if keys_required and walk.key_size < 0 else 0
-        walk.skip_headers()
-        timestamp = walk.timestamp
-        if walk.offset != index:
-            sequential = False
-        if timestamp > max_timestamp:
-            max_timestamp = timestamp
-            max_delta = walk.offset
-        if timestamp < min_timestamp:
-            min_timestamp = timestamp
-        fault = fault or timestamp_fault(timestamp, oldest, newest, type_rule)
-        if fault != 0:
-            faults = faults or []
-            faults.append((index, fault, timestamp))
-        index += 1
-        if index & 0x3FFF == 0:
-            # A batch may hold millions: a thread that waits for the interpreter lock gets it here.
-            with cython.nogil:
-                pass
-    walk.expect_end(count)
-    return max_timestamp, max_delta, sequential, faults, min_timestamp
+    faults = walk.check(count, oldest, newest, type_rule, keys_required)
+    return walk.max_timestamp, walk.max_delta, bool(walk.sequential), faults, walk.min_timestamp
 
 
 def count_times(

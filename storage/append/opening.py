@@ -29,16 +29,27 @@ WRITTEN_ANEW_AT_ONCE_BYTES: Final = 64 * 1024
 
 
 class Opening:
-    """The budget of one request."""
+    """The budget of one request.
 
-    __slots__ = ("_at_once", "_is_aside", "_left", "_total")
+    Attributes:
+        is_used: whether something was decompressed since it was made or renewed.
+    """
+
+    __slots__ = ("_at_once", "_is_aside", "_left", "_total", "is_used")
 
     def __init__(self, total_bytes: int, *, at_once: bool = True) -> None:
         """Decompress `total_bytes` at most; with `at_once` the work begins in the loop thread."""
         self._total = total_bytes
         self._left = total_bytes
+        self.is_used = False
         self._at_once = AT_ONCE_BYTES
         self._is_aside = not at_once
+
+    def renew(self) -> None:
+        """Begin again, for the next request."""
+        self.is_used = False
+        self._left = self._total
+        self._at_once = AT_ONCE_BYTES
 
     def aside(self) -> Opening:
         """The same budget, for another thread until `return_to_loop`."""
@@ -57,6 +68,7 @@ class Opening:
             TooMuchAtOnce: the budget is sufficient, but not in this thread.
             DecompressionLimitExceeded: the batch has more than `cap` bytes.
         """
+        self.is_used = True
         limit = min(cap, self._left)
         if limit <= 0:
             raise self._used_up()

@@ -1,6 +1,6 @@
 """The plan of an append: the bytes to write and the facts about them.
 
-Every Produce makes one. It has no behaviour and is never changed (a frozen dataclass costs four
+Every Produce makes one. It is never changed (a frozen dataclass costs four
 times as much to make, a named tuple a third more); `storage.append.plan` and
 `storage.append.plain` make them, `storage.log.log` writes them.
 """
@@ -35,3 +35,8 @@ class AppendPlan:
     log_append_time_ms: int
     records_count: int
     min_timestamp: int
+
+    @property
+    def is_marker(self) -> bool:
+        """Whether the append is a transaction's marker, which no reader sees."""
+        return len(self.batches) == 1 and self.batches[0].is_control

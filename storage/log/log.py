@@ -101,6 +101,7 @@ class Log:
         is_closed: whether the log was closed; steps that are under way then write nothing more.
         recovery_report: the findings of opening it.
         quarantine: why it was opened read-only, or None; a quarantined log ends too early.
+        offline: what every append raises since the log has stopped for good, or None.
     """
 
     def __init__(
@@ -162,7 +163,7 @@ class Log:
         self._high_watermark_position = replace(self._end_position(), position=end_position)
         self._random = random
         self._last_stamp_ms = last_stamp_ms
-        self._offline: LogOffline | None = quarantine
+        self.offline: LogOffline | None = quarantine
         if is_new:
             self.unsynced.add_created()
         producers.state.advance_high_watermark(self.high_watermark)
@@ -176,11 +177,11 @@ class Log:
         self.waits_for_disk = config.flush_policy != FLUSH_POLICY_OS
         self.reader.index_interval = config.index_interval_bytes
         self.lookup.index_interval = config.index_interval_bytes
-        self._roll_rules = RollRules.from_config(config)
+        self.roll_rules = RollRules.from_config(config)
         self._draw_jitter(self.segments.active)
         self._auxiliary.configure(config, self.segments)
-        if not self.waits_for_disk and self._offline is None:
-            self._advance_high_watermark(self._end_position())
+        if not self.waits_for_disk and self.offline is None:
+            self.show_end()
 
     def bump_leader_epoch(self) -> None:
         """Write the next batches in a new epoch, so that clients can detect a cut tail."""
@@ -225,12 +226,12 @@ class Log:
     @property
     def offline_reason(self) -> str | None:
         """Why the log stopped for good, or None while it is online."""
-        return None if self._offline is None else self._offline.reason
+        return None if self.offline is None else self.offline.reason
 
     @property
     def offline_kind(self) -> str | None:
         """`offline_reason` in one word: the quarantine's kind, or "failed" for a later error."""
-        if self._offline is None:
+        if self.offline is None:
             return None
         return "failed" if self.quarantine is None else self.quarantine.kind.value
 
@@ -244,8 +245,8 @@ class Log:
 
     def go_offline(self, error: OSError) -> NoReturn:
         """Stop for good: what is on disk is unknown from now on. Raises LogOffline."""
-        self._offline = LogOffline(self.path, str(error))
-        raise self._offline from error
+        self.offline = LogOffline(self.path, str(error))
+        raise self.offline from error
 
     def _end_position(self) -> LogPosition:
         """The position of the next batch."""
@@ -299,8 +300,8 @@ class Log:
             TooMuchAtOnce: nothing was changed; call `examine_append` in another thread, then
                 `append_examined`.
         """
-        if self._offline is not None:
-            raise self._offline
+        if self.offline is not None:
+            raise self.offline
         plan = plan_append(
             records,
             rules=self.append_rules,
@@ -317,8 +318,8 @@ class Log:
         self, examined: Examined, *, now_ms: int, stamp_slack_ms: int = STAMP_SLACK_MS
     ) -> AppendResult | None:
         """Append examined records; None if the rules have changed since. Raises as `append`."""
-        if self._offline is not None:
-            raise self._offline
+        if self.offline is not None:
+            raise self.offline
         if examined.rules != self.append_rules:
             return None
         plan = place_append(
@@ -342,7 +343,16 @@ class Log:
             if self.leader_epochs.latest_epoch < self.leader_epoch:
                 begun = self.leader_epochs.assign_unsynced(self.leader_epoch, plan.first_offset)
                 self.unsynced.add_complete(begun)
-            self._roll_if_due(plan, now_ms)
+            reason = find_roll_reason(
+                self.segments.active,
+                self.roll_rules,
+                size_bytes=len(plan.buffer),
+                last_offset=plan.last_offset,
+                max_timestamp=plan.max_timestamp,
+                now_ms=now_ms,
+            )
+            if reason is not None:
+                self._start_segment(now_ms)
         except OSError as error:
             raise storage_failure("append", self.path, error) from error
         duplicate = self.producers.check(plan.buffer, plan.batches, origin)
@@ -364,15 +374,10 @@ class Log:
                 now_ms=now_ms,
                 index_interval=self.config.index_interval_bytes,
                 min_timestamp=plan.min_timestamp,
-                data_max_timestamp=NO_TIMESTAMP if _is_marker(plan) else plan.max_timestamp,
+                data_max_timestamp=NO_TIMESTAMP if plan.is_marker else plan.max_timestamp,
             )
         except OSError as error:
-            try:
-                segment.log.truncate(size_before)
-            except OSError:
-                # The failed write left bytes: the file's end is unknown.
-                self.go_offline(error)
-            raise storage_failure("append", self.path, error) from error
+            self.append_failed(segment, size_before, error)
         assert segment.next_offset == plan.last_offset + 1 > self.log_end_offset
         self.log_end_offset = segment.next_offset
         if segment.offset_index.wants_writing:
@@ -386,29 +391,33 @@ class Log:
             self.go_offline(error)
         self.producers.state.map_end_offset = self.log_end_offset
         if not self.waits_for_disk:
-            self._advance_high_watermark(self._end_position())
+            self.show_end()
+
+    def append_failed(self, segment: Segment, size_before: int, error: OSError) -> NoReturn:
+        """A write to `segment` failed: cut off what it left, or stop. Raises StorageError."""
+        try:
+            segment.log.truncate(size_before)
+        except OSError:
+            self.go_offline(error)
+        raise storage_failure("append", self.path, error) from error
+
+    def show_end(self) -> None:
+        """Move the high watermark to the end of the log."""
+        active, end = self.segments.active, self.log_end_offset
+        assert end >= self.high_watermark, "the high watermark is above the log's end"
+        self.high_watermark = end
+        self._high_watermark_position = LogPosition(end, active.base_offset, active.log.size)
+        self.producers.state.advance_high_watermark(end)
 
     # --- roll -----------------------------------------------------------------------------------
-
-    def _roll_if_due(self, plan: AppendPlan, now_ms: int) -> None:
-        reason = find_roll_reason(
-            self.segments.active,
-            self._roll_rules,
-            size_bytes=len(plan.buffer),
-            last_offset=plan.last_offset,
-            max_timestamp=plan.max_timestamp,
-            now_ms=now_ms,
-        )
-        if reason is not None:
-            self._start_segment(now_ms)
 
     def roll(self, now_ms: int) -> None:
         """Close the active segment and start a new one at the log's end.
 
         An empty active segment stays. Raises StorageFailed, with the log as it was.
         """
-        if self._offline is not None:
-            raise self._offline
+        if self.offline is not None:
+            raise self.offline
         try:
             self._start_segment(now_ms)
         except OSError as error:
@@ -426,8 +435,7 @@ class Log:
         # The high watermark stays, but its position may lie in the new segment now.
         self._high_watermark_position = self.reader.at_segment_start(self._high_watermark_position)
         # Even without producers: an unclean start would otherwise search the whole log for them.
-        snapshot = self.producers.snapshots.take_unsynced(self.producers.state)
-        self.unsynced.add_complete(snapshot)
+        self.unsynced.add_complete(self.producers.snapshots.take_unsynced(self.producers.state))
 
     def _draw_jitter(self, segment: Segment) -> None:
         jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
@@ -475,7 +483,7 @@ class Log:
 
     def _end_for(self, isolation: Isolation, stable: int) -> LogPosition:
         if isolation is Isolation.LOG_END:
-            return self._end_position() if self._offline is None else self._high_watermark_position
+            return self._end_position() if self.offline is None else self._high_watermark_position
         if isolation is Isolation.READ_UNCOMMITTED or stable == self.high_watermark:
             return self._high_watermark_position
         return self.reader.position_of(stable)
@@ -557,7 +565,7 @@ class Log:
     @property
     def needs_flush(self) -> bool:
         """Whether some data is not durable yet and no flush is under way."""
-        if self._offline is not None or self.unsynced.ticket is not None:
+        if self.offline is not None or self.unsynced.ticket is not None:
             return False
         return self.durable_offset < self.log_end_offset or self.unsynced.is_dirty
 
@@ -577,8 +585,8 @@ class Log:
         whether it succeeded or not. Raises LogOffline, or StorageFailed when a file cannot be
         opened.
         """
-        if self._offline is not None:
-            raise self._offline
+        if self.offline is not None:
+            raise self.offline
         if not self.needs_flush:
             return None
         try:
@@ -592,10 +600,10 @@ class Log:
         Raises LogOffline when the sync failed: the log has stopped for good.
         """
         self.unsynced.end(ticket)
-        if ticket.error is not None and self._offline is None:
+        if ticket.error is not None and self.offline is None:
             self.go_offline(ticket.error)
-        if self._offline is not None:
-            raise self._offline
+        if self.offline is not None:
+            raise self.offline
         assert ticket.end.offset <= self.log_end_offset, "a flush beyond the log's end"
         self.durable_offset = max(self.durable_offset, ticket.end.offset)
         if self.waits_for_disk:
@@ -621,8 +629,8 @@ class Log:
             OffsetOutOfRange: `offset` is negative or above the high watermark.
             StorageFailed: the new start could not be stored.
         """
-        if self._offline is not None:
-            raise self._offline
+        if self.offline is not None:
+            raise self.offline
         if not self.config.is_deleted_by_retention:
             raise PolicyViolation(f"cleanup.policy of {self.topic} does not contain delete")
         if not 0 <= offset <= self.high_watermark:
@@ -670,8 +678,8 @@ class Log:
         After `complete_flush` of the ticket, `abandon` completes the close. Costs nothing if
         nothing was appended since the log was opened or made. Raises StorageFailed, LogOffline.
         """
-        if self._offline is not None:
-            raise self._offline
+        if self.offline is not None:
+            raise self.offline
         if self.unsynced.ticket is not None:
             raise StorageFailed("close", self.path, "a sync is still under way")
         try:
@@ -687,14 +695,9 @@ class Log:
     def abandon(self) -> None:
         """Close all files and write nothing, as in a crash. The log cannot be used afterwards."""
         self.is_closed = True
-        if self._offline is None:
-            self._offline = LogOffline(self.path, "the log was closed")
+        if self.offline is None:
+            self.offline = LogOffline(self.path, "the log was closed")
         for segment in self.segments:
             segment.close()
         self.manifest.close()
         self.unsynced.close()
-
-
-def _is_marker(plan: AppendPlan) -> bool:
-    """Whether the append is a transaction's marker, which no reader sees."""
-    return len(plan.batches) == 1 and plan.batches[0].is_control

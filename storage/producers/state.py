@@ -176,9 +176,9 @@ class ProducerState:
     __slots__ = (
         "_completed",
         "_open",
-        "_producers",
         "expiration_ms",
         "map_end_offset",
+        "producers",
         "producers_max",
     )
 
@@ -193,7 +193,7 @@ class ProducerState:
         self.producers_max = producers_max
         self.map_end_offset = 0
         # Least recently updated first: update() inserts an entry again at the end.
-        self._producers: dict[int, ProducerEntry] = {}
+        self.producers: dict[int, ProducerEntry] = {}
         # first offset -> producer id; ascending, because transactions open in log order.
         self._open: dict[int, int] = {}
         # first offset -> last offset of ended transactions that are not yet below the high
@@ -202,15 +202,15 @@ class ProducerState:
 
     def __len__(self) -> int:
         """Number of known producer ids."""
-        return len(self._producers)
+        return len(self.producers)
 
     def __iter__(self) -> Iterator[ProducerEntry]:
         """The entries, least recently updated first."""
-        return iter(self._producers.values())
+        return iter(self.producers.values())
 
     def find(self, producer_id: int) -> ProducerEntry | None:
         """The live entry of a producer id, or None; the caller must not change it."""
-        return self._producers.get(producer_id)
+        return self.producers.get(producer_id)
 
     def check(self, batch: Entry, *, from_client: bool = True) -> CachedBatch | None:
         """None when the batch may be appended, the original when it is a duplicate.
@@ -225,7 +225,7 @@ class ProducerState:
             InvalidTxnState: a batch outside a transaction while the producer has one open.
         """
         assert batch.producer_id != NO_PRODUCER_ID
-        entry = self._producers.get(batch.producer_id)
+        entry = self.producers.get(batch.producer_id)
         if entry is None:
             if batch.producer_epoch < NO_PRODUCER_EPOCH:
                 raise InvalidProducerEpoch(f"{batch.producer_epoch} is no producer epoch")
@@ -256,7 +256,7 @@ class ProducerState:
             InvalidProducerEpoch: the marker's epoch is older than the producer's.
             TransactionCoordinatorFenced: the marker is from an older coordinator than the last one.
         """
-        entry = self._producers.get(producer_id)
+        entry = self.producers.get(producer_id)
         if entry is None:
             return
         _check_epoch(entry, producer_epoch)
@@ -278,12 +278,12 @@ class ProducerState:
         producer_id = batch.producer_id
         assert producer_id != NO_PRODUCER_ID
         assert batch.base_offset <= batch.last_offset
-        entry = self._producers.pop(producer_id, None)
+        entry = self.producers.pop(producer_id, None)
         if entry is None:
             entry = ProducerEntry(producer_id=producer_id)
-            if len(self._producers) >= self.producers_max:
+            if len(self.producers) >= self.producers_max:
                 self._forget_one()
-        self._producers[producer_id] = entry
+        self.producers[producer_id] = entry
         if batch.is_control:
             if marker is not None:
                 return _end_txn(entry, batch, marker)
@@ -351,17 +351,17 @@ class ProducerState:
         The last batch's max timestamp decides whether an id is idle. An id with an open transaction
         stays.
         """
-        before = len(self._producers)
+        before = len(self.producers)
         kept = [entry for entry in self if not self._is_expired(entry, now_ms)]
         if len(kept) < before:
             # A new dictionary: the old one would keep the memory of all entries that it ever held.
-            self._producers = {entry.producer_id: entry for entry in kept}
+            self.producers = {entry.producer_id: entry for entry in kept}
         return before - len(kept)
 
     def clear(self, map_end_offset: int) -> None:
         """Drop all state; the log below ``map_end_offset`` counts as included."""
         assert map_end_offset >= 0
-        self._producers.clear()
+        self.producers.clear()
         self._open.clear()
         self._completed.clear()
         self.map_end_offset = map_end_offset
@@ -372,7 +372,7 @@ class ProducerState:
         """Replace all state by the entries of a snapshot, without the expired ones."""
         self.clear(map_end_offset)
         kept = [entry for entry in entries if not self._is_expired(entry, now_ms)]
-        self._producers = {entry.producer_id: entry for entry in kept}
+        self.producers = {entry.producer_id: entry for entry in kept}
         self._open = dict(
             sorted(
                 (entry.txn_first_offset, entry.producer_id)
@@ -394,9 +394,9 @@ class ProducerState:
     def _forget_one(self) -> None:
         # Bounds memory against a client that uses a new producer id per batch. The dropped producer
         # can still write: an unknown producer may start at any sequence.
-        for producer_id, entry in self._producers.items():
+        for producer_id, entry in self.producers.items():
             if entry.txn_first_offset == NO_OFFSET:
-                del self._producers[producer_id]
+                del self.producers[producer_id]
                 return
 
 

@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from typing import ClassVar, NamedTuple, Protocol, Self
 
 from config import TopicConfig
-from protocol.records.entry import Entry
 from storage.disk.files import File, Files
 from storage.segment.time_index import TimestampedOffset
 
@@ -29,6 +28,30 @@ class Coverage(NamedTuple):
     size_bytes: int
     next_offset: int
     max_timestamp: int
+
+
+class AppendedBatch(Protocol):
+    """What an index sees of a batch: an `Entry`, or the `PlainBatch` of the lane."""
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of its last record."""
+
+    @property
+    def attributes(self) -> int:
+        """The attributes of its header."""
+
+    @property
+    def records_count(self) -> int:
+        """How many records it has."""
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of its records (ms)."""
 
 
 class AuxiliaryRule(Protocol):
@@ -101,7 +124,7 @@ class AuxiliaryIndex:
         Called after the `note_batch` of the batches before, and before that of its own batch.
         """
 
-    def note_batch(self, batch: Entry, position: int, min_timestamp: int) -> None:
+    def note_batch(self, batch: AppendedBatch, position: int, min_timestamp: int) -> None:
         """A batch was appended at `position` of the log.
 
         No record in it is older than `min_timestamp` (ms): exactly the oldest one's time if it came

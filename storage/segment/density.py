@@ -63,11 +63,15 @@ from typing import ClassVar, Final, NamedTuple
 
 from config import TopicConfig
 from protocol.records.checksums import crc32c
-from protocol.records.entry import Entry
 from protocol.records.layout import INT32_MAX, NO_TIMESTAMP
 from storage.disk.file_names import DENSITY_SUFFIX
 from storage.disk.files import File, Files
-from storage.segment.auxiliary_index import AuxiliaryIndex, Coverage, DamagedAuxiliaryIndex
+from storage.segment.auxiliary_index import (
+    AppendedBatch,
+    AuxiliaryIndex,
+    Coverage,
+    DamagedAuxiliaryIndex,
+)
 from storage.segment.time_index import TimestampedOffset, TimestampIndex
 
 MS_PER_MINUTE: Final = 60_000
@@ -255,7 +259,7 @@ class IntervalIndex(DensityIndex):
     VARIANT = Variant.INTERVAL
     NAME = VARIANT.setting
 
-    def note_batch(self, batch: Entry, position: int, min_timestamp: int) -> None:
+    def note_batch(self, batch: AppendedBatch, position: int, min_timestamp: int) -> None:
         """An entry for the start of the bucket, if it is above all buckets before."""
         timestamp = batch.max_timestamp if batch.records_count else NO_TIMESTAMP
         if timestamp >= self._next_ms:
@@ -322,7 +326,7 @@ class MinuteMap(DensityIndex):
         # Lists grown by appending have room to spare; a map that was loaded is likely to stay.
         self._peaks, self._peak_offsets = self._peaks[:], self._peak_offsets[:]
 
-    def note_batch(self, batch: Entry, position: int, min_timestamp: int) -> None:
+    def note_batch(self, batch: AppendedBatch, position: int, min_timestamp: int) -> None:
         """An entry for the minute, if no other batch was in it."""
         assert self._is_open, "appended to a segment that is closed"
         timestamp = batch.max_timestamp if batch.records_count else NO_TIMESTAMP

@@ -38,6 +38,7 @@ from storage.disk.file_names import (
 from storage.disk.files import Bytes, File, Files
 from storage.segment.auxiliary_index import AuxiliaryIndex, Coverage
 from storage.segment.entry_heads import HeadWalk
+from storage.segment.feed import feed_batch
 from storage.segment.manifest import UNKNOWN, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM, SegmentFacts
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.remote_log import RemoteLogFile
@@ -234,37 +235,31 @@ class Segment:
             self._first_timestamp = None
             self.min_timestamp = INT64_MAX
             self.data_max_timestamp = NO_TIMESTAMP
-        last_offset = self.next_offset - 1
-        auxiliary = self.auxiliary
+        end_before = self.next_offset
         for batch in batches:
-            last_offset = batch.last_offset
             timestamp = batch.max_timestamp if batch.records_count else NO_TIMESTAMP
-            if timestamp > self.max_timestamp:
-                self.max_timestamp, self.max_timestamp_offset = timestamp, last_offset
-            if self.bytes_since_index > index_interval:
-                self._add_index_entries(last_offset, start + batch.position)
-            for index in auxiliary:
-                index.note_batch(batch, start + batch.position, min_timestamp)
-            self.bytes_since_index += batch.size
-            if self.records != UNKNOWN:
-                self.records += batch.records_count
             if self._first_timestamp is None:
                 self._first_timestamp = timestamp
-        assert self.next_offset - 1 <= last_offset, "appended offsets go backwards"
-        assert last_offset - self.base_offset <= INT32_MAX, "an appended offset does not fit"
+            feed_batch(
+                self,
+                start + batch.position,
+                batch.size,
+                batch.last_offset,
+                timestamp,
+                batch.records_count,
+                index_interval,
+                batch,
+                min_timestamp,
+            )
+        assert end_before <= self.next_offset, "appended offsets go backwards"
+        assert self.next_offset - 1 - self.base_offset <= INT32_MAX, (
+            "an appended offset does not fit"
+        )
         if min_timestamp < self.min_timestamp:
             self.min_timestamp = min_timestamp
         if data_max_timestamp > self.data_max_timestamp:
             self.data_max_timestamp = data_max_timestamp
-        self.next_offset = last_offset + 1
         self.appended_ms = now_ms
-
-    def _add_index_entries(self, last_offset: int, position: int) -> None:
-        self.offset_index.append(last_offset, position)
-        self.time_index.maybe_append(self.max_timestamp, self.max_timestamp_offset)
-        self.bytes_since_index = 0
-        for index in self.auxiliary:
-            index.note_entry(self.max_timestamp, self.max_timestamp_offset)
 
     def walk(self, end: int | None = None) -> HeadWalk:
         """A walk over the heads of the entries up to position `end`."""

@@ -53,11 +53,15 @@ from typing import ClassVar, Final, Literal, NamedTuple
 
 from config import TopicConfig
 from protocol.records.checksums import crc32c
-from protocol.records.entry import Entry
 from protocol.records.layout import CONTROL_BIT
 from storage.disk.file_names import TIME_COUNTS_SUFFIX
 from storage.disk.files import Files
-from storage.segment.auxiliary_index import AuxiliaryIndex, Coverage, DamagedAuxiliaryIndex
+from storage.segment.auxiliary_index import (
+    AppendedBatch,
+    AuxiliaryIndex,
+    Coverage,
+    DamagedAuxiliaryIndex,
+)
 from storage.segment.time_index import TimestampedOffset
 
 WIDTHS_MS: Final = (
@@ -264,7 +268,7 @@ class TimeCounts(AuxiliaryIndex):
 
     # --- appends --------------------------------------------------------------------------------
 
-    def note_batch(self, batch: Entry, position: int, min_timestamp: int) -> None:
+    def note_batch(self, batch: AppendedBatch, position: int, min_timestamp: int) -> None:
         """Count a batch, or remember where it is. See `AuxiliaryIndex.note_batch`."""
         if (
             self._start_ms <= min_timestamp
@@ -275,14 +279,14 @@ class TimeCounts(AuxiliaryIndex):
         else:
             self._note_elsewhere(batch, position, min_timestamp)
 
-    def _note_elsewhere(self, batch: Entry, position: int, oldest_ms: int) -> None:
+    def _note_elsewhere(self, batch: AppendedBatch, position: int, oldest_ms: int) -> None:
         count, newest_ms = batch.records_count, batch.max_timestamp
         end = position + batch.size
         if self._has_tail:
             self.stretches[-1] = self.stretches[-1]._replace(end=end)
         elif not count:
             return
-        elif batch.is_control:
+        elif batch.attributes & CONTROL_BIT:
             self.buckets.markers += count
         elif newest_ms < 0:
             self.buckets.without_time += count

@@ -19,7 +19,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = ["broker", "cli", "client", "config", "pipeline", "protocol", "storage", "tidelog"]
 LOOPS = ["record_loops", "entry_loops", "encode_loops"]
-ALL_LOOPS = [f"protocol/records/{name}" for name in LOOPS] + ["pipeline/records/arrow_loops"]
+ALL_LOOPS = [f"protocol/records/{name}" for name in LOOPS] + [
+    "pipeline/records/arrow_loops",
+    "storage/append/plain",
+    "storage/segment/feed",
+    "storage/log/lane",
+    "broker/net/produce_lane",
+]
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -226,3 +232,15 @@ def test_build_renames_imports_only() -> None:
     assert moved == source.replace("from storage.log.log", "from tidelog.storage.log.log").replace(
         "; from protocol", "; from tidelog.protocol"
     ).replace("cimports.protocol", "cimports.tidelog.protocol")
+
+
+def test_build_renames_the_imports_of_declarations() -> None:
+    source = (
+        "from protocol.records.record_loops cimport RecordWalk\n"
+        "from libc.string cimport memcpy\n"
+        "from storages cimport x\n"
+        "    # from protocol.records\n"
+    )
+    code = f"import setup; print(setup.moved_declarations({source!r}), end='')"
+    moved = run(sys.executable, "-c", code, cwd=ROOT).stdout
+    assert moved == source.replace("from protocol.records.r", "from tidelog.protocol.records.r")

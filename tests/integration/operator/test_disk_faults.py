@@ -1,5 +1,6 @@
 """A disk that fails or fills: who is told what, who goes on, and that nothing is retried."""
 
+import asyncio
 import errno
 import os
 import threading
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from broker.handlers import produce as produce_handler
+from broker.net import durable_answer
 from protocol.error_codes import ErrorCode
 from tests.support.broker import RunningBroker, batch
 from tests.support.requests import create_topic, fetch, produce, produce_request, values_of
@@ -91,6 +93,31 @@ async def test_full_disk_refuses_and_goes_on_by_itself(
     assert len(told) == 2
     assert "No space left" in told[0]
     assert "succeed again" in told[1]
+
+
+async def test_slow_disk_times_out_a_request_of_the_lane(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await broker.client()
+    await create_topic(client, "t")
+    await produce(client, "t", batch("a"))
+    gate = threading.Event()
+    monkeypatch.setattr(os, "fdatasync", lambda _: gate.wait(10))
+    monkeypatch.setattr(durable_answer, "PATIENCE_MS", 20)
+    request = produce_request("t", batch("b"))
+    request.timeout_ms = 50
+    client.send(request, 9)
+    while broker.broker.metrics.batches_appended < 2:
+        await asyncio.sleep(0)
+    broker.broker.connections.sweep()
+    assert not client.has_received, "the time is not over yet"
+    for _ in range(2):
+        broker.broker.connections.sweep()
+    answer = (await client.receive()).responses[0].partition_responses[0]
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.REQUEST_TIMED_OUT, 1)
+    gate.set()
+    assert (await produce(client, "t", batch("c"))).base_offset == 2
+    assert values_of(await fetch(client, "t")) == [b"a", b"b", b"c"]
 
 
 async def test_slow_disk_times_the_request_out_and_not_the_record(

@@ -7,18 +7,28 @@ from types import ModuleType
 
 import pytest
 
+from broker.net import produce_lane
 from protocol.records import record_loops
+from storage.append import plain
+from storage.log import lane
+from storage.segment import feed
 from tests.unit.protocol.records.flavours import LOADED, source_of
 
 ROOT = Path(__file__).parents[4]
 
 
-@pytest.mark.parametrize("module", LOADED, ids=lambda module: str(module.__name__))
+WAYS = (plain, feed, lane, produce_lane)
+"""What else is compiled: the lane of Produce and what it shares with the general way."""
+
+
+@pytest.mark.parametrize("module", [*LOADED, *WAYS], ids=lambda module: str(module.__name__))
 def test_extension_is_not_older_than_its_source(module: ModuleType) -> None:
     if not module.COMPILED:
         pytest.skip("not compiled here; the plain source is what runs")
     built = Path(str(module.__file__))
-    for source in (source_of(module), source_of(record_loops).with_suffix(".pxd")):
+    own = source_of(module)
+    declarations = {own.with_suffix(".pxd"), source_of(record_loops).with_suffix(".pxd")}
+    for source in (own, *filter(Path.exists, declarations)):
         assert built.stat().st_mtime >= source.stat().st_mtime, (
             f"{built.name} is older than {source.name}: run `make build-ext`"
         )

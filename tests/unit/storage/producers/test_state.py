@@ -349,10 +349,10 @@ def test_expiry_gives_the_memory_back() -> None:
         append(
             state, batch_of(base_offset=producer_id, producer_id=producer_id, max_timestamp=1000)
         )
-    full = sys.getsizeof(state._producers)
+    full = sys.getsizeof(state.producers)
     append(state, batch_of(base_offset=5_000, producer_id=5_000, max_timestamp=2000))
     assert state.expire(now_ms=2000) == 5_000
-    assert sys.getsizeof(state._producers) < full // 100
+    assert sys.getsizeof(state.producers) < full // 100
     assert [entry.producer_id for entry in state] == [5_000]
 
 

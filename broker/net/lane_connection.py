@@ -1,0 +1,120 @@
+"""A connection with a lane: usual Produce requests are served before the read is cut into frames.
+
+The seam of `broker.net.produce_lane`: `LaneConnection` is a `Connection`, and everything the lane
+does not take goes the way of `Connection`. The lane is used only while requests may start and none
+waits to be started, so answers keep their order.
+"""
+
+from typing import TYPE_CHECKING, cast
+
+from broker.errors import ConnectionMustClose
+from broker.net import limits
+from broker.net.connection import Connection, Connections
+from broker.net.dispatch import Dispatcher
+from broker.net.durable_answer import DurableAnswer
+from broker.net.receive import SCRATCH, recycle
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from broker.net.produce_lane import ProduceLane
+    from broker.security.service import ListenerGuard
+
+Frames = list[bytearray | memoryview]
+
+
+class LaneConnection(Connection):
+    """The protocol object of one accepted socket."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        connections: Connections,
+        guard: "ListenerGuard | None",
+        lane: "ProduceLane",
+    ) -> None:
+        """As `Connection`, with usual Produce requests for `lane`."""
+        super().__init__(dispatcher, connections, guard)
+        self._lane: ProduceLane | None = lane
+        self._usual_lane = lane
+
+    def _open_session(self, guard: "ListenerGuard", transport: "asyncio.Transport") -> str | None:
+        refusal = super()._open_session(guard, transport)
+        self._choose_lane()
+        return refusal
+
+    def _authenticated(self) -> None:
+        super()._authenticated()
+        self._choose_lane()
+
+    def _choose_lane(self) -> None:
+        """Use no lane while a gate stands before the dispatcher."""
+        is_open = self._dispatch == self._dispatcher.dispatch
+        self._lane = self._usual_lane if is_open else None
+
+    def _cut(self, nbytes: int) -> Frames:
+        """Serve the usual requests of a read; the frames of the others."""
+        lane, receiver = self._lane, self._receiver
+        if (
+            lane is None
+            or self._backlog
+            or self._waits_for_turn
+            or receiver.rest
+            or not self._may_start()
+        ):
+            return super()._cut(nbytes)
+        answers: list[bytearray | DurableAnswer] = []
+        frames: Frames = []
+        try:
+            if receiver.is_mid_frame:
+                frames = receiver.received(nbytes)
+                frame = frames[0] if frames else None
+                if isinstance(frame, memoryview) and lane.serve_frame(frame, answers):
+                    frames = []
+                    recycle(frame)
+            else:
+                room = limits.PIPELINE_MAX - len(self._slots)
+                limit = receiver.max_frame_bytes
+                position = lane.serve(SCRATCH, nbytes, room, limit, answers)
+                if position < nbytes:
+                    frames = receiver.received(nbytes, position)
+        except ConnectionMustClose as error:
+            self._take(lane, answers)
+            self.close(str(error))
+            return []
+        self._take(lane, answers)
+        if frames and lane.slice_is_over:
+            self._add_to_backlog(frames)
+            self._wait_for_turn()
+            self._pause_reading()
+            return []
+        return frames
+
+    def _take(self, lane: "ProduceLane", answers: "list[bytearray | DurableAnswer]") -> None:
+        """Send the answers of the lane, or let them wait for the disk and for earlier ones."""
+        if self._slots or lane.has_waits:
+            commit = self._dispatcher.context.group_commit
+            for answer in answers:
+                if isinstance(answer, DurableAnswer):
+                    self._slots.append(answer)
+                    ticks = 2 + answer.patience_ms // limits.SWEEP_INTERVAL_MS
+                    answer.begin(commit, self._connections.tick + ticks, self._exchange_done)
+                else:
+                    self._answered([answer])
+        elif answers:
+            size_bytes = sum(map(len, cast(list[bytearray], answers)))
+            self._connections.bytes_sent += size_bytes
+            self._answers.made_bytes += size_bytes
+            self._out += answers
+        self._write_out()
+        if self._answers.made_bytes >= self._answers.look_at:
+            self._answers.check(self)
+        if self._write_paused or len(self._slots) >= limits.PIPELINE_MAX:
+            self._pause_reading()
+
+    def sweep(self, tick: int, idle_ticks: int) -> None:
+        """See `Connection`; answers that have waited too long for the disk are sent."""
+        super().sweep(tick, idle_ticks)
+        for slot in [slot for slot in self._slots if isinstance(slot, DurableAnswer)]:
+            if slot.due_tick <= tick and slot.parts is None:
+                slot.time_out()

@@ -1,0 +1,586 @@
+# cython: language_level=3
+# mypy: disable-error-code="untyped-decorator,valid-type,no-any-return"
+"""The lane of Produce: from the bytes of a read to the log and to the answer, in one compiled call.
+
+`ProduceLane.serve` takes the buffer that a read has filled, whatever number of frames it holds. It
+serves the frames at its beginning that are usual Produce requests, in place: nothing is copied out
+of the buffer, and no object is made per request but its answer. The first frame that is anything
+else, or incomplete, ends the call with nothing of it changed; it and all after it go the general
+way (`broker.net.dispatch`, `broker.handlers.produce`), which is the reference. A property test
+sends the same requests both ways and compares answers, files, state and metrics.
+
+Usual is a request that
+
+* has a version from 3 on, no transactional id, no tagged fields, `acks` -1, 0 or 1;
+* names existing partitions of topics that are not internal, each once;
+* has one plain batch for each of them that its log accepts as it is (`storage.log.lane`);
+* finds disk space, and is not too long for one step.
+
+There are no usual requests while quotas are set. Connections whose clients need rights have no lane
+(`broker.net.lane_connection`).
+
+Order within a call: each frame is examined as a whole, then written, then answered. What its
+records cause elsewhere, the group commit and fetches that wait, comes once at the end of the call:
+it may run other requests.
+
+Like `protocol.records.record_loops` it runs compiled and plain.
+"""
+
+from __future__ import annotations
+
+import time
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from broker.errors import BrokerError, ConnectionMustClose
+from broker.net.durable_answer import DurableAnswer, Wait
+from broker.requests.commit_wait import ACKS_DURABLE, ACKS_NONE, ACKS_WRITTEN
+from broker.requests.error_mapping import error_code
+from broker.topics.registry import is_internal
+from protocol.api_keys import ApiKey
+from protocol.error_codes import ErrorCode
+from protocol.records.layout import BATCH_OVERHEAD, NO_TIMESTAMP, Codec
+from storage.append.opening import Opening
+from storage.errors import MessageTooLarge, StorageError, StorageFailed, TooMuchAtOnce
+from storage.log.lane import LogLane
+
+try:
+    import cython
+except ImportError:  # A wheel built without a compiler, on a machine without Cython.
+    from protocol.records import cython_shim as cython
+
+if cython.compiled:
+    from cython.cimports.protocol.records.record_loops import RecordWalk
+else:
+    from protocol.records.record_loops import RecordWalk
+
+if TYPE_CHECKING:
+    from broker.requests.context import Context
+    from storage.log.log import Log
+
+COMPILED: bool = bool(cython.compiled)
+"""Whether this module was compiled to machine code."""
+
+PARTITIONS_AT_ONCE: Final = 64
+BYTES_AT_ONCE: Final = 1024 * 1024
+"""Larger requests with several partitions are served in steps."""
+
+_FIRST_VERSION: Final = 3
+_LAST_VERSION: Final = 13
+_FLEXIBLE_SINCE: Final = 9
+_TOPIC_IDS_SINCE: Final = 13
+_LOG_START_SINCE: Final = 5
+_ZSTD_SINCE: Final = 7
+_RECORD_ERRORS_SINCE: Final = 8
+_TOPIC_ID_BYTES: Final = 16
+_CLIENT_ID_AT: Final = 10
+_NO_OFFSET: Final = -1
+_NO_ERROR: Final = ErrorCode.NONE
+_PRODUCE: Final = int(ApiKey.PRODUCE)
+_ZSTD: Final = int(Codec.ZSTD)
+_CODECS_END: Final = len(Codec)
+
+# The outcomes of serving a frame.
+_NOT_USUAL: Final = 0
+_ANSWERED: Final = 1
+_WAITS: Final = 2
+
+_INT32: Final = Struct(">i")
+_PREFIX_BYTES: Final = 8
+"""The size of an answer and its correlation id."""
+
+_END: Final = bytes(4)
+"""The throttle time after the topics; in flexible versions between tags."""
+
+_FLEXIBLE_END: Final = bytes(6)
+
+_ERROR_AT: Final = 4
+"""Where the error code is in a partition's answer, between index and base offset."""
+
+
+def _partition_answer(version: int) -> tuple[Struct, tuple[int, ...]]:
+    """Index, error code, base offset, log append time, and the rest with its values.
+
+    The rest is the start of the log since v5, and since v8 that no record has an error.
+    """
+    if version >= _FLEXIBLE_SINCE:
+        return Struct(">ihqqqBBB"), (1, 0, 0)
+    if version == _RECORD_ERRORS_SINCE:
+        return Struct(">ihqqqih"), (0, -1)
+    return Struct(">ihqqq" if version >= _LOG_START_SINCE else ">ihqq"), ()
+
+
+_PARTITION_ANSWERS: Final = [_partition_answer(version) for version in range(_LAST_VERSION + 1)]
+
+
+# --- numbers inside a buffer --------------------------------------------------------------------
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _int16(data: cython.p_const_uchar, position: cython.Py_ssize_t) -> cython.int:
+    value: cython.int = data[position] << 8 | data[position + 1]
+    return value - 0x10000 if value >= 0x8000 else value
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _int32(data: cython.p_const_uchar, position: cython.Py_ssize_t) -> cython.longlong:
+    high: cython.longlong = _int16(data, position)
+    low: cython.longlong = data[position + 2] << 8 | data[position + 3]
+    return high * 0x10000 + low
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _size(
+    data: cython.p_const_uchar,
+    position: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    is_flexible: cython.bint,
+) -> cython.longlong:
+    """The size of an array or of records, packed as `size * 8 + bytes read`; below 0 if odd.
+
+    Odd is a size that is null, cut off, above 2^28 or written longer than necessary: bytes of the
+    request become bytes of the answer.
+    """
+    raw: cython.longlong = 0
+    factor: cython.longlong = 1
+    count: cython.int = 0
+    byte: cython.longlong
+    if not is_flexible:
+        return -1 if end - position < 4 else _int32(data, position) * 8 + 4
+    while position < end and count < 4:
+        byte = data[position]
+        position += 1
+        count += 1
+        raw += (byte & 0x7F) * factor
+        factor *= 0x80
+        if byte < 0x80:
+            return -1 if byte == 0 else (raw - 1) * 8 + count
+    return -1
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _topic_end(
+    data: cython.p_const_uchar,
+    position: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    version: cython.int,
+) -> cython.longlong:
+    """Where the name or the id of a topic ends, packed with the bytes before it; below 0 if odd."""
+    packed: cython.longlong
+    if version >= _TOPIC_IDS_SINCE:
+        packed = _TOPIC_ID_BYTES * 8
+    elif version >= _FLEXIBLE_SINCE:
+        packed = _size(data, position, end, True)
+    else:
+        packed = -1 if end - position < 2 else _int16(data, position) * 8 + 2
+    if packed < 0 or (packed >> 3) + (packed & 7) > end - position:
+        return -1
+    return (position + (packed >> 3) + (packed & 7)) * 8 + (packed & 7)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _acks_at(
+    data: cython.p_const_uchar,
+    start: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    is_flexible: cython.bint,
+) -> cython.Py_ssize_t:
+    """Where the acks of the request in `[start, end)` are; -1 if what is before them is odd.
+
+    That is a client id that may be no text, tags in the header, or a transactional id.
+    """
+    position: cython.Py_ssize_t = start + _CLIENT_ID_AT
+    size: cython.int = _int16(data, start + _CLIENT_ID_AT - 2)
+    # A batch is still to come, so the fields of fixed size are in the frame.
+    if size > end - position - BATCH_OVERHEAD:
+        return -1
+    while size > 0:
+        if data[position] >= 0x80:
+            return -1
+        position += 1
+        size -= 1
+    if is_flexible:
+        if data[position] != 0 or data[position + 1] != 0:
+            return -1
+    elif _int16(data, position) != -1:
+        return -1
+    return position + 2
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _tags_end(
+    data: cython.p_const_uchar,
+    position: cython.Py_ssize_t,
+    end: cython.Py_ssize_t,
+    is_flexible: cython.bint,
+) -> cython.Py_ssize_t:
+    """Where the empty tags at `position` end; -1 for others."""
+    if not is_flexible:
+        return position
+    return position + 1 if position < end and data[position] == 0 else -1
+
+
+# --- requests -----------------------------------------------------------------------------------
+
+
+class ProduceLane:
+    """The lane of one broker. Loop thread only.
+
+    Attributes:
+        slice_is_over: whether the last `serve` ended because it had used up its slice.
+        has_waits: whether an answer of the last call waits for the disk.
+    """
+
+    def __init__(self, context: Context, scratch: memoryview) -> None:
+        """Serve requests out of `scratch`, the buffer that all connections share, and others."""
+        self._context = context
+        self._observe = context.metrics.api(ApiKey.PRODUCE).latency_ns.observe
+        self._opening = Opening(context.config.queued_max_decompressed_bytes)
+        self._scratch = scratch
+        self._scratch_walk = RecordWalk(scratch)
+        self._by_name: dict[bytes, dict[int, LogLane]] = {}
+        self._by_id: dict[bytes, dict[int, LogLane]] = {}
+        self._revision = -1
+        self._parts: list[tuple[LogLane, int, int, int]] = []
+        self._appended: dict[Log, int] = {}
+        self._acknowledged: dict[Log, int] = {}
+        self.slice_is_over = False
+        self.has_waits = False
+
+    def serve(
+        self,
+        view: memoryview,
+        end: cython.Py_ssize_t,
+        room: int,
+        max_frame_bytes: int,
+        answers: list[bytearray | DurableAnswer],
+    ) -> int:
+        """Serve the usual requests at the beginning of the first `end` bytes of `view`.
+
+        Returns where the first frame begins that was not served, with its size in front. At most
+        `room` requests are served. Their answers are added to `answers`.
+
+        Raises:
+            ConnectionMustClose: with acks=0 an error can be reported in no other way.
+        """
+        position: cython.Py_ssize_t = 0
+        size: cython.longlong
+        end_ns: cython.longlong = 0
+        now_ns: cython.longlong
+        data: cython.p_const_uchar
+        self.slice_is_over = self.has_waits = False
+        if self._context.security.throttle is not None:
+            return 0
+        walk: RecordWalk = self._scratch_walk if view is self._scratch else RecordWalk(view)
+        data = walk.data if cython.compiled else view
+        started_ns: cython.longlong = time.perf_counter_ns()
+        try:
+            while end - position >= 4 and room > 0:
+                size = _int32(data, position)
+                if size > end - position - 4 or size > max_frame_bytes:
+                    break
+                outcome = self._serve_frame(
+                    walk, view, position + 4, position + 4 + size, started_ns, answers
+                )
+                if outcome == _NOT_USUAL:
+                    break
+                position += 4 + size
+                room -= 1
+                now_ns = time.perf_counter_ns()
+                if outcome == _ANSWERED:
+                    self._observe(now_ns - started_ns)
+                started_ns = now_ns
+                if position < end:
+                    if end_ns == 0:
+                        end_ns = self._context.turns.slice_end_ns()
+                    elif now_ns >= end_ns:
+                        self.slice_is_over = True
+                        break
+        finally:
+            if self._appended:
+                self._tell_group_commit()
+        return position
+
+    def serve_frame(self, frame: memoryview, answers: list[bytearray | DurableAnswer]) -> bool:
+        """Serve one frame without its size; False, with nothing changed, if it is not usual."""
+        self.slice_is_over = self.has_waits = False
+        if self._context.security.throttle is not None:
+            return False
+        started_ns = time.perf_counter_ns()
+        try:
+            outcome = self._serve_frame(
+                RecordWalk(frame), frame, 0, len(frame), started_ns, answers
+            )
+            if outcome == _ANSWERED:
+                self._observe(time.perf_counter_ns() - started_ns)
+        finally:
+            if self._appended:
+                self._tell_group_commit()
+        return bool(outcome != _NOT_USUAL)
+
+    def _tell_group_commit(self) -> None:
+        """Pass on what was appended; this may run other requests."""
+        appended, self._appended = self._appended, {}
+        commit = self._context.group_commit
+        for log, size_bytes in appended.items():
+            commit.appended(log, size_bytes)
+        if self._acknowledged:
+            acknowledged, self._acknowledged = self._acknowledged, {}
+            for log, next_offset in acknowledged.items():
+                commit.acknowledge(log, next_offset)
+
+    def _serve_frame(
+        self,
+        walk: RecordWalk,
+        view: memoryview,
+        start: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+        started_ns: cython.longlong,
+        answers: list[bytearray | DurableAnswer],
+    ) -> int:
+        """Serve the frame in `[start, end)` of `view`: one of the outcomes above."""
+        data: cython.p_const_uchar = walk.data if cython.compiled else view
+        position: cython.Py_ssize_t
+        version: cython.int
+        acks: cython.int
+        if end - start < _CLIENT_ID_AT + BATCH_OVERHEAD or _int16(data, start) != _PRODUCE:
+            return _NOT_USUAL
+        version = _int16(data, start + 2)
+        if version < _FIRST_VERSION or version > _LAST_VERSION:
+            return _NOT_USUAL
+        position = _acks_at(data, start, end, version >= _FLEXIBLE_SINCE)
+        if position < 0:
+            return _NOT_USUAL
+        acks = _int16(data, position)
+        if acks < ACKS_DURABLE or acks > ACKS_WRITTEN:
+            return _NOT_USUAL
+        space = self._context.space
+        if end - start > space.credit:
+            return _NOT_USUAL  # before the records are examined: it happens again and again
+        now_ms = self._context.clock.wall_ms()
+        try:
+            if not self._examine(walk, view, position + 6, end, version, now_ms):
+                return _NOT_USUAL
+            wanted_bytes = 0
+            for part in self._parts:
+                wanted_bytes += part[0].batch.size
+            space.credit -= wanted_bytes
+            answer = bytearray(_PREFIX_BYTES)
+            _INT32.pack_into(answer, 4, _int32(data, start + 4))
+            durable = self._write(view, version, acks, now_ms, answer)
+            if acks == ACKS_NONE:
+                return _ANSWERED
+            if not durable:
+                answers.append(answer)
+                return _ANSWERED
+            self.has_waits = True
+            timeout_ms = _int32(data, position + 2)
+            answers.append(DurableAnswer(answer, durable, timeout_ms, started_ns, self._observe))
+            return _WAITS
+        finally:
+            self._end_request()
+
+    def _end_request(self) -> None:
+        for part in self._parts:
+            part[0].release()
+        self._parts.clear()
+        if self._opening.is_used:
+            self._opening.renew()
+
+    def _examine(
+        self,
+        walk: RecordWalk,
+        view: memoryview,
+        position: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+        version: cython.int,
+        now_ms: cython.longlong,
+    ) -> bool:
+        """Whether the topics at `position` are usual; their batches are then in `_parts`.
+
+        A part is (lane, index of the partition, start and end of bytes of the request that come
+        before its answer in the response: the topic and the number of its partitions).
+        """
+        data: cython.p_const_uchar = walk.data if cython.compiled else view
+        is_flexible: cython.bint = version >= _FLEXIBLE_SINCE
+        packed: cython.longlong = _size(data, position, end, is_flexible)
+        topics: cython.longlong = packed >> 3
+        partitions: cython.longlong
+        head: cython.Py_ssize_t = position
+        name_at: cython.Py_ssize_t
+        room: cython.longlong = 1 if end - position > BYTES_AT_ONCE else PARTITIONS_AT_ONCE
+        if packed < 0 or topics < 1 or topics > room:
+            return False
+        position += packed & 7
+        while topics > 0:
+            packed = _topic_end(data, position, end, version)
+            if packed < 0:
+                return False
+            name_at = position + (packed & 7)
+            position = packed >> 3
+            topic = bytes(view[name_at:position])
+            packed = _size(data, position, end, is_flexible)
+            partitions = packed >> 3
+            if packed < 0 or partitions < 1 or partitions > room:
+                return False
+            position += packed & 7
+            room -= partitions
+            while partitions > 0:
+                position = self._examine_one(
+                    walk, view, position, end, version, now_ms, topic, head
+                )
+                if position < 0:
+                    return False
+                head = 0
+                partitions -= 1
+            position = _tags_end(data, position, end, is_flexible)
+            if position < 0:
+                return False
+            head = position
+            topics -= 1
+        # What comes after the tags of the request is ignored.
+        return _tags_end(data, position, end, is_flexible) >= 0
+
+    def _examine_one(
+        self,
+        walk: RecordWalk,
+        view: memoryview,
+        position: cython.Py_ssize_t,
+        end: cython.Py_ssize_t,
+        version: cython.int,
+        now_ms: cython.longlong,
+        topic: bytes,
+        head: cython.Py_ssize_t,
+    ) -> cython.Py_ssize_t:
+        """Examine the partition at `position`; where it ends, or -1 if it is not usual."""
+        data: cython.p_const_uchar = walk.data if cython.compiled else view
+        is_flexible: cython.bint = version >= _FLEXIBLE_SINCE
+        packed: cython.longlong
+        size: cython.longlong
+        head_end: cython.Py_ssize_t = position
+        if end - position < 4:
+            return -1
+        index = _int32(data, position)
+        packed = _size(data, position + 4, end, is_flexible)
+        size = packed >> 3
+        position += 4 + (packed & 7)
+        if packed < 0 or size > end - position:
+            return -1
+        lane = self._lane_of(topic, index, version)
+        if lane is None:
+            return -1
+        codecs_end = _CODECS_END if version >= _ZSTD_SINCE else _ZSTD
+        try:
+            if not lane.examine(walk, view, position, size, now_ms, self._opening, codecs_end):
+                return -1
+        except (MessageTooLarge, TooMuchAtOnce):
+            return -1
+        self._parts.append((lane, index, head, head_end))
+        return _tags_end(data, position + size, end, is_flexible)
+
+    def _lane_of(self, topic: bytes, index: cython.longlong, version: cython.int) -> LogLane | None:
+        """The lane into a partition that may be written; `topic` is a name or an id."""
+        revision = self._context.topics.revision
+        if revision != self._revision:
+            self._revision = revision
+            self._by_name.clear()
+            self._by_id.clear()
+        by_topic = self._by_id if version >= _TOPIC_IDS_SINCE else self._by_name
+        lanes = by_topic.get(topic)
+        lane = None if lanes is None else lanes.get(index)
+        return lane if lane is not None else self._find(by_topic, topic, index)
+
+    def _find(
+        self, by_topic: dict[bytes, dict[int, LogLane]], topic: bytes, index: int
+    ) -> LogLane | None:
+        topics = self._context.topics
+        try:
+            name = topics.get_by_id(topic).name if by_topic is self._by_id else topic.decode()
+            log = None if is_internal(name) else topics.led_log(name, index)
+        except (BrokerError, UnicodeDecodeError):
+            return None
+        if log is None:
+            return None
+        lane = by_topic.setdefault(topic, {})[index] = LogLane(log)
+        return lane
+
+    def _write(
+        self,
+        view: memoryview,
+        version: cython.int,
+        acks: cython.int,
+        now_ms: cython.longlong,
+        answer: bytearray,
+    ) -> list[Wait] | None:
+        """Append the examined batches and complete `answer`; what it has to wait for, if anything.
+
+        Raises ConnectionMustClose.
+        """
+        is_flexible: cython.bint = version >= _FLEXIBLE_SINCE
+        partition_answer, rest = _PARTITION_ANSWERS[version]
+        failure: str | None = None
+        waits: list[Wait] | None = None
+        if is_flexible:
+            answer.append(0)  # the tags of the header
+        for number, (lane, index, head, head_end) in enumerate(self._parts):
+            log = lane.log
+            if head:
+                if is_flexible and number:
+                    answer.append(0)  # the tags of the topic before
+                answer += view[head:head_end]
+            first_offset, log_start_offset = _NO_OFFSET, log.log_start_offset
+            code = self._append(lane, view, now_ms)
+            if code:
+                log_start_offset = _NO_OFFSET
+                failure = failure or f"{log.topic}-{log.partition}: {code.name}"
+            else:
+                first_offset = log.log_end_offset - lane.batch.records_count
+                if log.waits_for_disk:
+                    if acks == ACKS_DURABLE:
+                        waits = waits or []
+                        waits.append((log, log.log_end_offset, len(answer) + _ERROR_AT))
+                    else:
+                        self._acknowledged[log] = log.log_end_offset
+            if version >= _LOG_START_SINCE:
+                answer += partition_answer.pack(
+                    index, code, first_offset, NO_TIMESTAMP, log_start_offset, *rest
+                )
+            else:
+                answer += partition_answer.pack(index, code, first_offset, NO_TIMESTAMP)
+        if acks == ACKS_NONE and failure is not None:
+            raise ConnectionMustClose(f"Produce with acks=0 failed for {failure}")
+        answer += _FLEXIBLE_END if is_flexible else _END
+        _INT32.pack_into(answer, 0, len(answer) - 4)
+        return waits
+
+    def _append(self, lane: LogLane, view: memoryview, now_ms: cython.longlong) -> ErrorCode:
+        """Write and count the examined batch; NONE, or the error when the disk has refused it."""
+        batch = lane.batch
+        try:
+            lane.write(view, now_ms)
+        except StorageError as error:
+            return self._refuse(lane.log, error)
+        metrics = self._context.metrics
+        metrics.batches_appended += 1
+        metrics.records_appended += batch.records_count
+        metrics.bytes_appended += batch.size
+        log = lane.log
+        self._appended[log] = self._appended.get(log, 0) + batch.size
+        return _NO_ERROR
+
+    def _refuse(self, log: Log, error: StorageError) -> ErrorCode:
+        """Count the failure of an append, as the handler does; its code."""
+        code = error_code(error)
+        self._context.metrics.appends_rejected[code.name.lower()] += 1
+        if isinstance(error, StorageFailed):
+            self._context.group_commit.append_failed(log, error)
+        return code

@@ -1,0 +1,433 @@
+"""Whatever a client sends: the lane of Produce does what the general way does.
+
+Two brokers get the same bytes in the same reads, one through `Connection` alone, one through
+`LaneConnection`. After each read the answers have to be equal, the state in memory, the counters,
+and, when both have stopped, the files.
+"""
+
+import asyncio
+import importlib.util
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+import pytest
+
+from broker.net import produce_lane
+from broker.net.connection import Connection
+from broker.net.lane_connection import LaneConnection
+from broker.net.receive import SCRATCH
+from broker.node import Broker
+from broker.requests import turns
+from config import load
+from protocol.api.api_versions import ApiVersionsRequest
+from protocol.api.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.api_keys import ApiKey
+from protocol.declare.primitives import message_spec
+from protocol.headers import RequestHeader, encode_request_header
+from protocol.records.builder import build_batch, build_message_set
+from protocol.records.checksums import crc32c
+from protocol.records.layout import Codec
+from protocol.records.record import Record
+from protocol.registry import encode_request
+from storage.append import plain
+from storage.log import lane as log_lane
+from storage.log.log import Log
+from storage.segment import feed
+from tests.support.broker import broker_settings
+from tests.support.clock import FrozenClock
+
+NOW_MS = 1_700_000_000_000
+
+TOPICS = {
+    "plain": {"segment.bytes": "60000", "index.interval.bytes": "1000"},
+    "stamped": {"message.timestamp.type": "LogAppendTime"},
+    "compact": {"cleanup.policy": "compact"},
+    "narrow": {"max.message.time.difference.ms": "1000", "max.message.bytes": "3000"},
+    "gzip": {"compression.type": "gzip"},
+    "lz4": {"compression.type": "lz4", "segment.ms": "5000"},
+    "dense": {"time.index.variant": "minute", "index.interval.bytes": "500"},
+    "indexed": {"segment.index.bytes": "400", "index.interval.bytes": "100"},
+}
+USUAL = ["plain", "compact", "lz4", "dense", "indexed"]
+PARTITIONS = 3
+
+
+class FakeTransport:
+    """A transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written = bytearray()
+        self.closed = False
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("127.0.0.1", 5555) if name == "peername" else default
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def writelines(self, parts: list[bytes]) -> None:
+        for part in parts:
+            self.written += part
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+
+class Side:
+    """One of the two brokers, and the connection that the bytes come in by."""
+
+    def __init__(self, broker: Broker, lane: ModuleType | None) -> None:
+        self.broker = broker
+        self.dispatcher = broker._dispatchers[0]
+        self.lane = None if lane is None else lane.ProduceLane(self.dispatcher.context, SCRATCH)
+        self.general = 0
+        dispatch = self.dispatcher.dispatch
+
+        def counted(frame: bytearray | memoryview, requester: Any) -> Any:
+            self.general += int(bytes(frame[:2]) == b"\0\0")
+            return dispatch(frame, requester)
+
+        self.dispatcher.dispatch = counted  # type: ignore[method-assign]
+        self.connect()
+
+    def connect(self) -> None:
+        self.transport = FakeTransport()
+        if self.lane is None:
+            self.connection = Connection(self.dispatcher, self.broker.connections)
+        else:
+            self.connection = LaneConnection(
+                self.dispatcher, self.broker.connections, None, self.lane
+            )
+        self.connection.connection_made(cast(asyncio.BaseTransport, self.transport))
+
+    def read(self, data: bytes) -> None:
+        """Feed `data` as the transport would, in as few reads as the buffers allow."""
+        position = 0
+        while position < len(data):
+            buffer = self.connection.get_buffer(65536)
+            count = min(len(buffer), len(data) - position)
+            buffer[:count] = data[position : position + count]
+            del buffer
+            self.connection.buffer_updated(count)
+            position += count
+
+    async def settle(self) -> None:
+        """Wait until every request is answered and every log is synced."""
+        while self.connection.is_busy:
+            await asyncio.sleep(0)
+        await self.broker.group_commit.drain()
+
+    def written(self) -> tuple[bytes, bool]:
+        data = bytes(self.transport.written)
+        self.transport.written.clear()
+        return data, self.transport.closed
+
+    def state(self) -> Any:
+        """What the appends have changed in memory, as comparable values."""
+        metrics, connections = self.broker.metrics, self.broker.connections
+        return {
+            "metrics": (
+                metrics.batches_appended,
+                metrics.records_appended,
+                metrics.bytes_appended,
+                dict(metrics.appends_rejected),
+                sum(metrics.api(ApiKey.PRODUCE).latency_ns.counts),
+                metrics.commits.acks_completed,
+                connections.bytes_sent,
+                connections.memory_bytes,
+                connections.answers.made_bytes,
+            ),
+            "logs": {
+                (log.topic, log.partition): _state_of(log)
+                for log in self.broker.topics.logs()
+                if not log.topic.startswith("__")
+            },
+        }
+
+
+def _state_of(log: Log) -> Any:
+    segments = [
+        {
+            name: getattr(segment, name)
+            for name in (
+                "base_offset", "next_offset", "size", "max_timestamp", "max_timestamp_offset",
+                "min_timestamp", "data_max_timestamp", "appended_ms", "records",
+                "bytes_since_index", "first_timestamp",
+            )
+        }
+        | {"index": segment.offset_index.last(), "time_index": segment.time_index.last()}
+        for segment in log.segments
+    ]  # fmt: skip
+    producers = [
+        (p.producer_id, p.producer_epoch, p.last_timestamp, p.txn_first_offset, list(p.batches))
+        for p in log.producers.state
+    ]
+    return (
+        log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset,
+        log.durable_offset, log._high_watermark_position, log.producers.state.map_end_offset,
+        segments, producers,
+    )  # fmt: skip
+
+
+# --- random requests ----------------------------------------------------------------------------
+
+
+class Client:
+    """Makes requests of every kind, nearly all of them usual."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.producers: dict[tuple[str, int, int], tuple[int, int]] = {}
+        self.correlation_id = 0
+
+    def chance(self, share: float) -> bool:
+        return self.random.random() < share
+
+    def batch(self, topic: str, partition: int) -> bytes | None:
+        rng = self.random
+        count = rng.choice([1, 1, 2, 5, 40])
+        size = rng.choice([0, 10, 100, 700])
+        time_ms = NOW_MS + rng.choice([0] * 60 + [-500, 500, -100_000, 90_000, 3_700_000])
+        records = [
+            Record(
+                index,
+                time_ms + rng.randrange(-20, 20) if self.chance(0.998) else -1,
+                None if self.chance(0.002) else b"k" * rng.randrange(9),
+                None if self.chance(0.02) else rng.randbytes(size),
+                (("h", b"v"),) if self.chance(0.1) else (),
+            )
+            for index in range(count)
+        ]
+        fields: dict[str, Any] = {}
+        if topic in ("gzip", "lz4"):
+            fields["codec"] = Codec[topic.upper()]
+        elif self.chance(0.15):
+            fields["codec"] = rng.choice(list(Codec))
+        if self.chance(0.3):
+            fields |= self.producer(topic, partition, count)
+        if self.chance(0.005):
+            fields |= {"is_transactional": True, "producer_id": 99, "producer_epoch": 0}
+            fields.setdefault("base_sequence", 0)
+        if self.chance(0.005):
+            fields["is_control"] = True
+        made = bytearray(build_batch(records, **fields))
+        return None if self.chance(0.005) else self.damaged(made, records)
+
+    def producer(self, topic: str, partition: int, count: int) -> dict[str, Any]:
+        """The fields of an idempotent producer: the next sequence, or now and then another."""
+        rng = self.random
+        producer_id = rng.randrange(1, 4)
+        key = (topic, partition, producer_id)
+        epoch, sequence = self.producers.get(key, (0, 0))
+        if self.chance(0.04):
+            epoch, sequence = epoch + 1, 0
+        if self.chance(0.97):
+            self.producers[key] = epoch, (sequence + count) & 0x7FFFFFFF
+        elif self.chance(0.2):
+            epoch -= 1
+        else:
+            sequence = max(0, sequence + rng.choice([-count, 1, 7, -1]))
+        return {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence}
+
+    def damaged(self, made: bytearray, records: list[Record]) -> bytes:
+        """The batch with one fault, in some cases."""
+        kind = self.random.randrange(300)
+        if kind == 0:
+            made[self.random.randrange(len(made))] ^= 1 << self.random.randrange(8)
+        elif kind == 1:
+            made = made[: self.random.randrange(len(made))]
+        elif kind == 2:
+            made = made + made
+        elif kind == 3:
+            made[:8] = (5).to_bytes(8, "big")
+        elif kind == 4:
+            return bytes(build_message_set(records, 1, Codec.NONE))
+        elif kind in (5, 6, 7):  # header fields that are covered by the checksum
+            place, bits = self.random.choice([(35, 1), (26, 1), (60, 1), (22, 8), (21, 1)])
+            made[place] ^= bits
+            made[17:21] = crc32c(memoryview(made)[21:]).to_bytes(4, "big")
+        return bytes(made)
+
+    def produce(self, ids: dict[str, bytes]) -> tuple[ProduceRequest, int]:
+        rng = self.random
+        version = rng.choice([*range(3, 14)] * 5 + [0, 1, 2])
+        names = rng.sample(USUAL, rng.choice([1, 1, 1, 1, 1, 1, 2, 3]))
+        if self.chance(0.05):
+            names.append(rng.choice([name for name in TOPICS if name not in names]))
+        if self.chance(0.02):
+            names.append(rng.choice(["nobody", "__consumer_offsets", names[0]]))
+        topics = [
+            TopicProduceData(
+                name=name,
+                topic_id=ids.get(name, bytes(16)),
+                partition_data=[
+                    PartitionProduceData(index=index, records=self.batch(name, index))
+                    for index in self.partitions()
+                ],
+            )
+            for name in names
+        ]
+        message = ProduceRequest(
+            transactional_id="t" if version >= 3 and self.chance(0.02) else None,
+            acks=rng.choice([1, 1, -1, -1, -1, 0] if self.chance(0.99) else [2, -2]),
+            timeout_ms=rng.choice([0, 1_000, 30_000]),
+            topic_data=topics,
+        )
+        return message, version
+
+    def partitions(self) -> list[int]:
+        rng = self.random
+        if self.chance(0.02):
+            return rng.choice([[], [0, 0], [PARTITIONS], [-1]])
+        return rng.sample(range(PARTITIONS), rng.choice([1, 1, 1, 1, 1, 2, PARTITIONS]))
+
+    def frame(self, message: Any, version: int, client_id: str | None) -> bytes:
+        self.correlation_id += 1
+        key = message_spec(type(message)).api_key
+        header = RequestHeader(
+            api_key=key,
+            api_version=version,
+            correlation_id=self.correlation_id,
+            client_id=client_id,
+        )
+        body = encode_request_header(header) + encode_request(message, version)
+        return len(body).to_bytes(4, "big") + body
+
+    def list_offsets(self) -> tuple[Any, int]:
+        """A request whose answer depends on the appends before it."""
+        name = self.random.choice(list(TOPICS))
+        partitions = [ListOffsetsPartition(partition_index=0, timestamp=-1)]
+        topics = [ListOffsetsTopic(name=name, partitions=partitions)]
+        return ListOffsetsRequest(replica_id=-1, topics=topics), 5
+
+    def read(self, ids: list[dict[str, bytes]]) -> list[bytes]:
+        """The bytes of one read, for each side: the topics' ids differ."""
+        rng = self.random
+        frames: list[list[bytes]] = [[] for _ in ids]
+        for _ in range(rng.choice([1, 1, 2, 4, 9])):
+            client_id = rng.choice(["client", "", None, "ü"] if self.chance(0.05) else ["client"])
+            if self.chance(0.03):
+                made = self.frame(ApiVersionsRequest(), 0, client_id)
+                for side in frames:
+                    side.append(made)
+                continue
+            message, version = self.produce(ids[0])
+            for side, known in zip(frames, ids, strict=True):
+                for topic in message.topic_data:
+                    topic.topic_id = known.get(topic.name, bytes(16))
+                side.append(self.frame(message, version, client_id))
+                self.correlation_id -= 1
+            self.correlation_id += 1
+        if self.chance(0.2):
+            # The last one: it may wait for the disk, and none may depend on when it has.
+            made = self.frame(*self.list_offsets(), "client")
+            for side in frames:
+                side.append(made)
+        return [b"".join(side) for side in frames]
+
+
+# --- the comparison -----------------------------------------------------------------------------
+
+
+def _interpreted() -> ModuleType:
+    """`produce_lane` run from its source, with everything below it that may be compiled."""
+    modules = {}
+    for module in (produce_lane, log_lane, plain, feed):
+        source = Path(str(module.__file__)).parent / f"{module.__name__.rpartition('.')[2]}.py"
+        spec = importlib.util.spec_from_file_location(f"{module.__name__}_interpreted", source)
+        assert spec is not None
+        assert spec.loader is not None
+        loaded = modules[module] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(loaded)
+        assert not loaded.COMPILED
+    modules[log_lane].PlainBatch = modules[plain].PlainBatch  # type: ignore[attr-defined]
+    modules[log_lane].feed_batch = modules[feed].feed_batch  # type: ignore[attr-defined]
+    modules[produce_lane].LogLane = modules[log_lane].LogLane  # type: ignore[attr-defined]
+    return modules[produce_lane]
+
+
+LANES = {"loaded": produce_lane, "interpreted": _interpreted()}
+
+
+def _files(directory: Path) -> Iterator[tuple[str, bytes]]:
+    for path in sorted(directory.rglob("*")):
+        topic = path.parent.name.rpartition("-")[0]
+        if topic in TOPICS and path.is_file() and path.name != "partition.metadata":
+            yield f"{path.parent.name}/{path.name}", path.read_bytes()
+
+
+async def _start(directory: Path, policy: str, clock: FrozenClock) -> Broker:
+    settings = {
+        "log_flush_policy": policy,
+        "auto_create_topics_enable": "false",
+        "log_initial_task_delay_ms": str(10**9),
+    }
+    broker = Broker(load(command_line=broker_settings(directory, settings)), clock=clock)
+    await broker.start()
+    for name, overrides in TOPICS.items():
+        await broker.topics.create(name, PARTITIONS, overrides)
+    await broker.topics.create("__consumer_offsets", 1) if broker.topics.find(
+        "__consumer_offsets"
+    ) is None else None
+    return broker
+
+
+@pytest.mark.parametrize("flavour", LANES)
+@pytest.mark.parametrize("policy", ["os", "batch"])
+@pytest.mark.parametrize("seed", range(2))
+async def test_the_lane_does_what_the_general_way_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flavour: str, policy: str, seed: int
+) -> None:
+    # Both serve a whole read at once, however slow the machine is.
+    monkeypatch.setattr(turns, "SLICE_NS", 10**15)
+    monkeypatch.setattr(turns, "SHORT_SLICE_NS", 10**15)
+    clock = FrozenClock(wall_ms=NOW_MS)
+    directories = [tmp_path / "general", tmp_path / "lane"]
+    brokers = [await _start(directory, policy, clock) for directory in directories]
+    sides = [Side(brokers[0], None), Side(brokers[1], LANES[flavour])]
+    client = Client(seed)
+    ids = [{topic.name: topic.topic_id for topic in broker.topics} for broker in brokers]
+    try:
+        for number in range(80):
+            clock.jump_wall(client.random.choice([0, 0, 1, 700]))
+            for side, data in zip(sides, client.read(ids), strict=True):
+                side.read(data)
+                await side.settle()
+            (answers, closed), (others, others_closed) = (side.written() for side in sides)
+            for known, unified in zip(ids[1].values(), ids[0].values(), strict=True):
+                others = others.replace(known, unified)
+            assert others.hex() == answers.hex()
+            assert others_closed == closed
+            if number % 4 == 3:
+                assert sides[1].state() == sides[0].state()
+            if closed:
+                for side in sides:
+                    side.connection.connection_lost(None)
+                    side.connect()
+    finally:
+        for broker in brokers:
+            await broker.stop()
+    assert dict(_files(directories[1])) == dict(_files(directories[0]))
+    assert sides[0].general - sides[1].general > 25, "the lane served too few requests"
