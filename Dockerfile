@@ -12,6 +12,7 @@ COPY protocol protocol
 COPY storage storage
 COPY broker broker
 COPY client client
+COPY console console
 COPY cli cli
 COPY pipeline pipeline
 COPY tidelog tidelog

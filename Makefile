@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 LISTEN ?= 127.0.0.1:9092
 DATA ?= ./data
-CODE := config protocol storage broker client pipeline cli tidelog
+CODE := config protocol storage broker client console pipeline cli tidelog
 
 .DEFAULT_GOAL := help
 
@@ -178,4 +178,4 @@ ci: lint types test compat-core kafka-roundtrip differential-requests-core bench
 .PHONY: clean
 clean: ## remove what was built, never ./data
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find config protocol storage broker client pipeline cli tidelog -name '*.so' -delete
+	find config protocol storage broker client console pipeline cli tidelog -name '*.so' -delete

@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "retention": ("time.retention", "Forecast what retention deletes, and name what keeps it."),
     "skew": ("time.skew", "Audit the times of a topic: disorder, producers that are off."),
     "clock": ("time.clock", "Set the clock of a broker for tests."),
+    "console": ("console", "Show topics, records, time and groups in a browser."),
     "user": ("user", "Add, list and remove users, change passwords."),
     "token": ("security.tokens", "Make, list, renew and expire delegation tokens."),
     "acl": ("acl", "Give, list, take and explain rights."),
