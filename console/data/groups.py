@@ -138,7 +138,7 @@ class LagWatch:
             return {"error": str(error)}
         sample = _sample(rows, await self._hub.now_ms())
         self._keep(group_id, sample)
-        slope = trend_of(self._series[group_id]).slope
+        slope = trend_of(list(self._series[group_id])).slope
         return {"records": sample.records, "lag_ms": sample.lag_ms, "slope": slope}
 
     async def described(self, group_id: str) -> dict[str, Any]:
@@ -261,6 +261,20 @@ def _sample(rows: Sequence[Mapping[str, Any]], now_ms: int) -> Sample:
         committed=sum(row["position"] for row in known),
         ends=sum(row["end"] for row in known),
     )
+
+
+async def readers_of(hub: Hub, topic: str) -> dict[str, Any]:
+    """The positions of groups in a topic, as far as the first `GROUPS_MAX` groups have some."""
+    groups = (await hub.admin.groups())[:GROUPS_MAX]
+    found = await asyncio.gather(*(hub.admin.group_offsets(one.group_id) for one in groups))
+    return {
+        "readers": [
+            {"group": group.group_id, "partition": tp.partition, "position": position.offset}
+            for group, positions in zip(groups, found, strict=True)
+            for tp, position in positions.items()
+            if tp.topic == topic
+        ],
+    }
 
 
 # Moving a group.

@@ -200,7 +200,7 @@ async def security_of(hub: Hub) -> dict[str, Any]:
     users, rules, quotas = await asyncio.gather(
         ask(hub.admin.users()), ask(hub.admin.rules()), ask(hub.admin.quotas())
     )
-    if users["found"]:
+    if users["error"] is None:
         users["found"] = [
             {"name": name, "mechanisms": [f"{kind} ({count})" for kind, count in found]}
             for name, found in sorted(users["found"].items())

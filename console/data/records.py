@@ -328,6 +328,9 @@ def _merge(
             cursor[str(lane.partition.partition)] = lane.spans[-1][1] if is_newest else (
                 lane.spans[0][0]
             )
+    if window.order != "offset":
+        # A late record is where the log has it; on its page it stands where its time is.
+        taken.sort(key=lambda record: _rank(record, window.order))
     return taken, cursor or None
 
 

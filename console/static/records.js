@@ -68,7 +68,7 @@ export function recordsView(root, { name, window: span, title, clear, signal }) 
   }
 
   function searched() {
-    return `Read ${formatSize(last.read_bytes)}, ${plural(last.read_records, "record")}; ${formatCount(last.offsets_left)} offsets are left to search.`;
+    return `Read ${formatSize(last.read_bytes)}, ${plural(last.read_records, "record")}; ${last.offsets_left ? `${plural(last.offsets_left, "offset")} are left to search` : "there are more"}.`;
   }
 
   function showStatus() {

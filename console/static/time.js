@@ -23,7 +23,7 @@ function partsOf(ms) {
   }
   const parts = {};
   for (const { type, value } of formats.get(zone).formatToParts(ms)) parts[type] = value;
-  parts.offset = parts.timeZoneName.replace("GMT", "") || (zone === "UTC" ? "Z" : "+00:00");
+  parts.offset = zone === "UTC" ? "Z" : parts.timeZoneName.replace("GMT", "") || "+00:00";
   return parts;
 }
 

@@ -91,6 +91,7 @@ export function timeline(data, options) {
     for (const at of ticks(first, last, Math.max(2, Math.floor(geometry.span / 110)))) {
       const x = xOf(at);
       context.fillRect(x, floor, 1, 4);
+      if (x < geometry.left + 30 || x > geometry.left + geometry.span - 30) continue;
       context.fillText(formatTick(at, last - first), x, floor + 17);
     }
     context.textAlign = "left";

@@ -13,6 +13,7 @@ from client.types import TopicPartition
 from console.data import overview, records, timeline
 from console.data.conditions import parse_condition
 from console.data.decoders import FORMATS
+from console.data.groups import readers_of
 from console.data.hub import Hub
 from console.web import questions as ask
 from console.web.answers import answer, failure
@@ -193,6 +194,12 @@ async def groups(request: Request) -> Response:
     return answer(await ask.watch_of(request).listed())
 
 
+async def readers(request: Request) -> Response:
+    """Where groups are in a topic."""
+    topic_name = request.path_params["topic"]
+    return answer(await readers_of(ask.hub_of(request), topic_name))
+
+
 async def group(request: Request) -> Response:
     """One group."""
     return answer(await ask.watch_of(request).described(request.path_params["group"]))
@@ -232,6 +239,7 @@ ROUTES: Final = [
     Route("/topics/{topic}/retention", _tidelog("/retention", *_RETENTION)),
     Route("/topics/{topic}/skew", _tidelog("/skew", "partition", "bytes")),
     Route("/topics/{topic}/explain", explain),
+    Route("/topics/{topic}/readers", readers),
     Route("/groups", groups),
     Route("/groups/{group:path}", group),
     Route("/security", security),
