@@ -26,7 +26,7 @@ function chart(samples) {
     context.fillStyle = colour("dim");
     context.textAlign = "left";
     context.fillText(`most: ${formatDuration(highest[2])}, ${plural(highest[1], "record")}`, 10, 12);
-    for (const at of ticks(first, last, 8)) context.fillText(formatTick(at, last - first), x(at), height - 6);
+    for (const at of ticks(first, last, 8)) context.fillText(formatTick(at, last - first), Math.min(width - 60, x(at)), height - 6);
   }, { role: "img", "aria-label": `Lag over ${formatDuration(last - first)}: now ${formatDuration(samples[samples.length - 1][2])}, ${plural(samples[samples.length - 1][1], "record")}` });
 }
 
@@ -44,7 +44,7 @@ export async function show(root, { words: [name], signal }) {
         el("div", { class: "tile" }, el("b", {}, formatCount(records)), el("span", {}, "records behind")),
         el("div", { class: "tile" }, el("b", {}, formatDuration(lag)), el("span", {}, "behind in time")),
         el("div", { class: "tile" }, el("b", {}, trendMark(group.trend.slope)), el("span", {}, group.trend.sentence)),
-        el("div", { class: "tile" }, el("b", {}, group.trend.catch_up_s === null ? (records ? "not at this rate" : "-") : formatDuration(group.trend.catch_up_s * 1000)), el("span", {}, "until it has caught up"))),
+        el("div", { class: "tile" }, el("b", {}, group.trend.slope === null ? "…" : group.trend.catch_up_s === null ? (records ? "not at this rate" : "-") : formatDuration(group.trend.catch_up_s * 1000)), el("span", {}, "until it has caught up"))),
       card("Lag", el("span", { class: "legend" }, el("span", {}, el("i"), "in time"), el("span", {}, el("i", { class: "k-dim" }), "in records")), group.samples.length > 1 ? chart(group.samples) : empty("The chart begins with the second sample, in ten seconds.")),
       card("Positions", null, group.positions.length ? table([
         { title: "Topic", cell: (row) => el("a", { href: `/topics/${part(row.topic)}` }, row.topic) },

@@ -37,7 +37,7 @@ export async function show(root, { name, topic, signal }) {
       counts[kind][2] += one.size_bytes;
     }
     return el("div", { class: "legend" }, Object.entries(counts).map(([kind, [text, count, bytes]]) =>
-      el("span", {}, el("i", { class: { bad: "k-bad", warn: "k-warn", good: "k-good", "bar-dim": "k-dim" }[kind] }), `${plural(count, "segment")} ${text}, ${formatSize(bytes)}`)));
+      el("span", {}, el("i", { class: { bad: "k-bad", held: "k-warn", good: "k-good", "bar-dim": "k-dim" }[kind] }), `${plural(count, "segment")} ${text}, ${formatSize(bytes)}`)));
   }
 
   function drawFacts() {
@@ -47,7 +47,7 @@ export async function show(root, { name, topic, signal }) {
       return;
     }
     const width = one.min_timestamp >= 0 && one.min_timestamp !== null ? formatDuration(one.max_timestamp - one.min_timestamp) : "not known";
-    replace(facts, el("div", { class: `note ${fate(one, view.now)[0] === "warn" ? "warn" : ""}` }, reasonOf(one, view.now)),
+    replace(facts, el("div", { class: `note ${fate(one, view.now)[0] === "held" ? "warn" : ""}` }, reasonOf(one, view.now)),
       el("dl", { class: "facts" },
         el("dt", {}, "Offsets"), el("dd", {}, `${formatCount(one.base_offset)} to ${formatCount(one.next_offset - 1)}${one.records === null || one.records === undefined ? "" : `, ${plural(one.records, "record")}`}, ${formatSize(one.size_bytes)}`),
         el("dt", {}, "Times"), el("dd", {}, `${formatTime(one.min_timestamp)} to ${formatTime(one.max_timestamp)} (${width})`),

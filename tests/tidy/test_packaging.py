@@ -90,7 +90,7 @@ def test_wheel_holds_one_name_and_every_file(wheel: tuple[Path, list[str]]) -> N
         name if name.startswith("tidelog/") else f"tidelog/{name}"
         for name in files
         if name.endswith(
-            ((".py", "py.typed", ".toml", ".properties", ".pxd", ".js", ".css", ".html", ".svg"))
+            (".py", "py.typed", ".toml", ".properties", ".pxd", ".js", ".css", ".html", ".svg")
         )
     }
     assert shipped == expected
