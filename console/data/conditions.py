@@ -247,7 +247,7 @@ def _is_ordered(found: Any, term: Compare) -> bool:
         right = term.text
     elif not (_is_number(found) and _is_number(right)):
         return False
-    outcomes = {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}
+    outcomes: dict[str, bool] = {"<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}
     return outcomes[term.operator]
 
 

@@ -202,7 +202,7 @@ async def _by_counts(
         asked["partition"] = min(chosen)
     elif is_split:
         asked["split"] = "true"
-    pages = []
+    pages: list[dict[str, Any]] = []
     try:
         while not pages or pages[-1]["next"] is not None:
             after = {} if not pages else {"after": pages[-1]["next"]}
