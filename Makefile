@@ -60,10 +60,10 @@ quick: setup ## unit tests only, stop at the first failure
 	$(PYTEST) -x -q -n auto tests/unit
 
 .PHONY: test
-test: setup ## everything but what needs other languages, a Java or a KDC
+test: setup ## everything but what needs other languages, a Java, a KDC or a browser
 	$(PYTEST) -q -n auto tests --ignore=tests/compat --ignore=tests/kerberos --ignore=tests/pipeline \
 		--ignore=tests/roundtrip --ignore=tests/differential --ignore=tests/requests_differential \
-		--ignore=tests/tls_check --ignore=tests/rights/test_against_kafka.py
+		--ignore=tests/tls_check --ignore=tests/rights/test_against_kafka.py --ignore=tests/browser
 
 .PHONY: compat
 compat: setup ## real clients of every kind against the broker (installs them)
@@ -121,6 +121,16 @@ $(VENV)/.kerberos: pyproject.toml | setup
 .PHONY: kerberos
 kerberos: $(VENV)/.kerberos ## logins with tickets of a real KDC (Debian's packages, installed if you are root)
 	$(PYTEST) -q tests/kerberos
+
+$(VENV)/.browser: pyproject.toml | setup
+	@which chromium chromium-browser google-chrome >/dev/null || (apt-get update -q && DEBIAN_FRONTEND=noninteractive \
+		apt-get install -q -y --no-install-recommends chromium)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,console]' 'playwright>=1.50'
+	@touch $@
+
+.PHONY: browser
+browser: $(VENV)/.browser ## the console in a real browser (Debian's Chromium, installed if you are root)
+	$(PYTEST) -q tests/browser
 
 .PHONY: fuzz
 fuzz: setup ## malformed logins for every state machine of SASL (INPUTS=, default 1000000 each)

@@ -39,7 +39,7 @@ def _seeded(broker: RunningBroker) -> None:
     ahead = [Seed(str(n), timestamp_ms=START + n * MINUTE) for n in range(50)]
     broker.create_topic(
         "ahead", [*ahead, Seed("x", timestamp_ms=START + 900 * MINUTE), *ahead],
-        settings={"segment.bytes": "300"},
+        settings={"segment.bytes": "300", "message.timestamp.after.max.ms": str(1000 * MINUTE)},
     )  # fmt: skip
     broker.create_topic(
         "hostile",
@@ -324,9 +324,15 @@ def test_produced_record_is_shown(page: Page, broker: RunningBroker) -> None:
     expect(page.get_by_label("The value")).to_have_text("from the page")
 
 
-PAGES = ["/", "/topics", "/topics/flights", "/topics/flights?tab=segments", "/topics/flights?tab=skew",
-         "/topics/flights?tab=partitions", "/topics/flights?tab=settings", "/groups", "/security",
-         "/clock"]  # fmt: skip
+TABS = ("", "?tab=segments", "?tab=skew", "?tab=partitions", "?tab=settings")
+PAGES = [
+    "/",
+    "/topics",
+    *(f"/topics/flights{tab}" for tab in TABS),
+    "/groups",
+    "/security",
+    "/clock",
+]
 
 
 @pytest.mark.parametrize("path", PAGES)
