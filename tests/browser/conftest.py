@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, sync_playwright
 
 from tidelog.testing import RunningBroker, running_broker
 
@@ -91,13 +91,18 @@ def page(chromium: Browser, console: str, errors: Errors, tmp_path: Path) -> Ite
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     page = context.new_page()
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("dialog", lambda dialog: (errors.append(f"dialog {dialog.message}"), dialog.dismiss()))
+    page.on("dialog", lambda dialog: _dismiss(errors, dialog))
     page.on("console", lambda message: _note(errors, message.type, message.text))
     page.on("request", lambda request: _foreign(errors, console, request.url))
     page.set_default_timeout(15_000)
     yield page
     context.close()
     assert errors == []
+
+
+def _dismiss(errors: Errors, dialog: Dialog) -> None:
+    errors.append(f"dialog {dialog.message}")
+    dialog.dismiss()
 
 
 def _note(errors: Errors, kind: str, text: str) -> None:

@@ -20,13 +20,13 @@ CHANGE = {"X-Tidelog-Console": "1", "Origin": f"http://{HOST}"}
 class Browser(httpx.AsyncClient):
     """Asks the console's questions."""
 
-    async def ask(self, path: str, status: int = 200, **params: Any) -> Any:
+    async def ask(self, path: str, status: int = 200, /, **params: Any) -> Any:
         """The document of a question."""
         response = await self.get(f"/api{path}", params=params)
         assert response.status_code == status, response.text
         return response.json()
 
-    async def change(self, path: str, status: int = 200, **body: Any) -> Any:
+    async def change(self, path: str, status: int = 200, /, **body: Any) -> Any:
         """The document of a change."""
         response = await self.post(f"/api{path}", json=body, headers=CHANGE)
         assert response.status_code == status, response.text

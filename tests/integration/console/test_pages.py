@@ -118,7 +118,7 @@ async def test_pages_hold_each_record_of_a_window_once(
     """Late records too, except where the newest come first, which says so."""
     seeds = await seed_hours(broker, "t")
     low, high = START + 5 * HOUR, START + 20 * HOUR
-    wanted = sorted(s.timestamp_ms for s in seeds if low <= (s.timestamp_ms or 0) < high)
+    wanted = sorted(s.timestamp_ms or 0 for s in seeds if low <= (s.timestamp_ms or 0) < high)
     span = {"from": str(low), "to": str(high), "order": order, "limit": "17"}
     async with open_console(broker_http=metrics) as browser:
         rows = await all_pages(browser, "t", **span)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from io import BytesIO
 from threading import Thread
+from typing import Any
 
 import fastavro
 import msgpack
@@ -23,7 +24,7 @@ from console.data.decoders import (
 )
 from console.data.registry import Registry
 
-FLIGHT = {
+FLIGHT: dict[str, Any] = {
     "type": "record",
     "name": "Flight",
     "fields": [
@@ -34,7 +35,7 @@ FLIGHT = {
 }
 
 
-def framed(value: object, schema: object = FLIGHT, number: int = 7) -> bytes:
+def framed(value: object, schema: Any = FLIGHT, number: int = 7) -> bytes:
     stream = BytesIO()
     fastavro.schemaless_writer(stream, schema, value)
     return b"\0" + struct.pack(">i", number) + stream.getvalue()
@@ -181,7 +182,7 @@ def registry() -> Iterator[str]:
 
 
 def test_avro_is_decoded_by_the_registrys_schema_asked_once(registry: str) -> None:
-    value = {"tail": "N1", "delay": None, "stops": []}
+    value: dict[str, object] = {"tail": "N1", "delay": None, "stops": []}
     asker = Registry(registry)
     for _ in range(3):
         found = asyncio.run(asker.shown(framed(value)))
@@ -191,7 +192,7 @@ def test_avro_is_decoded_by_the_registrys_schema_asked_once(registry: str) -> No
 
 
 def test_registry_redirect_is_not_followed(registry: str) -> None:
-    value = {"tail": "N1", "delay": None, "stops": []}
+    value: dict[str, object] = {"tail": "N1", "delay": None, "stops": []}
     found = asyncio.run(Registry(registry).shown(framed(value, number=302)))
     assert found["format"] == "hex"
     assert "302" in found["note"]
@@ -199,7 +200,7 @@ def test_registry_redirect_is_not_followed(registry: str) -> None:
 
 
 def test_a_missing_schema_shows_hex_and_the_reason(registry: str) -> None:
-    value = {"tail": "N1", "delay": None, "stops": []}
+    value: dict[str, object] = {"tail": "N1", "delay": None, "stops": []}
     found = asyncio.run(Registry(registry).shown(framed(value, number=9)))
     assert found["format"] == "hex"
     assert "404" in found["note"]
