@@ -4,6 +4,7 @@ Answers that many pages need are kept for some seconds. A broker with a metrics 
 it explains, forecasts and counts what Kafka's protocol has no request for.
 """
 
+import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ KEPT_S: Final = 10.0
 """How long names and kinds are believed."""
 
 _TIMEOUT_MS: Final = 10_000
+_PORT_S: Final = 3.0
 _SETTING: Final = "metrics.listener"
 
 
@@ -106,13 +108,16 @@ class Hub:
         why_not = ""
         has_settable_clock = False
         try:
-            await self.admin.clock(metrics_url=self.options.broker_http)
+            async with asyncio.timeout(_PORT_S):
+                await self.admin.clock(metrics_url=self.options.broker_http)
             has_settable_clock = True
         except UnsupportedByBroker as error:
             if "clock" not in str(error):
                 why_not = str(error)
         except ClientError as error:
             why_not = str(error)
+        except TimeoutError:
+            why_not = f"the metrics port does not answer within {_PORT_S:.0f} s"
         return ClusterKind(
             is_tidelog=is_tidelog or self.options.broker_http is not None,
             has_metrics_port=not why_not,

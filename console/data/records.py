@@ -10,7 +10,7 @@ partition.
 import heapq
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from client.aio.reading import ReadRecords
@@ -62,14 +62,8 @@ class Window:
         chosen = self.chosen
         if bounds.partitions is not None:
             chosen = bounds.partitions if chosen is None else chosen & bounds.partitions
-        return Window(
-            topic=self.topic,
-            from_ms=max(starts, default=None),
-            to_ms=min(stops, default=None),
-            chosen=chosen,
-            condition=self.condition,
-            order=self.order,
-            limit=self.limit,
+        return replace(
+            self, from_ms=max(starts, default=None), to_ms=min(stops, default=None), chosen=chosen
         )
 
     def holds(self, record: ConsumerRecord) -> bool:

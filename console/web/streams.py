@@ -1,12 +1,12 @@
 """Answers that go on: the live tail as server-sent events, and the export of a window as a file."""
 
-import asyncio
 import csv
 import io
 import json
 import re
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -21,7 +21,7 @@ from console.data.conditions import Condition, fulfils, parse_condition
 from console.data.decoders import portable, preview, row_of
 from console.data.hub import Hub
 from console.data.overview import log_ends
-from console.data.records import LIMIT_MAX, Window, find_records
+from console.data.records import LIMIT_MAX, PARTITIONS_MAX, Window, find_records
 from console.web import questions as ask
 from console.web.answers import failure
 from console.web.reading import window_of
@@ -145,17 +145,20 @@ async def export(request: Request) -> Response:
 
 async def _pages(hub: Hub, window: Window) -> AsyncIterator[list[ConsumerRecord]]:
     """All records of a window up to the caps, a page at a time."""
-    cursor: dict[int, int] | None = None
+    numbers = [tp.partition for tp in await hub.partitions(window.topic, window.chosen)]
     count = size = 0
-    while True:
-        records, found = await find_records(hub, window, cursor)
-        yield records[: EXPORT_RECORDS_MAX - count]
-        count += len(records)
-        size += sum(len(one.key or b"") + len(one.value or b"") for one in records)
-        if found["cursor"] is None or count >= EXPORT_RECORDS_MAX or size >= EXPORT_BYTES_MAX:
-            return
-        cursor = {int(partition): offset for partition, offset in found["cursor"].items()}
-        await asyncio.sleep(0)
+    # A page leaves partitions out above this number, so a wide topic is read in parts.
+    for start in range(0, len(numbers), PARTITIONS_MAX):
+        part = replace(window, chosen=frozenset(numbers[start : start + PARTITIONS_MAX]))
+        cursor: dict[int, int] | None = None
+        while count < EXPORT_RECORDS_MAX and size < EXPORT_BYTES_MAX:
+            records, found = await find_records(hub, part, cursor)
+            yield records[: EXPORT_RECORDS_MAX - count]
+            count += len(records)
+            size += sum(len(one.key or b"") + len(one.value or b"") for one in records)
+            if found["cursor"] is None:
+                break
+            cursor = {int(partition): offset for partition, offset in found["cursor"].items()}
 
 
 async def _json(pages: AsyncIterator[list[ConsumerRecord]]) -> AsyncIterator[str]:

@@ -220,7 +220,9 @@ async def test_csv_export_has_no_formulas(broker: InProcessBroker, browser: Brow
 async def test_an_export_has_every_record_of_the_window(
     broker: InProcessBroker, browser: Browser
 ) -> None:
-    await broker.create_topic("t", [f"{i}" for i in range(2500)], partitions=2)
+    """More than a page of them, in more partitions than a page has."""
+    seeds = [Seed(str(i), partition=i % 70) for i in range(2500)]
+    await broker.create_topic("t", seeds, partitions=70)
     response = await browser.get("/api/topics/t/export")
     values = sorted(int(json.loads(line)["value"]) for line in response.text.splitlines())
     assert values == list(range(2500))
