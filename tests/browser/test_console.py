@@ -25,6 +25,20 @@ HOSTILE = [
 ]
 
 
+def seed(
+    broker: RunningBroker,
+    topic: str,
+    records: list[Seed],
+    at_once: int,
+    settings: dict[str, str],
+    partitions: int = 1,
+) -> None:
+    """A topic of small batches, so that its segments can be small."""
+    broker.create_topic(topic, partitions=partitions, settings=settings)
+    for start in range(0, len(records), at_once):
+        broker.write(topic, *records[start : start + at_once])
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _seeded(broker: RunningBroker) -> None:
     """600 flights of ten hours, one a minute; topics that are empty, ahead, hostile."""
@@ -34,13 +48,12 @@ def _seeded(broker: RunningBroker) -> None:
              timestamp_ms=START + n * MINUTE)
         for n in range(600)
     ]  # fmt: skip
-    broker.create_topic("flights", flights, partitions=3, settings={"segment.bytes": "2000"})
+    seed(broker, "flights", flights, 60, {"segment.bytes": "2000"}, partitions=3)
     broker.create_topic("empty")
     ahead = [Seed(str(n), timestamp_ms=START + n * MINUTE) for n in range(50)]
-    broker.create_topic(
-        "ahead", [*ahead, Seed("x", timestamp_ms=START + 900 * MINUTE), *ahead],
-        settings={"segment.bytes": "300", "message.timestamp.after.max.ms": str(1000 * MINUTE)},
-    )  # fmt: skip
+    ahead = [*ahead, Seed("x", timestamp_ms=START + 900 * MINUTE), *ahead]
+    allowed = {"segment.bytes": "300", "message.timestamp.after.max.ms": str(1000 * MINUTE)}
+    seed(broker, "ahead", ahead, 10, allowed)
     broker.create_topic(
         "hostile",
         [Seed(text, key=text, headers=((text, text.encode()),)) for text in HOSTILE],
@@ -246,10 +259,8 @@ def test_explanation_steps_match_explain(page: Page) -> None:
 
 
 def test_simulated_deletion_is_what_happens(page: Page, broker: RunningBroker) -> None:
-    broker.create_topic(
-        "going", [Seed("x" * 100, timestamp_ms=START + n * MINUTE) for n in range(300)],
-        settings={"segment.bytes": "3000", "retention.ms": "-1"},
-    )  # fmt: skip
+    records = [Seed("x" * 100, timestamp_ms=START + n * MINUTE) for n in range(300)]
+    seed(broker, "going", records, 20, {"segment.bytes": "3000", "retention.ms": "-1"})
     page.goto("/topics/going?tab=segments")
     expect(page.get_by_text("0 segments", exact=False).first).to_be_visible()
     page.get_by_label("retention.ms", exact=True).fill("7h")
