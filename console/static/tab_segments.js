@@ -37,7 +37,7 @@ export async function show(root, { name, topic, signal }) {
       counts[kind][2] += one.size_bytes;
     }
     return el("div", { class: "legend" }, Object.entries(counts).map(([kind, [text, count, bytes]]) =>
-      el("span", {}, el("i", { class: { bad: "k-bad", held: "k-warn", good: "k-good", "bar-dim": "k-dim" }[kind] }), `${plural(count, "segment")} ${text}, ${formatSize(bytes)}`)));
+      el("span", {}, el("i", { class: { bad: "k-bad", held: "k-warn", good: "k-good", "bar-dim": "k-dim" }[kind] }), `${text}: ${plural(count, "segment")}, ${formatSize(bytes)}`)));
   }
 
   function drawFacts() {

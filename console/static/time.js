@@ -43,7 +43,7 @@ export const isoTime = (ms) => formatTime(ms).replace(" ", "T");
 export function formatTick(ms, spanMs) {
   const p = partsOf(ms);
   if (spanMs > 400 * DAY) return `${p.year}-${p.month}`;
-  if (spanMs > 3 * DAY) return `${p.month}-${p.day}`;
+  if (spanMs > 12 * DAY) return `${p.month}-${p.day}`;
   if (spanMs > DAY / 2) return `${p.month}-${p.day} ${p.hour}:${p.minute}`;
   if (spanMs > 300_000) return `${p.hour}:${p.minute}`;
   const fraction = spanMs < 5000 ? `.${String(ms % 1000).padStart(3, "0")}` : "";
