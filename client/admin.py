@@ -307,7 +307,7 @@ class Admin(GroupAdmin, SecurityAdmin):
                         for key, value in changes.items()
                     ],
                 )
-            ]
+            ],
         )
         connection = await self._connection_for(kind, name)
         response = await connection.call(request)
