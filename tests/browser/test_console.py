@@ -67,7 +67,7 @@ def numbers(pattern: str, text: str) -> list[int]:
 
 
 def bars_of(page: Page) -> str:
-    label = page.locator("canvas[role=img]").first.get_attribute("aria-label")
+    label: str | None = page.locator("canvas[role=img]").first.get_attribute("aria-label")
     assert label is not None
     return label
 
