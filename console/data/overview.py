@@ -4,6 +4,7 @@ Names and sizes come from one request each; what costs lookups is asked for the 
 """
 
 import asyncio
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any, Final
@@ -20,6 +21,7 @@ DETAILS_MAX: Final = 50
 NEAR_MAX: Final = 5
 ROWS_MAX: Final = 500
 
+_TAG: Final = re.compile(r"</?[a-z][^<>]*>")
 _SHOWN_SETTINGS: Final = (
     "retention.ms",
     "retention.bytes",
@@ -181,7 +183,8 @@ def _setting(entry: ConfigEntry) -> dict[str, Any]:
         "is_set_here": entry.source.name == "TOPIC",
         "is_read_only": entry.is_read_only,
         "is_sensitive": entry.is_sensitive,
-        "documentation": entry.documentation or "",
+        # Apache Kafka's has tags for its own web site.
+        "documentation": _TAG.sub("", entry.documentation or ""),
     }
 
 
