@@ -119,7 +119,7 @@ function notes(data) {
     found.push(el("div", { class: "note" }, "Counted by lookups, which follow the log's order: a record that arrived late is in the bar of the record before it, and offsets without records (compaction, transactions) count too. All bars and both ends together are the whole log."));
   }
   if (data.ahead > 0) {
-    found.push(el("div", { class: "note warn" }, `${plural(data.ahead, "record")} lie in the log after one whose time is ahead of the clock (the newest is ${formatAge(data.newest_ms, data.now_ms)}), so lookups cannot place them: select "after", or read them by offset.`));
+    found.push(el("div", { class: "note warn" }, `${plural(data.ahead, "record")} lie in the log after one whose time is ahead of the clock (the newest is ${formatAge(data.newest_ms, data.now_ms)}), so lookups cannot place them in time. The orders by offset and newest first show them.`));
   } else if (data.newest_ms > data.now_ms) {
     found.push(el("div", { class: "note warn" }, `The newest record is ${formatAge(data.newest_ms, data.now_ms)}: a producer's clock or unit is wrong.`));
   }
