@@ -1,7 +1,7 @@
 """Bytes of keys and values as people read them: JSON, Avro, MessagePack, text, hex.
 
-Sizes are bounded before anything is decoded, and so is nesting, because records are anybody's
-data. Avro needs a schema: `console.data.registry`. Each decoder answers None where the bytes are
+Sizes are bounded before anything is decoded, and so is nesting: any producer may have written the
+record. Avro needs a schema: `console.data.registry`. Each decoder answers None where the bytes are
 not of its format, so that the first one that fits is the guess.
 """
 

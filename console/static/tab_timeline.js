@@ -109,7 +109,7 @@ function legend(data) {
   return el("div", { class: "legend" },
     el("span", {}, el("i"), `${plural(inside, "record")} ${data.source === "counts" ? "by their own time" : "by arrival"}, bars of ${formatDuration(width)}`),
     el("span", {}, el("i", { class: "k-dim" }), `${formatCount(data.before)} before, ${formatCount(data.after)} after`),
-    data.ahead > 0 && el("span", {}, el("i", { class: "k-bad" }), `${formatCount(data.ahead)} behind a timestamp ahead of the clock`),
+    data.ahead > 0 && el("span", {}, el("i", { class: "k-bad" }), `${formatCount(data.ahead)} after a timestamp ahead of the clock`),
     el("span", {}, data.source === "counts" ? "exact counts of the broker" : `${plural(data.lookups, "lookup")}`));
 }
 

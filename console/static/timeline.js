@@ -180,7 +180,7 @@ function label(data) {
     `${formatCount(data.before)} before, ${formatCount(data.after)} after. Arrow keys move, Shift selects, Enter shows the records.`;
 }
 
-/** The same numbers as a table, behind a button. */
+/** The same numbers as a table that opens on request. */
 export function numbers(data) {
   const box = el("details", {}, el("summary", {}, "The numbers as a table"));
   box.addEventListener("toggle", () => {

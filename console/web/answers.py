@@ -14,7 +14,7 @@ from client.errors import (
 from console.web.guard import HEADERS
 from protocol.error_codes import ErrorCode
 
-_OF_CODES = {
+_OF_CODES: dict[int, int] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
     ErrorCode.GROUP_ID_NOT_FOUND: 404,
     ErrorCode.OFFSET_OUT_OF_RANGE: 404,
@@ -32,7 +32,7 @@ _OF_CODES = {
 def status_of(error: ClientError) -> int:
     """The HTTP status of an error of the client."""
     if isinstance(error, BrokerRefused):
-        return _OF_CODES.get(ErrorCode(error.code), 502) if error.code in _OF_CODES else 502
+        return _OF_CODES.get(error.code, 502)
     table: tuple[tuple[type[ClientError], int], ...] = (
         (NotThere, 404),
         (InvalidUse, 400),

@@ -100,7 +100,7 @@ class Guard:
             raise Refusal(415, "A change is JSON: send Content-Type: application/json.")
 
     async def _user(self, scope: Scope, headers: Headers) -> str:
-        """The name of who asks, "" where nobody has to say.
+        """The name of who asks, "" where no login is asked for.
 
         Raises:
             Refusal: no user, or a wrong password.

@@ -1,4 +1,4 @@
-"""Answers that go on: the live tail as server-sent events, and the export of a window as a file."""
+"""Answers without a foreseen end: the live tail as server-sent events, a window as a file."""
 
 import csv
 import io

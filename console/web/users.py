@@ -92,7 +92,7 @@ class Logins:
         """Know `users`, names to hashes."""
         self._users = users
         self._failures: OrderedDict[str, list[float]] = OrderedDict()
-        self._nobody = hash_password(secrets.token_hex())
+        self._no_user = hash_password(secrets.token_hex())
         self._right: dict[tuple[str, str], bool] = {}
         self._pepper = secrets.token_bytes(16)
 
@@ -108,7 +108,7 @@ class Logins:
 
     def check(self, address: str, name: str, password: str) -> bool:
         """Whether it is a user's password; slow on purpose, also for names that do not exist."""
-        is_right = is_password(self._users.get(name, self._nobody), password)
+        is_right = is_password(self._users.get(name, self._no_user), password)
         if is_right and name in self._users:
             self._right[name, self._digest(password)] = True
             return True

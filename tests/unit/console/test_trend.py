@@ -33,7 +33,7 @@ def test_a_catching_consumer_says_when() -> None:
     assert "shrinks" in found.sentence
 
 
-def test_a_stopped_producer_is_told_from_a_stopped_consumer() -> None:
+def test_a_stopped_producer_is_not_a_stopped_consumer() -> None:
     found = trend_of(samples(*((10, 10 * i, 50, 60) for i in range(1, 6))))
     assert "nothing new" in found.sentence
 
