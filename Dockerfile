@@ -15,11 +15,12 @@ COPY protocol protocol
 COPY storage storage
 COPY broker broker
 COPY client client
+COPY console console
 COPY cli cli
 COPY pipeline pipeline
 COPY tidelog tidelog
 RUN python -m venv /opt/tidelog \
-    && /opt/tidelog/bin/pip install --no-cache-dir --disable-pip-version-check ".${EXTRAS:+[$EXTRAS]}" \
+    && /opt/tidelog/bin/pip install --no-cache-dir --disable-pip-version-check ".[console${EXTRAS:+,$EXTRAS}]" \
     && cd / && /opt/tidelog/bin/python -c "from tidelog.protocol.records import record_loops; assert record_loops.COMPILED" \
     && find /opt/tidelog -depth \( -name __pycache__ -o -name tests -o -name pip -o -name setuptools \) \
         -path '*site-packages*' -exec rm -rf {} + \

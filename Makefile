@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 LISTEN ?= 127.0.0.1:9092
 DATA ?= ./data
-CODE := config protocol storage broker client pipeline cli tidelog
+CODE := config protocol storage broker client console pipeline cli tidelog
 
 .DEFAULT_GOAL := help
 
@@ -60,10 +60,10 @@ quick: setup ## unit tests only, stop at the first failure
 	$(PYTEST) -x -q -n auto tests/unit
 
 .PHONY: test
-test: setup ## everything but what needs other languages, a Java or a KDC
+test: setup ## everything but what needs other languages, a Java, a KDC, an S3 server or a browser
 	$(PYTEST) -q -n auto tests --ignore=tests/compat --ignore=tests/kerberos --ignore=tests/s3 --ignore=tests/pipeline \
 		--ignore=tests/roundtrip --ignore=tests/differential --ignore=tests/requests_differential \
-		--ignore=tests/tls_check --ignore=tests/rights/test_against_kafka.py
+		--ignore=tests/tls_check --ignore=tests/rights/test_against_kafka.py --ignore=tests/browser
 
 .PHONY: compat
 compat: setup ## real clients of every kind against the broker (installs them)
@@ -129,6 +129,16 @@ kerberos: $(VENV)/.kerberos ## logins with tickets of a real KDC (Debian's packa
 test-s3: setup .cache/go/bin/versitygw ## tiered storage with a real S3 server, built by Go (S3_KILLS=, default 4)
 	$(PYTEST) -q tests/s3
 
+$(VENV)/.browser: pyproject.toml | setup
+	@which chromium chromium-browser google-chrome >/dev/null || (apt-get update -q && DEBIAN_FRONTEND=noninteractive \
+		apt-get install -q -y --no-install-recommends chromium)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,console]' 'playwright>=1.50'
+	@touch $@
+
+.PHONY: browser
+browser: $(VENV)/.browser ## the console in a real browser (Debian's Chromium, installed if you are root)
+	$(PYTEST) -q tests/browser
+
 .PHONY: fuzz
 fuzz: setup ## malformed logins for every state machine of SASL (INPUTS=, default 1000000 each)
 	$(BIN)/python -m tests.fuzz.sasl --inputs $(or $(INPUTS),1000000)
@@ -185,4 +195,4 @@ ci: lint types test compat-core kafka-roundtrip differential-requests-core bench
 .PHONY: clean
 clean: ## remove what was built, never ./data
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find config protocol storage broker client pipeline cli tidelog -name '*.so' -delete
+	find config protocol storage broker client console pipeline cli tidelog -name '*.so' -delete

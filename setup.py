@@ -29,7 +29,7 @@ from setuptools.errors import BaseError, CCompilerError, ExecError, PlatformErro
 
 DISTRIBUTION: Final = "tidelog"
 PACKAGES: Final = frozenset(
-    {"broker", "cli", "client", "config", "pipeline", "protocol", "storage"}
+    {"broker", "cli", "client", "config", "console", "pipeline", "protocol", "storage"}
 )
 SHARED: Final = "protocol.records.record_loops"
 """The loops that others import in C, as its `.pxd` declares; they need it compiled."""

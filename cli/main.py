@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "skew": ("time.skew", "Audit the times of a topic: disorder, producers that are off."),
     "window": ("time.window", "Print the name under which clients read a span of time."),
     "clock": ("time.clock", "Set the clock of a broker for tests."),
+    "console": ("server.console", "Show topics, records, time and groups in a browser."),
     "user": ("security.user", "Add, list and remove users, change passwords."),
     "token": ("security.tokens", "Make, list, renew and expire delegation tokens."),
     "acl": ("security.acl", "Give, list, take and explain rights."),

@@ -26,8 +26,11 @@ from client.aio.explain import (
     group_lags,
     metrics_address,
     request_clock,
+    request_document,
 )
+from client.aio.fetching import FetchOptions
 from client.aio.positions import to_timestamp
+from client.aio.reading import ReadRecords, read_records
 from client.aio.record_times import first_records
 from client.checks import check_text
 from client.core import tokens as token_requests
@@ -261,13 +264,17 @@ class Admin(GroupAdmin, SecurityAdmin):
         """Every setting of a broker by name."""
         return await self._configs(ResourceType.BROKER, str(node_id))
 
-    async def alter_topic_configs(self, topic: str, changes: Mapping[str, str | None]) -> None:
+    async def alter_topic_configs(
+        self, topic: str, changes: Mapping[str, str | None], *, validate_only: bool = False
+    ) -> None:
         """Change settings of a topic; None takes one back to its default. All or none.
+
+        `validate_only` changes nothing.
 
         Raises:
             BrokerRefused: an unknown setting or a value out of bounds.
         """
-        await self._alter_configs(ResourceType.TOPIC, topic, changes)
+        await self._alter_configs(ResourceType.TOPIC, topic, changes, validate_only=validate_only)
 
     async def alter_broker_configs(self, node_id: int, changes: Mapping[str, str | None]) -> None:
         """Change settings of a broker while it runs; None takes one back. All or none.
@@ -281,9 +288,15 @@ class Admin(GroupAdmin, SecurityAdmin):
         return await describe_configs(await self._connection_for(kind, name), kind, name)
 
     async def _alter_configs(
-        self, kind: ResourceType, name: str, changes: Mapping[str, str | None]
+        self,
+        kind: ResourceType,
+        name: str,
+        changes: Mapping[str, str | None],
+        *,
+        validate_only: bool = False,
     ) -> None:
         request = IncrementalAlterConfigsRequest(
+            validate_only=validate_only,
             resources=[
                 AlterConfigsResource(
                     resource_type=kind,
@@ -297,7 +310,7 @@ class Admin(GroupAdmin, SecurityAdmin):
                         for key, value in changes.items()
                     ],
                 )
-            ]
+            ],
         )
         connection = await self._connection_for(kind, name)
         response = await connection.call(request)
@@ -436,6 +449,21 @@ class Admin(GroupAdmin, SecurityAdmin):
             metrics_url = await self._metrics_url((await self.brokers())[0].node_id)
         return await request_clock(metrics_url, changes or {}, self._cluster.options.security)
 
+    async def ask_metrics_port(
+        self, path: str, asked: Mapping[str, object], *, metrics_url: str | None = None
+    ) -> dict[str, Any]:
+        """The JSON document of any path of the metrics port, such as ``/segments``.
+
+        The port is that of the leader of `asked`'s ``topic`` and ``partition``, of the first broker
+        without a topic. Raises as `explain_lookup`.
+        """
+        if metrics_url is None and "topic" in asked:
+            partition = int(str(asked.get("partition", 0)))
+            metrics_url = await self._leaders_metrics_url(str(asked["topic"]), partition)
+        elif metrics_url is None:
+            metrics_url = await self._metrics_url((await self.brokers())[0].node_id)
+        return await request_document(metrics_url, path, asked, self._cluster.options.security)
+
     async def _leaders_metrics_url(self, topic: str, partition: int | None) -> str:
         """The metrics port of the leader of a partition, of the first one for None."""
         leader = await self._cluster.leader(TopicPartition(topic, partition or 0))
@@ -459,6 +487,25 @@ class Admin(GroupAdmin, SecurityAdmin):
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """As `list_offsets`, and a time never means a marker; raises as `record_times` does."""
         return await first_records(self._cluster, timestamps, isolation)
+
+    async def read_records(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        max_bytes: int = 1024 * 1024,
+        partition_max_bytes: int = 256 * 1024,
+        max_wait_ms: int = 0,
+    ) -> dict[TopicPartition, ReadRecords]:
+        """The records from each offset on, one answer of at most about `max_bytes`.
+
+        Raises:
+            BadRecords: a batch is damaged.
+            BrokerRefused: an offset is out of range, or a partition is unknown.
+        """
+        options = FetchOptions(
+            max_wait_ms=max_wait_ms, max_bytes=max_bytes, partition_max_bytes=partition_max_bytes
+        )
+        return await read_records(self._cluster, offsets, options)
 
     async def offsets_for_time(
         self, topic: str, when: int | str | datetime

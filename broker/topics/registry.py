@@ -418,6 +418,9 @@ class TopicRegistry:
         self._by_id.pop(topic.topic_id, None)
         self._metric_names[_metric_name(topic.name)] -= 1
         self._revision += 1
+        await self._announce_deleted(topic)
+
+    async def _announce_deleted(self, topic: Topic) -> None:
         for callback in self._on_deleted:
             steps = callback(topic)
             if steps is not None:
@@ -502,8 +505,7 @@ class TopicRegistry:
             self._by_id = {topic.topic_id: topic for topic in data_dir.topics.values()}
             self._revision += 1
             for topic in gone:
-                for callback in self._on_deleted:
-                    callback(topic)
+                await self._announce_deleted(topic)
 
         await self._changes.make(made())
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from client.core.options import NOT_SECURED, Security
 from client.core.tls import basic_authorization, is_loopback, tls_context
@@ -65,8 +65,15 @@ async def explain_lookup(
         InvalidUse: the broker refused the request; the message gives the reason.
         UnsupportedByBroker: the server that answered explains no lookups.
     """
-    path = f"/explain?topic={quote(topic)}&partition={partition}&at={timestamp_ms}"
-    return _decode(await _request(metrics_url, f"GET {path}", security))
+    asked = {"topic": topic, "partition": partition, "at": timestamp_ms}
+    return await request_document(metrics_url, "/explain", asked, security)
+
+
+async def request_document(
+    metrics_url: str, path: str, asked: Mapping[str, object], security: Security = NOT_SECURED
+) -> dict[str, Any]:
+    """The JSON document of a path of the metrics port. Raises as `explain_lookup`."""
+    return _decode(await _request(metrics_url, f"GET {path}?{urlencode(asked)}", security))
 
 
 async def forecast_retention(
@@ -83,7 +90,7 @@ async def forecast_retention(
     asked: dict[str, str] = {"topic": topic, **settings}
     if partition is not None:
         asked["partition"] = str(partition)
-    return _decode(await _request(metrics_url, f"GET /retention?{urlencode(asked)}", security))
+    return await request_document(metrics_url, "/retention", asked, security)
 
 
 async def audit_times(
@@ -100,7 +107,7 @@ async def audit_times(
     asked: dict[str, object] = {"topic": topic, "bytes": size_bytes}
     if partition is not None:
         asked["partition"] = partition
-    return _decode(await _request(metrics_url, f"GET /skew?{urlencode(asked)}", security))
+    return await request_document(metrics_url, "/skew", asked, security)
 
 
 async def count_by_time(
@@ -118,7 +125,7 @@ async def count_by_time(
     asked: dict[str, object] = {"topic": topic, **options}
     if partition is not None:
         asked["partition"] = partition
-    return _decode(await _request(metrics_url, f"GET /histogram?{urlencode(asked)}", security))
+    return await request_document(metrics_url, "/histogram", asked, security)
 
 
 async def group_lags(

@@ -17,7 +17,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ["broker", "cli", "client", "config", "pipeline", "protocol", "storage", "tidelog"]
+PACKAGES = [
+    "broker",
+    "cli",
+    "client",
+    "config",
+    "console",
+    "pipeline",
+    "protocol",
+    "storage",
+    "tidelog",
+]
 LOOPS = ["record_loops", "entry_loops", "encode_loops"]
 ALL_LOOPS = [f"protocol/records/{name}" for name in LOOPS] + [
     "pipeline/records/arrow_loops",
@@ -85,7 +95,9 @@ def test_wheel_holds_one_name_and_every_file(wheel: tuple[Path, list[str]]) -> N
     expected = {
         name if name.startswith("tidelog/") else f"tidelog/{name}"
         for name in files
-        if name.endswith((".py", "py.typed", ".toml", ".properties", ".pxd"))
+        if name.endswith(
+            (".py", "py.typed", ".toml", ".properties", ".pxd", ".js", ".css", ".html", ".svg")
+        )
     }
     assert shipped == expected
     assert not [name for name in names if "simulated" in name or "power_loss" in name]

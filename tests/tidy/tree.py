@@ -6,7 +6,17 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("config", "protocol", "storage", "broker", "client", "cli", "tidelog", "pipeline")
+PACKAGES = (
+    "config",
+    "protocol",
+    "storage",
+    "broker",
+    "client",
+    "cli",
+    "console",
+    "tidelog",
+    "pipeline",
+)
 
 
 @functools.cache

@@ -76,6 +76,12 @@ CASES: list[tuple[list[str], ExitCode]] = [
     (["doctor", "x", "y"], USAGE),
     (["version", "x"], USAGE),
     (["spark", "archive"], USAGE),
+    (["console", "--listen", "nowhere"], USAGE),
+    (["console", "--listen", "0.0.0.0:0"], USAGE),
+    (["console", "--auth", "basic"], USAGE),
+    (["console", "--add-user", "ann"], USAGE),
+    (["console", "--schema-registry", "nowhere"], USAGE),
+    (["console", "-b", "host:port"], USAGE),
     (["user", "add"], USAGE),
     (["user", "passwd"], USAGE),
     (["user", "list", "x"], USAGE),
@@ -156,6 +162,7 @@ CASES: list[tuple[list[str], ExitCode]] = [
     (["group", "describe", "nope"], NOT_FOUND),
     (["group", "delete", "nope", "-y"], NOT_FOUND),
     (["group", "reset", "nope", "--to-earliest", "-t", "there"], NOT_FOUND),
+    (["console", "--auth", "basic", "--users", "nowhere"], NOT_FOUND),
     (["user", "add", "u", "--password-file", "nowhere"], NOT_FOUND),
     (["user", "passwd", "u", "--password-file", "nowhere"], NOT_FOUND),
     (["user", "remove", "nobody"], NOT_FOUND),
@@ -250,6 +257,7 @@ def test_every_command_is_in_the_table() -> None:
 CANNOT: dict[ExitCode, set[tuple[str, ...]]] = {
     UNREACHABLE: {
         ("serve",),
+        ("console",),  # starts while the broker is down
         ("dump-segment",),
         ("fsck",),
         ("tier", "status"),

@@ -1,0 +1,5 @@
+"""What the console asks of brokers and computes from the answers; it knows no HTTP of its own.
+
+Rule: nothing here scans a topic. Each question has a budget of lookups, bytes or seconds, and the
+answer says what was left out.
+"""

@@ -1,0 +1,281 @@
+"""Bytes of keys and values as people read them: JSON, Avro, MessagePack, text, hex.
+
+Sizes are bounded before anything is decoded, and so is nesting: any producer may have written the
+record. Avro needs a schema: `console.data.registry`. Each decoder answers None where the bytes are
+not of its format, so that the first one that fits is the guess.
+"""
+
+import base64
+import json
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any, Final
+
+from client.types import ConsumerRecord
+
+SHOWN_BYTES: Final = 256 * 1024
+"""So much of a key or value is decoded and shown; a download has all of it."""
+DEPTH_MAX: Final = 64
+PREVIEW_CHARACTERS: Final = 300
+FORMATS: Final = ("json", "avro", "msgpack", "text", "hex")
+
+_FRAME_BYTES: Final = 5
+_CONTROL: Final = frozenset(range(32)) - {9, 10, 13}
+
+
+def text_of(data: bytes) -> str:
+    """The text of bytes: UTF-8 where they are, else hexadecimal digits."""
+    text = as_text(data[:SHOWN_BYTES])
+    return data[:SHOWN_BYTES].hex() if text is None else text
+
+
+def as_text(data: bytes) -> str | None:
+    """The bytes as UTF-8 without control characters; a character cut at the end is dropped."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.start < len(data) - 3 or error.reason != "unexpected end of data":
+            return None
+        text = data[: error.start].decode("utf-8")
+    return None if any(ord(character) in _CONTROL for character in text) else text
+
+
+def structure_of(data: bytes | None) -> Any:
+    """What JSON or MessagePack bytes mean; None for others."""
+    if data is None or len(data) > SHOWN_BYTES:
+        return None
+    is_json, tree = _parse_json(data)
+    return tree if is_json else _parse_msgpack(data)
+
+
+def _parse_json(data: bytes) -> tuple[bool, Any]:
+    text = as_text(data)
+    if text is None or _is_too_deep(text):
+        return False, None
+    try:
+        return True, json.loads(text)
+    except (ValueError, RecursionError):
+        return False, None
+
+
+def _is_too_deep(text: str) -> bool:
+    """Whether brackets nest deeper than `DEPTH_MAX`, without recursion; strings do not count."""
+    depth, position, is_string = 0, 0, False
+    while position < len(text):
+        character = text[position]
+        if is_string:
+            if character == "\\":
+                position += 1
+            is_string = character != '"'
+        elif character == '"':
+            is_string = True
+        elif character in "[{":
+            depth += 1
+            if depth > DEPTH_MAX:
+                return True
+        elif character in "]}":
+            depth -= 1
+        position += 1
+    return False
+
+
+def _parse_msgpack(data: bytes) -> Any:
+    """A map or a list that takes all the bytes, None for anything else."""
+    # The first byte of maps and lists; most other bytes would "decode" to a number.
+    if not data or not (0x80 <= data[0] <= 0x9F or 0xDC <= data[0] <= 0xDF):
+        return None
+    import msgpack
+
+    try:
+        tree = msgpack.unpackb(data, raw=False, strict_map_key=False)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return None if _depth(tree) > DEPTH_MAX else tree
+
+
+def _depth(tree: Any) -> int:
+    depth, level = 0, [tree]
+    while level and depth <= DEPTH_MAX:
+        depth += 1
+        inner: list[Any] = []
+        for node in level:
+            if isinstance(node, dict):
+                inner += node.values()
+            elif isinstance(node, list):
+                inner += node
+        level = inner
+    return depth
+
+
+def schema_id(data: bytes) -> int | None:
+    """The id of a schema that frames the bytes as Confluent's serializers do, None without."""
+    if len(data) < _FRAME_BYTES or data[0] != 0:
+        return None
+    return int.from_bytes(data[1:_FRAME_BYTES], "big")
+
+
+def decode_avro(data: bytes, schema: Any) -> Any:
+    """The value in framed Avro bytes.
+
+    Raises:
+        ValueError: the bytes are not of this schema, or the schema allows endless values.
+    """
+    if _may_be_endless(schema):
+        raise ValueError("its lists may hold values without a byte, which no size bounds")
+    # The decoder in Python, not in C: deeply nested values end in an error, not in a crash.
+    from fastavro._read_py import schemaless_reader
+    from fastavro.schema import parse_schema
+
+    try:
+        return schemaless_reader(BytesIO(data[_FRAME_BYTES:]), parse_schema(schema), None)
+    except (Exception, RecursionError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def _may_be_endless(schema: Any) -> bool:
+    """Whether a list in the schema has elements that take no bytes, so that no size bounds it."""
+    waiting, items, named = [schema], [], {}
+    for node in _walk(waiting):
+        if isinstance(node, dict):
+            named[str(node.get("name", ""))] = node
+            if "items" in node:
+                items.append(node["items"])
+    return any(_takes_no_bytes(one, named, frozenset()) for one in items)
+
+
+def _walk(waiting: list[Any]) -> Iterator[Any]:
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, list):
+            waiting += node
+        elif isinstance(node, dict):
+            waiting += [node[name] for name in ("items", "values", "type") if name in node]
+            waiting += [field.get("type") for field in node.get("fields", ())]
+
+
+def _takes_no_bytes(schema: Any, named: dict[str, Any], seen: frozenset[str]) -> bool:
+    if isinstance(schema, str):
+        name = schema.rpartition(".")[2]
+        found = named.get(schema) or named.get(name)
+        if found is None or name in seen:
+            return schema == "null"
+        return _takes_no_bytes(found, named, seen | {name})
+    if not isinstance(schema, dict):
+        return False
+    kind = schema.get("type")
+    if kind in ("record", "error"):
+        fields = schema.get("fields", ())
+        return all(_takes_no_bytes(field.get("type"), named, seen) for field in fields)
+    if kind == "fixed":
+        return not schema.get("size")
+    return kind not in ("array", "map", "enum") and _takes_no_bytes(kind, named, seen)
+
+
+def shown(data: bytes | None, wanted: str = "") -> dict[str, Any]:
+    """A key or value as a document: its format, its text, how much of it there is.
+
+    `wanted` is one of `FORMATS`, "" guesses. Avro is decoded by `console.data.registry`.
+    """
+    if data is None:
+        return {"format": "null", "text": "", "size": 0, "is_cut": False, "note": ""}
+    part = data[:SHOWN_BYTES]
+    is_cut = len(part) < len(data)
+    for name in (wanted,) if wanted else FORMATS:
+        text = _as(name, part, is_cut=is_cut)
+        if text is not None:
+            return _document(name, text, data, is_cut=is_cut)
+    note = f"these bytes are not {wanted}" if wanted else ""
+    return _document("hex", _hex_dump(part), data, is_cut=is_cut, note=note)
+
+
+def _document(
+    name: str, text: str, data: bytes, *, is_cut: bool = False, note: str = ""
+) -> dict[str, Any]:
+    return {"format": name, "text": text, "size": len(data), "is_cut": is_cut, "note": note}
+
+
+def shown_structure(name: str, tree: Any, data: bytes, note: str = "") -> dict[str, Any]:
+    """A decoded structure as a document."""
+    return _document(name, to_json(tree), data, note=note)
+
+
+def _as(name: str, part: bytes, *, is_cut: bool) -> str | None:
+    if name == "text":
+        return as_text(part)
+    if name == "hex":
+        return _hex_dump(part)
+    if is_cut:
+        return None
+    if name == "json":
+        is_json, tree = _parse_json(part)
+        return to_json(tree) if is_json else None
+    tree = _parse_msgpack(part) if name == "msgpack" else None
+    return None if tree is None else to_json(tree)
+
+
+def to_json(tree: Any) -> str:
+    """Indented JSON; what JSON has no form for is given as text."""
+    return json.dumps(_plain(tree), indent=2, ensure_ascii=False, default=str)
+
+
+def _plain(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {_key(key): _plain(value) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [_plain(value) for value in tree]
+    if isinstance(tree, bytes):
+        return f"0x{tree.hex()}"
+    return tree
+
+
+def _key(key: Any) -> str:
+    return key if isinstance(key, str) else str(_plain(key))
+
+
+def _hex_dump(data: bytes) -> str:
+    """Sixteen bytes a line: place, digits, characters."""
+    lines = []
+    for place in range(0, min(len(data), SHOWN_BYTES // 4), 16):
+        part = data[place : place + 16]
+        digits = f"{part[:8].hex(' ')}  {part[8:].hex(' ')}"
+        characters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        lines.append(f"{place:08x}  {digits:<48}  {characters}")
+    return "\n".join(lines)
+
+
+def preview(data: bytes | None) -> str | None:
+    """The start of a key or value on one line."""
+    if data is None:
+        return None
+    part = data[: 2 * PREVIEW_CHARACTERS]
+    text = as_text(part)
+    if text is None:
+        tree = _parse_msgpack(data) if len(data) <= SHOWN_BYTES else None
+        if tree is None:
+            return f"0x{part.hex()[:PREVIEW_CHARACTERS]}"
+        text = json.dumps(_plain(tree), ensure_ascii=False, default=str)
+    return " ".join(text.split())[:PREVIEW_CHARACTERS]
+
+
+def portable(data: bytes | None) -> str | dict[str, str] | None:
+    """Bytes in the JSON form that ``tidelog produce --format json`` takes back."""
+    if data is None:
+        return None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def row_of(record: ConsumerRecord) -> dict[str, Any]:
+    """A record as a line of a table."""
+    return {
+        "partition": record.partition,
+        "offset": record.offset,
+        "time_ms": record.timestamp_ms,
+        "key": preview(record.key),
+        "value": preview(record.value),
+        "headers": len(record.headers),
+        "size": len(record.key or b"") + len(record.value or b""),
+    }

@@ -1,0 +1,389 @@
+"""Groups: how far behind they are in records and in time, whether that grows, and moving them.
+
+Lag in time is the age of the first record that is not committed. A record's time at an offset never
+changes, so it is read once for each committed offset. The trend is a line through the last samples,
+which are taken every ten seconds while the pages of groups are used.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict, deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from client.core.offsets import EARLIEST, LATEST
+from client.descriptions import GroupInfo
+from client.errors import BrokerRefused, ClientError, InvalidUse
+from client.types import TopicPartition
+from console.data.decoders import preview
+from console.data.hub import Hub
+from protocol.error_codes import ErrorCode
+
+SAMPLE_S: Final = 10.0
+SAMPLES_KEPT: Final = 360
+TREND_SAMPLES: Final = 10
+SERIES_MAX: Final = 2000
+READS_MAX: Final = 100
+"""Committed offsets whose record is read for its time, in one refresh."""
+GROUPS_MAX: Final = 50
+IDLE_S: Final = 600.0
+"""Without a question for so long, sampling ends."""
+STEADY: Final = 0.05
+"""A trend below this share of real time is none."""
+
+_PREVIEWS_MAX: Final = 50
+
+
+class Sample(NamedTuple):
+    """How a group stood at a time: all its partitions together."""
+
+    at_ms: int
+    records: int
+    lag_ms: int
+    committed: int
+    ends: int
+
+
+class Trend(NamedTuple):
+    """Where the lag is going.
+
+    Attributes:
+        slope: seconds of lag per second; None with too few samples.
+        catch_up_s: until it is gone at this rate, None for never or unknown.
+        sentence: the same in words.
+    """
+
+    slope: float | None
+    catch_up_s: float | None
+    sentence: str
+
+
+def trend_of(samples: Sequence[Sample]) -> Trend:
+    """The trend of the newest samples, by least squares."""
+    recent = samples[-TREND_SAMPLES:]
+    if len(recent) < 3:
+        return Trend(None, None, "The trend needs three samples, ten seconds apart.")
+    seconds = [sample.at_ms / 1000 for sample in recent]
+    slope = slope_of(seconds, [sample.lag_ms / 1000 for sample in recent])
+    committed = slope_of(seconds, [sample.committed for sample in recent])
+    produced = slope_of(seconds, [sample.ends for sample in recent])
+    last = recent[-1]
+    if last.records == 0:
+        return Trend(slope, 0.0, "The group has read everything.")
+    gain = committed - produced
+    catch_up_s = last.records / gain if gain > 0 else None
+    if abs(slope) <= STEADY:
+        sentence = "The lag is steady."
+    elif slope < 0:
+        sentence = "The lag shrinks."
+    elif recent[-1].records <= recent[0].records and produced <= 0:
+        sentence = "The lag grows in time but not in records: nothing new is produced."
+    elif committed <= 0:
+        sentence = "The lag grows: the group has stopped."
+    else:
+        sentence = "The lag grows: the group is slower than the producers."
+    return Trend(slope, catch_up_s, sentence)
+
+
+def slope_of(at: Sequence[float], values: Sequence[float]) -> float:
+    """The slope of the line of least squares; 0 where all points are at one time."""
+    mean_at, mean_value = sum(at) / len(at), sum(values) / len(values)
+    spread = sum((x - mean_at) ** 2 for x in at)
+    if not spread:
+        return 0.0
+    pairs = zip(at, values, strict=True)
+    return sum((x - mean_at) * (y - mean_value) for x, y in pairs) / spread
+
+
+class LagWatch:
+    """Describes groups, and keeps samples of their lag. Belongs to one event loop."""
+
+    def __init__(self, hub: Hub) -> None:
+        """Watch nothing yet."""
+        self._hub = hub
+        self._series: OrderedDict[str, deque[Sample]] = OrderedDict()
+        self._times: OrderedDict[tuple[TopicPartition, int], int] = OrderedDict()
+        self._asked_at = 0.0
+        self._sampler: asyncio.Task[None] | None = None
+
+    async def close(self) -> None:
+        """End sampling."""
+        if self._sampler is not None:
+            self._sampler.cancel()
+            await asyncio.gather(self._sampler, return_exceptions=True)
+
+    async def listed(self) -> dict[str, Any]:
+        """All groups by name, the first of them with their lag."""
+        self._keep_sampling()
+        groups = await self._hub.admin.groups()
+        rows = [
+            {
+                "group": one.group_id,
+                "state": one.state,
+                "type": one.group_type or "classic",
+                "protocol": one.protocol_type,
+            }
+            for one in groups
+        ]
+        lags = await asyncio.gather(*(self._summary(row["group"]) for row in rows[:GROUPS_MAX]))
+        for row, lag in zip(rows, lags, strict=False):
+            row |= lag
+        return {"groups": rows, "with_lag": min(len(rows), GROUPS_MAX)}
+
+    async def _summary(self, group_id: str) -> dict[str, Any]:
+        try:
+            rows = await self._positions(group_id, None)
+        except ClientError as error:
+            return {"error": str(error)}
+        sample = _sample(rows, await self._hub.now_ms())
+        self._keep(group_id, sample)
+        slope = trend_of(list(self._series[group_id])).slope
+        return {"records": sample.records, "lag_ms": sample.lag_ms, "slope": slope}
+
+    async def described(self, group_id: str) -> dict[str, Any]:
+        """One group: members, positions with both lags, samples and the trend."""
+        self._keep_sampling()
+        info = await self._hub.admin.describe_group(group_id)
+        rows = await self._positions(group_id, info)
+        self._keep(group_id, _sample(rows, await self._hub.now_ms()))
+        samples = list(self._series[group_id])
+        return {
+            "group": group_id,
+            "state": info.state,
+            "protocol": info.protocol_type,
+            "assignor": info.assignor,
+            "members": [
+                {
+                    "member_id": member.member_id,
+                    "instance_id": member.instance_id,
+                    "client_id": member.client_id,
+                    "host": member.client_host,
+                    "partitions": [str(tp) for tp in member.partitions],
+                }
+                for member in info.members
+            ],
+            "positions": rows,
+            "samples": [[s.at_ms, s.records, s.lag_ms] for s in samples],
+            "trend": trend_of(samples)._asdict(),
+        }
+
+    async def _positions(self, group_id: str, info: GroupInfo | None) -> list[dict[str, Any]]:
+        committed = await self._hub.admin.group_offsets(group_id)
+        owners = {tp: member for member in (info.members if info else ()) for tp in member.partitions}
+        topics = await self._hub.topics()
+        partitions = [
+            tp
+            for tp in sorted({*committed, *owners})
+            if tp.topic in topics and tp.partition in topics[tp.topic].partitions
+        ]
+        ends = await self._hub.admin.list_offsets(dict.fromkeys(partitions, LATEST))
+        behind = {
+            tp: committed[tp].offset
+            for tp in partitions
+            if tp in committed and (end := ends[tp]) and committed[tp].offset < end.offset
+        }
+        times = await self._times_at(behind)
+        now_ms = await self._hub.now_ms()
+        rows = []
+        for tp in partitions:
+            position = committed[tp].offset if tp in committed else None
+            end_offset = hit.offset if (hit := ends[tp]) else 0
+            first_ms = times.get(tp)
+            rows.append(
+                {
+                    "topic": tp.topic,
+                    "partition": tp.partition,
+                    "position": position,
+                    "end": end_offset,
+                    "lag": None if position is None else max(0, end_offset - position),
+                    "lag_ms": _age(first_ms, now_ms, is_behind=tp in behind),
+                    "first_ms": first_ms,
+                    "client_id": owners[tp].client_id if tp in owners else None,
+                }
+            )
+        return rows
+
+    async def _times_at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The times of the records at these offsets, or of the next ones."""
+        unknown = [tp for tp in offsets if (tp, offsets[tp]) not in self._times][:READS_MAX]
+        await asyncio.gather(*(self._read_time(tp, offsets[tp]) for tp in unknown))
+        while len(self._times) > SERIES_MAX:
+            self._times.popitem(last=False)
+        return {
+            tp: self._times[tp, offset]
+            for tp, offset in offsets.items()
+            if (tp, offset) in self._times
+        }
+
+    async def _read_time(self, tp: TopicPartition, offset: int) -> None:
+        # A position that retention has passed, or a topic that has just been deleted: no time.
+        with suppress(ClientError):
+            found = await self._hub.admin.read_records({tp: offset}, partition_max_bytes=1)
+            if found[tp].records:
+                self._times[tp, offset] = found[tp].records[0].timestamp_ms
+
+    # Samples.
+
+    def _keep(self, group_id: str, sample: Sample) -> None:
+        series = self._series.setdefault(group_id, deque(maxlen=SAMPLES_KEPT))
+        if not series or sample.at_ms - series[-1].at_ms >= SAMPLE_S * 900:
+            series.append(sample)
+        self._series.move_to_end(group_id)
+        while len(self._series) > SERIES_MAX:
+            self._series.popitem(last=False)
+
+    def _keep_sampling(self) -> None:
+        self._asked_at = time.monotonic()
+        if self._sampler is None or self._sampler.done():
+            self._sampler = asyncio.get_running_loop().create_task(self._sample_groups())
+
+    async def _sample_groups(self) -> None:
+        while time.monotonic() - self._asked_at < IDLE_S:
+            await asyncio.sleep(SAMPLE_S)
+            with suppress(ClientError):
+                for group in (await self._hub.admin.groups())[:GROUPS_MAX]:
+                    await self._summary(group.group_id)
+
+
+def _age(first_ms: int | None, now_ms: int, *, is_behind: bool) -> int | None:
+    if not is_behind:
+        return 0
+    return None if first_ms is None else max(0, now_ms - first_ms)
+
+
+def _sample(rows: Sequence[Mapping[str, Any]], now_ms: int) -> Sample:
+    known = [row for row in rows if row["position"] is not None]
+    return Sample(
+        at_ms=now_ms,
+        records=sum(row["lag"] for row in known),
+        lag_ms=max((row["lag_ms"] or 0 for row in known), default=0),
+        committed=sum(row["position"] for row in known),
+        ends=sum(row["end"] for row in known),
+    )
+
+
+async def readers_of(hub: Hub, topic: str) -> dict[str, Any]:
+    """The positions of groups in a topic, as far as the first `GROUPS_MAX` groups have some."""
+    groups = (await hub.admin.groups())[:GROUPS_MAX]
+    found = await asyncio.gather(*(hub.admin.group_offsets(one.group_id) for one in groups))
+    return {
+        "readers": [
+            {"group": group.group_id, "partition": tp.partition, "position": position.offset}
+            for group, positions in zip(groups, found, strict=True)
+            for tp, position in positions.items()
+            if tp.topic == topic
+        ],
+    }
+
+
+# Moving a group.
+
+
+async def preview_reset(
+    hub: Hub, group_id: str, target: int, topics: Sequence[str]
+) -> dict[str, Any]:
+    """Where each position would go, and the record found there; nothing is changed.
+
+    `target` is a time in ms, or `EARLIEST` or `LATEST`.
+    """
+    await _check_empty(hub, group_id)
+    committed = await hub.admin.group_offsets(group_id)
+    known = await hub.topics(is_fresh=True)
+    partitions = [tp for tp in committed if not topics or tp.topic in topics]
+    partitions += [
+        TopicPartition(name, number)
+        for name in topics
+        if name in known
+        for number in known[name].partitions
+    ]
+    partitions = sorted(
+        {tp for tp in partitions if tp.topic in known and tp.partition in known[tp.topic].partitions}
+    )
+    if not partitions:
+        raise InvalidUse(f"group {group_id} has no positions to move: name a topic")
+    wanted = dict.fromkeys(partitions, target)
+    found = await hub.admin.first_records(wanted)
+    ends = await hub.admin.list_offsets(dict.fromkeys(partitions, LATEST))
+    rows = []
+    for tp in partitions:
+        end = hit.offset if (hit := ends[tp]) else 0
+        there = found[tp]
+        then = end if there is None else there.offset
+        now = committed[tp].offset if tp in committed else None
+        rows.append(
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "now": now,
+                "then": then,
+                "moved": 0 if now is None else now - then,
+                "is_end": there is None or then >= end,
+            }
+        )
+    await asyncio.gather(*(_add_neighbours(hub, row) for row in rows[:_PREVIEWS_MAX]))
+    return {"group": group_id, "target": target, "positions": rows}
+
+
+async def _add_neighbours(hub: Hub, row: dict[str, Any]) -> None:
+    """The record that would be read next, and the one before it."""
+    tp = TopicPartition(row["topic"], row["partition"])
+    first = max(0, row["then"] - 1)
+    with suppress(ClientError):
+        try:
+            found = await hub.admin.read_records({tp: first}, partition_max_bytes=1)
+        except BrokerRefused:
+            found = await hub.admin.read_records({tp: row["then"]}, partition_max_bytes=1)
+        records = found[tp].records
+        if records and records[-1].offset < row["then"] and not row["is_end"]:
+            more = await hub.admin.read_records({tp: row["then"]}, partition_max_bytes=1)
+            records = records + more[tp].records
+        for record in records:
+            if record.offset < row["then"]:
+                row["before"] = _neighbour(record)
+            elif "at" not in row:
+                row["at"] = _neighbour(record)
+
+
+def _neighbour(record: Any) -> dict[str, Any]:
+    return {
+        "offset": record.offset,
+        "time_ms": record.timestamp_ms,
+        "key": preview(record.key),
+    }
+
+
+async def commit_reset(
+    hub: Hub, group_id: str, positions: Mapping[TopicPartition, tuple[int | None, int]]
+) -> dict[str, Any]:
+    """Move the positions from the previewed offsets to the previewed ones: (now, then) of each.
+
+    Raises:
+        InvalidUse: a position is not where the preview saw it.
+        BrokerRefused: the group has members.
+    """
+    await _check_empty(hub, group_id)
+    committed = await hub.admin.group_offsets(group_id)
+    for tp, (now, _) in positions.items():
+        present = committed[tp].offset if tp in committed else None
+        if present != now:
+            raise InvalidUse(
+                f"{group_id} has moved since the preview: {tp} is at {present}, was at {now}; "
+                "look again"
+            )
+    await hub.admin.alter_group_offsets(
+        group_id, {tp: then for tp, (_, then) in positions.items()}
+    )
+    return {"group": group_id, "moved": len(positions)}
+
+
+async def _check_empty(hub: Hub, group_id: str) -> None:
+    info = await hub.admin.describe_group(group_id)
+    if info.members:
+        raise BrokerRefused(
+            f"moving group {group_id}, which has {len(info.members)} members",
+            ErrorCode.NON_EMPTY_GROUP,
+        )
+
+
+TARGETS: Final = {"earliest": EARLIEST, "latest": LATEST}

@@ -1,0 +1,312 @@
+"""Records per span of time: the bars above a topic's records.
+
+Two sources. A Tidelog counts exactly (`/histogram`). Elsewhere lookups by time count: a lookup
+answers with the first record at or after a time *in log order*, so the difference of two lookups
+counts records by the running maximum of their times. Records that arrived late are in the bar of
+the record before which they should have come, and everything after a timestamp that is ahead of
+the clock is in no bar; both are said with numbers. The bars and the two ends always add up to the
+whole log.
+
+Read next: docs/time.md, docs/adr/0027.
+"""
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from client.core.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
+from client.errors import ClientError, InvalidUse, UnsupportedByBroker
+from client.times import TIMESTAMP_MS_MAX
+from client.types import OffsetAndTimestamp, TopicPartition
+from console.data.hub import Hub
+
+LOOKUPS_MAX: Final = 1000
+"""Lookups by time for one drawing."""
+EDGES_MIN: Final = 12
+EDGES_MAX: Final = 240
+PARTITIONS_MAX: Final = 80
+"""Above so many, evenly spread ones stand for all."""
+IN_FLIGHT: Final = 32
+SPLIT_MAX: Final = 16
+"""With at most so many partitions each has bars of its own."""
+
+_COUNTED_MAX: Final = 1000
+"""Partitions of one answer of the broker's counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The offsets of a log, and the times of its first and newest record (None: empty)."""
+
+    start: int
+    end: int
+    first_ms: int | None
+    newest_ms: int | None
+
+
+def count_edges(partitions: int, wanted: int = EDGES_MAX) -> int:
+    """How many bars the budget of lookups allows."""
+    allowed = LOOKUPS_MAX // max(1, partitions) - 2
+    return max(EDGES_MIN, min(allowed, EDGES_MAX, wanted))
+
+
+def edges_between(from_ms: int, to_ms: int, count: int) -> list[int]:
+    """`count` + 1 rising times from `from_ms` to `to_ms`, fewer where milliseconds run out."""
+    count = max(1, min(count, to_ms - from_ms))
+    width = to_ms - from_ms
+    return [from_ms + width * index // count for index in range(count + 1)]
+
+
+def spread(partitions: Sequence[TopicPartition], limit: int) -> list[TopicPartition]:
+    """At most `limit` of the partitions, evenly spread."""
+    if len(partitions) <= limit:
+        return list(partitions)
+    return [partitions[index * len(partitions) // limit] for index in range(limit)]
+
+
+def counts_of(
+    offsets: Sequence[int | None], start: int, end: int
+) -> tuple[int, list[int], int]:
+    """(records before the span, in each bar, after it) from the offsets found at the edges.
+
+    None is "no record at or after"; answers outside the log come from its growth or retention in
+    between. The three add up to `end` - `start`.
+    """
+    reached = start
+    clipped = []
+    for offset in offsets:
+        reached = max(reached, end if offset is None else min(offset, end))
+        clipped.append(reached)
+    bars = [after - before for before, after in zip(clipped, clipped[1:], strict=False)]
+    return clipped[0] - start, bars, end - clipped[-1]
+
+
+async def find_ends(hub: Hub, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Ends]:
+    """The ends of logs and the times there, by four requests."""
+    admin = hub.admin
+    starts, ends, firsts = await asyncio.gather(
+        admin.list_offsets(dict.fromkeys(partitions, EARLIEST)),
+        admin.list_offsets(dict.fromkeys(partitions, LATEST)),
+        admin.list_offsets(dict.fromkeys(partitions, 0)),
+    )
+    newest: Mapping[TopicPartition, OffsetAndTimestamp | None]
+    try:
+        newest = await admin.list_offsets(dict.fromkeys(partitions, MAX_TIMESTAMP))
+    except UnsupportedByBroker:
+        newest = await _newest_by_reading(hub, partitions, ends)
+    found = {}
+    for partition in partitions:
+        start, end = starts.get(partition), ends.get(partition)
+        first, last = firsts.get(partition), newest.get(partition)
+        found[partition] = Ends(
+            start=start.offset if start else 0,
+            end=end.offset if end else 0,
+            first_ms=first.timestamp_ms if first else None,
+            newest_ms=last.timestamp_ms if last else None,
+        )
+    return found
+
+
+async def _newest_by_reading(
+    hub: Hub,
+    partitions: Sequence[TopicPartition],
+    ends: Mapping[TopicPartition, OffsetAndTimestamp | None],
+) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+    """The last record of each log, for brokers before 3.0, which do not look for the newest."""
+    offsets = {
+        partition: end.offset - 1
+        for partition in partitions
+        if (end := ends.get(partition)) is not None and end.offset > 0
+    }
+    if not offsets:
+        return {}
+    try:
+        read = await hub.admin.read_records(offsets)
+    except ClientError:
+        return {}
+    return {
+        partition: OffsetAndTimestamp(one.records[-1].offset, one.records[-1].timestamp_ms, -1)
+        for partition, one in read.items()
+        if one.records
+    }
+
+
+async def draw(
+    hub: Hub,
+    topic: str,
+    *,
+    from_ms: int | None,
+    to_ms: int | None,
+    chosen: frozenset[int] | None = None,
+    buckets: int = EDGES_MAX,
+) -> dict[str, Any]:
+    """The timeline of a topic: exact where the broker counts, else by lookups.
+
+    None as a bound is the topic's own first time, or the present.
+    """
+    everything = await hub.partitions(topic, chosen)
+    partitions = spread(everything, PARTITIONS_MAX)
+    now_ms = await hub.now_ms()
+    ends = await find_ends(hub, partitions)
+    first_ms, last_ms = _span(ends, now_ms)
+    from_ms = first_ms if from_ms is None else from_ms
+    to_ms = last_ms if to_ms is None else to_ms
+    to_ms = min(max(to_ms, from_ms + 1), TIMESTAMP_MS_MAX)
+    answer: dict[str, Any] = {
+        "topic": topic,
+        "now_ms": now_ms,
+        "partitions": len(everything),
+        "partitions_drawn": len(partitions),
+        "first_ms": min((e.first_ms for e in ends.values() if e.first_ms is not None), default=None),
+        "newest_ms": max(
+            (e.newest_ms for e in ends.values() if e.newest_ms is not None), default=None
+        ),
+        "records": sum(one.end - one.start for one in ends.values()),
+    }
+    counted = None
+    if (await hub.kind()).has_metrics_port:
+        counted = await _by_counts(hub, topic, from_ms, to_ms, chosen, buckets, len(everything))
+    if counted is not None:
+        return answer | {"partitions_drawn": len(everything)} | counted
+    edges = edges_between(from_ms, to_ms, count_edges(len(partitions), buckets))
+    return answer | await _by_lookups(hub, partitions, ends, edges, now_ms)
+
+
+def _span(ends: Mapping[TopicPartition, Ends], now_ms: int) -> tuple[int, int]:
+    """From the oldest record to the newest one that is not ahead of the clock."""
+    firsts = [one.first_ms for one in ends.values() if one.first_ms is not None]
+    newest = [one.newest_ms for one in ends.values() if one.newest_ms is not None]
+    if not firsts:
+        return now_ms - 3_600_000, now_ms
+    first_ms = min(firsts)
+    last_ms = max((time_ms for time_ms in newest if time_ms <= now_ms), default=now_ms)
+    return (first_ms, last_ms + 1) if last_ms >= first_ms else (first_ms, max(newest) + 1)
+
+
+async def _by_counts(
+    hub: Hub,
+    topic: str,
+    from_ms: int,
+    to_ms: int,
+    chosen: frozenset[int] | None,
+    buckets: int,
+    partitions: int,
+) -> dict[str, Any] | None:
+    """The broker's own counts; None where it has none."""
+    asked: dict[str, object] = {"topic": topic, "from": from_ms, "to": to_ms, "buckets": buckets}
+    asked["limit"] = _COUNTED_MAX
+    is_split = chosen is not None or 1 < partitions <= SPLIT_MAX
+    if chosen is not None and len(chosen) == 1:
+        asked["partition"] = min(chosen)
+    elif is_split:
+        asked["split"] = "true"
+    pages: list[dict[str, Any]] = []
+    try:
+        while not pages or pages[-1]["next"] is not None:
+            after = {} if not pages else {"after": pages[-1]["next"]}
+            pages.append(await hub.ask_tidelog("/histogram", asked | after))
+    except (UnsupportedByBroker, InvalidUse):
+        return None
+    return bars_of(pages, chosen)
+
+
+def bars_of(
+    pages: Sequence[Mapping[str, Any]], chosen: frozenset[int] | None = None
+) -> dict[str, Any]:
+    """The bars of /histogram's documents, which are pages of one answer.
+
+    With `chosen` only these partitions count, where the pages are split by partition.
+    """
+    width = max(page["width_ms"] for page in pages)
+    from_ms = min(page["from_ms"] for page in pages) // width * width
+    to_ms = max(page["to_ms"] for page in pages)
+    edges = list(range(from_ms, to_ms + width, width))
+    edges = edges if len(edges) > 1 else [from_ms, from_ms + width]
+    parts: list[Mapping[str, Any]] = []
+    split = []
+    for page in pages:
+        inner = [one for one in page.get("partitions", ()) if _is_chosen(one, chosen)]
+        parts += inner if "partitions" in page else [page]
+        split += [
+            {"partition": one["partition"], "bars": _dense(one["buckets"], edges, width)}
+            for one in inner
+        ]
+    bars = [0] * (len(edges) - 1)
+    for part in parts:
+        counts = _dense(part["buckets"], edges, width)
+        bars = [total + count for total, count in zip(bars, counts, strict=True)]
+    return {
+        "source": "counts",
+        "lookups": 0,
+        "edges": edges,
+        "bars": bars,
+        "before": sum(part["before"] for part in parts),
+        "after": sum(part["after"] for part in parts),
+        "without_time": sum(part["without_time"] for part in parts),
+        "ahead": 0,
+        "missing_bytes": sum(page["missing_bytes"] for page in pages),
+        "split": split if 1 < len(split) <= SPLIT_MAX else [],
+        "records": sum(part["records"] for part in parts),
+    }
+
+
+def _is_chosen(part: Mapping[str, Any], chosen: frozenset[int] | None) -> bool:
+    return chosen is None or part["partition"] in chosen
+
+
+def _dense(buckets: Sequence[Sequence[int]], edges: Sequence[int], width: int) -> list[int]:
+    """A count for every bar, of buckets that name only those with records."""
+    bars = [0] * (len(edges) - 1)
+    for start_ms, count in buckets:
+        bars[(start_ms - edges[0]) // width] += count
+    return bars
+
+
+async def _by_lookups(
+    hub: Hub,
+    partitions: Sequence[TopicPartition],
+    ends: Mapping[TopicPartition, Ends],
+    edges: Sequence[int],
+    now_ms: int,
+) -> dict[str, Any]:
+    at_now = bisect_left(edges, now_ms + 1)
+    times = [*edges[:at_now], now_ms + 1, *edges[at_now:]]
+    found = await _offsets_at(hub, partitions, times)
+    before = after = ahead = 0
+    bars = [0] * (len(edges) - 1)
+    split = []
+    for partition in partitions:
+        one = ends[partition]
+        offsets = [at.get(partition) for at in found]
+        now_offset = offsets.pop(at_now)
+        early, counts, late = counts_of(offsets, one.start, one.end)
+        before, after = before + early, after + late
+        bars = [total + count for total, count in zip(bars, counts, strict=True)]
+        ahead += 0 if now_offset is None else max(0, one.end - max(now_offset, one.start))
+        split.append({"partition": partition.partition, "bars": counts})
+    return {
+        "source": "lookups",
+        "lookups": len(times) * len(partitions),
+        "edges": list(edges),
+        "bars": bars,
+        "before": before,
+        "after": after,
+        "ahead": ahead,
+        "split": split if 1 < len(split) <= SPLIT_MAX else [],
+    }
+
+
+async def _offsets_at(
+    hub: Hub, partitions: Sequence[TopicPartition], times: Sequence[int]
+) -> list[dict[TopicPartition, int]]:
+    """For each time the offset of the first record at or after it, by partition."""
+    turns = asyncio.Semaphore(max(1, IN_FLIGHT // max(1, len(partitions))))
+
+    async def at(time_ms: int) -> dict[TopicPartition, int]:
+        async with turns:
+            hits = await hub.admin.list_offsets(dict.fromkeys(partitions, max(0, time_ms)))
+        return {partition: hit.offset for partition, hit in hits.items() if hit is not None}
+
+    return await asyncio.gather(*(at(time_ms) for time_ms in times))

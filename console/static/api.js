@@ -1,0 +1,53 @@
+// Questions to the console's server, and what they refuse.
+import { zoneName } from "./time.js";
+
+export class Refused extends Error {
+  constructor(message, status, document = {}) {
+    super(message);
+    this.status = status;
+    this.requestId = document.request_id;
+    this.near = document.near;
+  }
+}
+
+export function address(path, params = {}) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries({ tz: zoneName(), ...params })) {
+    if (value === null || value === undefined || value === "") continue;
+    for (const one of [value].flat()) query.append(name, one);
+  }
+  return `/api${path}?${query}`;
+}
+
+async function read(request) {
+  let response;
+  try {
+    response = await request;
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refused("The console does not answer: is its process still running?", 0);
+  }
+  let document = {};
+  try {
+    document = await response.json();
+  } catch {
+    if (response.ok) throw new Refused("The console's answer is not JSON.", response.status);
+  }
+  if (!response.ok) throw new Refused(document.error ?? `Status ${response.status}`, response.status, document);
+  return document;
+}
+
+export function get(path, params, signal) {
+  return read(fetch(address(path, params), { signal }));
+}
+
+export function post(path, body) {
+  return read(fetch(address(path), {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "X-Tidelog-Console": "1" },
+    body: JSON.stringify(body),
+  }));
+}
+
+/** A segment of a path. */
+export const part = encodeURIComponent;

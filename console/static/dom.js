@@ -1,0 +1,137 @@
+// Elements from data. Text always becomes text nodes: nothing that comes from a broker is markup.
+
+/**
+ * @param {string} tag
+ * @param {Object<string, any>} [attributes] on… are listeners, the rest are attributes
+ * @param {...any} children nodes, texts, numbers; null and false are left out
+ */
+export function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name === "value") node.value = value;
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  return add(node, ...children);
+}
+
+export function add(node, ...children) {
+  for (const child of children.flat(9)) {
+    if (child === null || child === undefined || child === false) continue;
+    node.append(child instanceof Node ? child : String(child));
+  }
+  return node;
+}
+
+export function replace(node, ...children) {
+  node.replaceChildren();
+  return add(node, ...children);
+}
+
+/** A card with a heading; `tools` stand at its right. */
+export function card(title, tools, ...children) {
+  return el("section", { class: "card", "aria-label": title },
+    el("div", { class: "bar" }, el("h2", {}, title), el("span", { class: "grow" }), tools), ...children);
+}
+
+export function skeleton(height = 120, text = "Loading") {
+  const node = el("p", { class: "skeleton" }, text);
+  node.style.height = `${height}px`;
+  return node;
+}
+
+export function empty(sentence, ...more) {
+  return el("div", { class: "note" }, sentence, " ", ...more);
+}
+
+/** The sentence of a failed question, its id, and another try. */
+export function failure(error, retry) {
+  const id = error.requestId ? ` (request ${error.requestId})` : "";
+  return el("div", { class: "note bad", role: "alert" }, `${error.message}${id} `,
+    retry && el("button", { onclick: retry }, "Try again"));
+}
+
+export function button(label, onclick, attributes = {}) {
+  return el("button", { type: "button", onclick, ...attributes }, label);
+}
+
+/**
+ * @param {Array<{title: string, right?: boolean, class?: string, cell: (row: any) => any}>} columns
+ * @param {any[]} rows
+ * @param {{open?: (row: any, index: number) => void, label?: string}} [options]
+ */
+export function table(columns, rows, options = {}) {
+  const body = el("tbody");
+  rows.forEach((row, index) => {
+    const open = options.open && (() => options.open(row, index));
+    const line = el("tr", open ? {
+      class: "row", tabindex: 0, onclick: (event) => !event.target.closest("a, button, input") && open(),
+      onkeydown: (event) => event.key === "Enter" && event.target === event.currentTarget && open(),
+    } : {});
+    for (const column of columns) {
+      line.append(el("td", { class: `${column.class ?? ""} ${column.right ? "right" : ""}` }, column.cell(row)));
+    }
+    body.append(line);
+  });
+  return el("div", { class: "scroll", tabindex: options.open ? null : 0, role: "region", "aria-label": options.label ?? "Table" }, el("table", {},
+    el("thead", {}, el("tr", {}, columns.map((c) => el("th", { class: c.right ? "right" : null, scope: "col" }, c.title)))), body));
+}
+
+export function notice(text) {
+  const line = el("p", {}, text);
+  document.getElementById("notices").append(line);
+  setTimeout(() => line.remove(), 5000);
+}
+
+export function copyButton(label, text, title) {
+  return button(label, async () => {
+    const value = typeof text === "function" ? text() : text;
+    try {
+      await navigator.clipboard.writeText(value);
+      notice(`Copied: ${value.length > 160 ? `${value.slice(0, 160)}…` : value}`);
+    } catch {
+      const box = el("dialog", { onclose: () => box.remove() }, el("p", {}, "Copy this:"), el("pre", {}, value),
+        button("Close", () => box.close()));
+      document.body.append(box);
+      box.showModal();
+    }
+  }, title ? { title } : {});
+}
+
+export function labelled(text, control, isStack = false) {
+  return el("label", { class: isStack ? "stack" : null }, text, control);
+}
+
+export function choice(options, chosen, onchange, label) {
+  const node = el("select", { "aria-label": label, onchange: () => onchange(node.value) },
+    options.map(([value, text]) => el("option", { value, selected: value === chosen }, text)));
+  return node;
+}
+
+/** The colour of a CSS variable, for a canvas. */
+export function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+
+/** A canvas of a height in pixels, sharp on every screen; `draw` gets its context and size. */
+export function canvas(height, draw, attributes = {}) {
+  const node = el("canvas", attributes);
+  node.style.height = `${height}px`;
+  const paint = () => {
+    const width = node.clientWidth;
+    if (!width) return;
+    const scale = window.devicePixelRatio || 1;
+    node.width = Math.round(width * scale);
+    node.height = Math.round(height * scale);
+    const context = node.getContext("2d");
+    context.scale(scale, scale);
+    context.clearRect(0, 0, width, height);
+    context.font = "12px system-ui, sans-serif";
+    draw(context, width, height);
+  };
+  new ResizeObserver(paint).observe(node);
+  document.addEventListener("repaint", () => node.isConnected && paint());
+  node.paint = paint;
+  return node;
+}

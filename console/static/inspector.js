@@ -1,0 +1,63 @@
+// One record in full: where it is, when it was, headers, key and value in the format of choice.
+import { address, get, part } from "./api.js";
+import { button, choice, copyButton, el, failure, replace, skeleton } from "./dom.js";
+import { command, settings } from "./state.js";
+import { formatAge, formatDuration, formatSize, formatTime, isoTime } from "./time.js";
+
+const FORMATS = [["", "guess"], ["json", "JSON"], ["avro", "Avro"], ["msgpack", "MessagePack"], ["text", "text"], ["hex", "hex"]];
+
+export function inspector(root, { name, partition, offset, close, signal }) {
+  const formats = { key: "", value: "" };
+  const frame = el("section", { class: "card inspector", "aria-label": "Record" }, skeleton(300));
+  replace(root, frame);
+
+  function go(to) {
+    inspector(root, { name, partition, offset: to, close, signal });
+  }
+
+  function side(which, record) {
+    const shown = record[which];
+    const raw = address(`/topics/${part(name)}/raw`, { partition, offset, part: which });
+    return [el("div", { class: "bar" }, el("h2", {}, which === "key" ? "Key" : "Value"), el("span", { class: "tag" }, shown.format), el("span", { class: "dim" }, formatSize(shown.size)), el("span", { class: "grow" }),
+      choice(FORMATS, formats[which], (value) => { formats[which] = value; load(); }, `Format of the ${which}`),
+      copyButton("Copy", shown.text), shown.size > 0 && el("a", { href: raw, download: "" }, "Download")),
+    shown.note && el("div", { class: "note" }, shown.note),
+    shown.is_cut && el("div", { class: "note warn" }, "Only the first 256 KiB are shown; the download has all of it."),
+    shown.format === "null" ? el("p", { class: "dim" }, "null") : el("pre", { class: shown.format === "hex" ? "hex" : "", tabindex: 0, "aria-label": `The ${which}` }, shown.text)];
+  }
+
+  function near(record) {
+    const show = (text, one) => one && el("span", {}, button(`${text} ${one.offset}`, () => go(one.offset)), " ", el("span", { class: "dim" }, distance(one.time_ms, record.time_ms)));
+    return el("div", { class: "bar" }, show("←", record.previous), show("→", record.next));
+  }
+
+  async function load() {
+    try {
+      const record = await get(`/topics/${part(name)}/record`, { partition, offset, key_format: formats.key, value_format: formats.value }, signal);
+      const produce = new URLSearchParams({ tab: "produce", from: `${partition}:${offset}` });
+      replace(frame,
+        el("div", { class: "bar" }, el("h2", {}, `${name}-${partition} @ ${offset}`), el("span", { class: "grow" }), button("Close", close, { "aria-label": "Close the record" })),
+        el("dl", { class: "facts" },
+          el("dt", {}, "Time"), el("dd", {}, formatTime(record.time_ms), " ", el("span", { class: "dim" }, formatAge(record.time_ms, record.now_ms))),
+          el("dt", {}, "Stamped by"), el("dd", {}, record.time_type === "LOG_APPEND_TIME" ? "the broker" : record.time_type === "CREATE_TIME" ? "the producer" : "no one"),
+          record.headers.length > 0 && [el("dt", {}, "Headers"), el("dd", {}, record.headers.map((one) => el("div", { class: "mono" }, `${one.name}: ${one.value.format === "null" ? "null" : one.value.text}`)), record.headers_count > record.headers.length && `and ${record.headers_count - record.headers.length} more`)]),
+        record.time_ms > record.now_ms && el("div", { class: "note warn" }, `Its time is ${formatAge(record.time_ms, record.now_ms)} of the clock.`),
+        record.unit_mistake && el("div", { class: "note warn" }, record.unit_mistake),
+        near(record), side("key", record), side("value", record),
+        el("div", { class: "bar" },
+          copyButton("Copy as command", command("consume", name, "--partition", String(partition), "--from", String(offset), "--max", "1")),
+          copyButton("Copy lookup", command("offsets", name, "--at", isoTime(record.time_ms), "--explain")),
+          settings.readOnly !== "1" && el("a", { href: `/topics/${part(name)}?${produce}` }, "Produce again…")));
+    } catch (error) {
+      if (!signal.aborted) replace(frame, failure(error, load), button("Close", close));
+    }
+  }
+
+  load();
+}
+
+function distance(ms, other) {
+  if (ms < 0 || other < 0) return "without a time";
+  if (ms === other) return "same time";
+  return ms > other ? `${formatDuration(ms - other)} later` : `${formatDuration(other - ms)} earlier`;
+}

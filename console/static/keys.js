@@ -1,0 +1,58 @@
+// Keys that work on every page, and the list of them.
+import { button, el } from "./dom.js";
+import { navigate } from "./state.js";
+
+const KEYS = [
+  ["/", "search or filter"], ["t", "type a time"], ["g o", "overview"], ["g t", "topics"], ["g g", "groups"],
+  ["j k", "next, previous row"], ["Enter", "open the row"], ["Esc", "close"], ["?", "this list"],
+  ["← →", "on the timeline: move the mark; with Shift: select"], ["Enter", "on the timeline: show the records of the selection"],
+  ["+ −", "on the timeline: zoom"], ["1 to 5", "on an explained lookup: the steps"],
+];
+const PLACES = { o: "/", t: "/topics", g: "/groups" };
+
+let went = 0;
+
+function help() {
+  const box = el("dialog", { "aria-label": "Keys", onclose: () => box.remove() }, el("h2", {}, "Keys"),
+    el("dl", { class: "facts" }, KEYS.map(([keys, what]) => [el("dt", {}, keys.split(" ").map((key) => [el("kbd", {}, key), " "])), el("dd", {}, what)])),
+    button("Close", () => box.close()));
+  document.body.append(box);
+  box.showModal();
+}
+
+function step(direction) {
+  const rows = [...document.querySelectorAll("tr.row")];
+  if (!rows.length) return;
+  const at = rows.indexOf(document.activeElement);
+  rows[Math.max(0, Math.min(rows.length - 1, at + direction))].focus();
+}
+
+function press(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const isTyping = event.target.matches?.("input, textarea, select");
+  if (event.key === "Escape") {
+    if (isTyping) event.target.blur();
+    document.dispatchEvent(new Event("escape"));
+    return;
+  }
+  if (isTyping || document.querySelector("dialog[open]")) return;
+  const isGoing = Date.now() - went < 1500;
+  went = 0;
+  if (isGoing && PLACES[event.key]) navigate(PLACES[event.key]);
+  else if (event.key === "g") went = Date.now();
+  else if (event.key === "?") help();
+  else if (event.key === "j") step(1);
+  else if (event.key === "k") step(-1);
+  else if (event.key === "/" || event.key === "t") {
+    const box = document.querySelector(event.key === "/" ? "[data-key='/']" : "[data-key='t']");
+    if (!box) return;
+    event.preventDefault();
+    box.focus();
+    box.select();
+  }
+}
+
+export function initKeys() {
+  document.addEventListener("keydown", press);
+  document.addEventListener("help", help);
+}

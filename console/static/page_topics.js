@@ -1,0 +1,56 @@
+// The list of topics; what costs lookups is asked for the rows that are visible.
+import { get } from "./api.js";
+import { button, choice, copyButton, el, empty, labelled, replace, table } from "./dom.js";
+import { command, param, setParams } from "./state.js";
+import { formatAge, formatCount, formatRetention, formatSize, formatTime, plural } from "./time.js";
+
+const PAGE = 50;
+
+export async function show(root, { signal, refresh }) {
+  const name = param("name") ?? "";
+  const order = param("order") ?? "name";
+  const from = Number(param("start") ?? 0);
+  const isInternal = param("internal") === "1";
+  const found = await get("/topics", { name, order, internal: isInternal ? 1 : "" }, signal);
+  const rows = found.topics.slice(from, from + PAGE);
+  const change = (changes) => {
+    setParams({ start: "", ...changes }, true);
+    refresh();
+  };
+  const search = el("input", { type: "search", value: name, placeholder: "Part of a name", "aria-label": "Search topics", "data-key": "/", onchange: () => change({ name: search.value }) });
+  const list = el("div");
+  const draw = (details, now) => {
+    const of = (row, field) => details?.[row.name]?.[field];
+    const wait = (value) => (details ? value : "…");
+    replace(list, table([
+      { title: "Topic", cell: (row) => [el("a", { href: `/topics/${encodeURIComponent(row.name)}` }, row.name), row.is_internal && el("span", { class: "tag" }, "internal")] },
+      { title: "Partitions", right: true, cell: (row) => formatCount(row.partitions) },
+      { title: "Offsets", right: true, cell: (row) => wait(of(row, "error") ? "-" : `${of(row, "is_estimate") ? "≥ " : ""}${formatCount(of(row, "records"))}`) },
+      { title: "On disk", right: true, cell: (row) => formatSize(row.bytes) },
+      { title: "Retention", cell: (row) => wait(`${formatRetention(of(row, "retention.ms"))}${Number(of(row, "retention.bytes")) > 0 ? `, ${formatSize(Number(of(row, "retention.bytes")))}` : ""}`) },
+      { title: "Policy", cell: (row) => wait(of(row, "cleanup.policy") ?? "-") },
+      { title: "First record", class: "nowrap", cell: (row) => wait(formatTime(of(row, "first_ms"), 0)) },
+      { title: "Newest record", class: "nowrap", cell: (row) => {
+        const newest = of(row, "newest_ms");
+        return wait(el("span", { title: formatTime(newest), class: newest > now ? "bad" : null }, formatAge(newest, now)));
+      } },
+    ], rows, { label: "Topics" }));
+  };
+  replace(root,
+    el("div", { class: "head" }, el("h1", {}, "Topics"), el("span", { class: "dim" }, `${formatCount(found.found)} of ${formatCount(found.all)}`), el("span", { class: "grow" }),
+      search,
+      labelled("by", choice([["name", "name"], ["bytes", "size"], ["partitions", "partitions"]], order, (value) => change({ order: value }), "Order")),
+      labelled("", el("input", { type: "checkbox", checked: isInternal, "aria-label": "internal topics", onchange: (event) => change({ internal: event.target.checked ? "1" : "" }) })), "internal",
+      copyButton("Copy as command", command("topic", "list"))),
+    el("section", { class: "card", "aria-label": "Topics" }, rows.length ? list : empty(name ? `No topic has '${name}' in its name.` : "There are no topics yet; make one:",
+      copyButton("Copy a command", command("topic", "create", "hello")))),
+    el("div", { class: "bar" },
+      from > 0 && button("Previous", () => change({ start: Math.max(0, from - PAGE) })),
+      from + PAGE < found.topics.length && button("Next", () => change({ start: from + PAGE })),
+      found.found > found.topics.length && el("span", { class: "dim" }, `The first ${plural(found.topics.length, "topic")} of ${formatCount(found.found)}: search for others.`)));
+  if (!rows.length) return;
+  draw(null, Date.now());
+  const [details, time] = await Promise.all([
+    get("/topic-details", { name: rows.map((row) => row.name) }, signal), get("/time", { text: "now" }, signal)]);
+  if (!signal.aborted) draw(details.topics, time.now_ms);
+}

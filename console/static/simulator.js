@@ -1,0 +1,140 @@
+// What other retention settings would delete, before anything is changed.
+import { get, part, post } from "./api.js";
+import { button, canvas, card, colour, copyButton, el, failure, labelled, notice, replace, table } from "./dom.js";
+import { fate } from "./segment_map.js";
+import { command, settings } from "./state.js";
+import { formatCount, formatDuration, formatSize, formatTick, formatTime, plural, ticks } from "./time.js";
+
+const DAY = 86_400_000;
+const UNITS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: DAY, w: 7 * DAY };
+const SLIDER = [60_000, 366 * DAY];
+
+/** Milliseconds of "7d", "36h" or a number; -1 keeps for ever; null is none of these. */
+function parseMs(text) {
+  const match = /^(-?\d+)\s*(ms|s|m|h|d|w)?$/.exec(text.trim());
+  return match ? Number(match[1]) * (match[2] ? UNITS[match[2]] : 1) : null;
+}
+
+const going = (found) => found.partitions.flatMap((one) => one.segments
+  .filter((segment) => fate(segment, found.now_ms)[0] === "bad").map((segment) => ({ ...segment, partition: one.partition })));
+
+export async function simulator(root, { name, plan, signal, reload, preview }) {
+  const before = plan.settings;
+  const ms = el("input", { "aria-label": "retention.ms", value: before["retention.ms"] < 0 ? "-1" : formatDuration(before["retention.ms"]).replaceAll(" ", ""), size: 12 });
+  if (parseMs(ms.value) !== before["retention.ms"]) ms.value = String(before["retention.ms"]);
+  const slide = el("input", { type: "range", min: 0, max: 1000, "aria-label": "retention.ms on a logarithmic scale", value: place(before["retention.ms"]) });
+  const bytes = el("input", { "aria-label": "retention.bytes", value: String(before["retention.bytes"]), size: 14 });
+  const result = el("div", { "aria-live": "polite" });
+  let readers = null;
+  let timer = 0;
+  let last = null;
+
+  const changes = () => ({ "retention.ms": String(parseMs(ms.value) ?? ms.value), "retention.bytes": bytes.value.trim() });
+  const ask = () => get(`/topics/${part(name)}/retention`, changes(), signal);
+
+  async function run() {
+    try {
+      readers ??= (await get(`/topics/${part(name)}/readers`, {}, signal)).readers;
+      last = await ask();
+      preview(last, last.settings["retention.ms"]);
+      draw();
+    } catch (error) {
+      if (!signal.aborted) replace(result, failure(error));
+    }
+  }
+
+  function draw() {
+    const gone = going(last);
+    const left = last.partitions.flatMap((one) => one.segments).filter((one) => fate(one, last.now_ms)[0] !== "bad");
+    const oldest = Math.min(...left.map((one) => one.min_timestamp ?? Infinity).filter((time) => time >= 0));
+    const losers = lost(gone, readers);
+    const isChanged = last.settings["retention.ms"] !== before["retention.ms"] || last.settings["retention.bytes"] !== before["retention.bytes"];
+    const size = last.partitions.reduce((sum, one) => sum + one.segments.reduce((inner, segment) => inner + segment.size_bytes, 0), 0);
+    const rate = last.partitions.reduce((sum, one) => sum + (one.bytes_per_day ?? 0), 0);
+    replace(result,
+      el("div", { class: "tiles" },
+        tile(formatSize(gone.reduce((sum, one) => sum + one.size_bytes, 0)), `of ${formatSize(size)} would be freed: ${plural(gone.length, "segment")}`),
+        tile(formatCount(gone.reduce((sum, one) => sum + one.next_offset - one.base_offset, 0)), "offsets would go"),
+        tile(Number.isFinite(oldest) ? formatTime(oldest, 0) : "-", "oldest time left"),
+        tile(last.disk.full_at_ms ? formatTime(last.disk.full_at_ms, 0) : "not foreseen", "disk full")),
+      losers.length > 0 && [el("div", { class: "note warn" }, "These groups would lose records that they have not read:"), table([
+        { title: "Group", cell: (one) => el("a", { href: `/groups/${part(one.group)}` }, one.group) },
+        { title: "Partition", right: true, cell: (one) => one.partition }, { title: "Unread records lost", right: true, cell: (one) => formatCount(one.lost) }], losers)],
+      rate > 0 ? curve(last, size, rate) : el("p", { class: "dim" }, "No forecast of the size: too few closed segments to know how fast the topic grows."),
+      el("p", { class: "dim" }, `Retention runs every ${formatDuration(last.check_interval_ms)}; a segment goes as a whole.`),
+      el("div", { class: "bar" },
+        isChanged && settings.readOnly !== "1" && button("Apply these settings…", apply, { class: "danger" }),
+        copyButton("Copy as command", command("retention", name, ...Object.entries(changes()).flatMap(([key, value]) => ["--set", `${key}=${value}`])))));
+  }
+
+  async function apply() {
+    const key = (found) => going(found).map((one) => `${one.partition}:${one.base_offset}`).join();
+    const seen = key(last);
+    try {
+      last = await ask();
+      if (key(last) !== seen) {
+        draw();
+        notice("What would go has changed since the preview: look again.");
+        return;
+      }
+      if (!confirm(`Set ${Object.entries(changes()).map((pair) => pair.join("=")).join(" and ")} of ${name}? ${plural(going(last).length, "segment")} would be deleted.`)) return;
+      await post(`/topics/${part(name)}/settings`, { changes: changes() });
+      notice(`Changed the retention of ${name}.`);
+      await reload();
+    } catch (error) {
+      replace(result, failure(error));
+    }
+  }
+
+  const soon = () => { clearTimeout(timer); timer = setTimeout(run, 250); };
+  slide.addEventListener("input", () => { ms.value = nice(SLIDER[0] * (SLIDER[1] / SLIDER[0]) ** (slide.value / 1000)); soon(); });
+  ms.addEventListener("input", () => { slide.value = place(parseMs(ms.value) ?? -1); soon(); });
+  bytes.addEventListener("input", soon);
+  replace(root, card("If retention were different", null,
+    el("div", { class: "bar" }, labelled("retention.ms", ms), slide, labelled("retention.bytes", bytes), el("span", { class: "dim" }, "Nothing is changed by looking.")), result));
+  await run();
+}
+
+const tile = (value, text) => el("div", { class: "tile" }, el("b", {}, value), el("span", {}, text));
+
+function place(ms) {
+  return ms <= 0 ? 1000 : Math.max(0, Math.min(1000, Math.round((1000 * Math.log(ms / SLIDER[0])) / Math.log(SLIDER[1] / SLIDER[0]))));
+}
+
+function nice(ms) {
+  for (const [unit, size] of [["d", DAY], ["h", 3_600_000], ["m", 60_000]]) if (ms >= 2 * size || unit === "m") return `${Math.round(ms / size)}${unit}`;
+  return String(ms);
+}
+
+/** Groups whose position is in what would go. */
+function lost(gone, readers) {
+  const starts = new Map();
+  for (const one of gone) starts.set(one.partition, Math.max(starts.get(one.partition) ?? 0, one.next_offset));
+  return readers.map((one) => ({ ...one, lost: (starts.get(one.partition) ?? 0) - one.position })).filter((one) => one.lost > 0);
+}
+
+/** The size of the topic over the next 14 days: what is there leaves, what comes stays as long as it may. */
+function curve(found, size, rate) {
+  const points = [];
+  const segments = found.partitions.flatMap((one) => one.segments);
+  const keep = found.settings["retention.ms"] < 0 ? Infinity : found.settings["retention.ms"];
+  for (let day = 0; day <= 14; day += 0.25) {
+    const at = found.now_ms + day * DAY;
+    const gone = segments.reduce((sum, one) => sum + (one.goes_at_ms !== null && one.goes_at_ms <= at ? one.size_bytes : 0), 0);
+    points.push([at, size - gone + (rate * Math.min(day * DAY, keep)) / DAY]);
+  }
+  const highest = Math.max(...points.map((one) => one[1]), 1);
+  const [first, last] = [points[0][0], points[points.length - 1][0]];
+  return canvas(120, (context, width, height) => {
+    const x = (ms) => 10 + ((ms - first) / (last - first)) * (width - 20);
+    const y = (value) => height - 22 - (value / highest) * (height - 42);
+    context.strokeStyle = colour("accent");
+    context.lineWidth = 2;
+    context.beginPath();
+    points.forEach(([ms, value], index) => (index ? context.lineTo(x(ms), y(value)) : context.moveTo(x(ms), y(value))));
+    context.stroke();
+    context.fillStyle = colour("dim");
+    context.fillText(`size in the next 14 days, ${formatSize(highest)} at most`, 10, 12);
+    for (const at of ticks(first, last, 8)) context.fillText(formatTick(at, last - first), Math.min(width - 40, x(at)), height - 5);
+  }, { role: "img", "aria-label": `Size over the next 14 days: now ${formatSize(size)}, at most ${formatSize(highest)}, at the end ${formatSize(points[points.length - 1][1])}` });
+}

@@ -1,0 +1,78 @@
+// How disordered the times of a topic are, and which producers have wrong clocks.
+import { get, part } from "./api.js";
+import { button, card, choice, copyButton, el, empty, failure, labelled, replace, skeleton, table } from "./dom.js";
+import { command } from "./state.js";
+import { formatCount, formatDuration, formatSize, formatTime } from "./time.js";
+
+const SIZES = [1, 8, 64, 256].map((size) => [String(size * 1024 * 1024), formatSize(size * 1024 * 1024)]);
+const AHEAD = 60_000;
+
+const bound = (ms) => (ms < 0 ? "over 7 d" : ms === 0 ? "0" : `to ${formatDuration(ms)}`);
+
+function unitOf(ms) {
+  if (ms >= 1e8 && ms < 1e11) return "seconds";
+  if (ms >= 253402387200000 && ms < 1e17) return "microseconds";
+  return ms >= 1e17 ? "nanoseconds" : null;
+}
+
+/** What is wrong with a producer's times, a sentence for each fault. */
+function faults(one) {
+  const found = [];
+  const place = (record) => `offset ${formatCount(record.offset)}, ${formatTime(record.timestamp_ms)}`;
+  if (one.ahead && one.ahead_ms > AHEAD) found.push(`Its clock is ahead by at least ${formatDuration(one.ahead_ms)} (${place(one.ahead)}).`);
+  for (const record of [one.behind, one.ahead]) {
+    const unit = record && unitOf(record.timestamp_ms);
+    if (unit) found.push(`Its times look like ${unit} instead of milliseconds (offset ${formatCount(record.offset)}, timestamp ${record.timestamp_ms}).`);
+  }
+  if (one.without_time) found.push(`${formatCount(one.without_time)} of its records carry no time.`);
+  if (one.out_of_order * 10 > one.records) found.push(`${Math.round((100 * one.out_of_order) / one.records)} % of its records are older than an earlier one.`);
+  return found;
+}
+
+export async function show(root, { name, signal }) {
+  let bytes = SIZES[1][0];
+  const body = el("div", {}, skeleton(200, "Reading the newest records"));
+
+  async function load() {
+    replace(body, skeleton(200, "Reading the newest records"));
+    try {
+      const found = await get(`/topics/${part(name)}/skew`, { bytes }, signal);
+      draw(found);
+    } catch (error) {
+      if (signal.aborted) return;
+      replace(body, error.status === 501
+        ? el("div", { class: "note" }, `The audit needs a Tidelog with a metrics port: ${error.message}. On other brokers the time of an append is not known; 'tidelog spark skew' audits the disorder of any topic.`)
+        : failure(error, load));
+    }
+  }
+
+  function draw(found) {
+    const wrong = found.partitions.flatMap((one) => one.producers.map((producer) => ({ ...producer, partition: one.partition, faults: faults(producer) }))).filter((one) => one.faults.length);
+    const stamped = found.partitions.reduce((sum, one) => sum + one.stamped, 0);
+    replace(body,
+      el("h2", {}, "Producers that are off"),
+      wrong.length ? table([
+        { title: "Partition", right: true, cell: (one) => one.partition },
+        { title: "Producer", cell: (one) => (one.producer_id < 0 ? "not idempotent" : `id ${one.producer_id}`) },
+        { title: "Records", right: true, cell: (one) => formatCount(one.records) },
+        { title: "What", cell: (one) => one.faults.map((text) => el("div", {}, text)) },
+      ], wrong) : empty("No producer is off."),
+      el("h2", {}, "Disorder"),
+      table([
+        { title: "Partition", right: true, cell: (one) => one.partition },
+        { title: "Offsets", cell: (one) => `${formatCount(one.from_offset)} to ${formatCount(one.to_offset - 1)}` },
+        { title: "Records", right: true, cell: (one) => formatCount(one.records) },
+        { title: "Out of order", right: true, cell: (one) => (one.records ? `${formatCount(one.out_of_order)} (${((100 * one.out_of_order) / one.records).toFixed(1)} %)` : "-") },
+        { title: "Half are late by", cell: (one) => bound(one.late_p50_ms) },
+        { title: "99 % by", cell: (one) => bound(one.late_p99_ms) },
+        { title: "Latest by", cell: (one) => formatDuration(one.largest_step_back_ms) },
+      ], found.partitions),
+      stamped > 0 && el("div", { class: "note" }, `${formatCount(stamped)} records have the broker's own time, which is never off.`),
+      el("p", { class: "dim" }, `The newest ${formatSize(found.bytes_max)} of all partitions were read. A record is late by how much it is older than the youngest before it.`));
+  }
+
+  replace(root, card("Times of the newest records", el("span", { class: "bar" },
+    labelled("read", choice(SIZES, bytes, (value) => { bytes = value; load(); }, "How much to read")), button("Again", load),
+    copyButton("Copy as command", () => command("skew", name, "--bytes", bytes))), body));
+  await load();
+}

@@ -1,0 +1,132 @@
+// The timeline of a topic, the box for times, and the records of what is selected.
+import { get, part } from "./api.js";
+import { button, card, copyButton, el, empty, failure, notice, replace, skeleton } from "./dom.js";
+import { recordsView } from "./records.js";
+import { command, param, setParams } from "./state.js";
+import { numbers, timeline } from "./timeline.js";
+import { formatAge, formatCount, formatDuration, formatSize, formatTime, isoTime, plural } from "./time.js";
+
+export async function show(root, { name, topic, signal }) {
+  const chart = el("div", {}, skeleton(230));
+  const list = el("div");
+  const box = el("input", { "aria-label": "Time or range", "data-key": "t", size: 42, placeholder: "-15m, yesterday, 2026-11-01T10:00Z, or A..B" });
+  const partitions = el("input", { "aria-label": "Partitions", size: 8, placeholder: "all", value: param("p") ?? "" });
+  let data = null;
+
+  const selected = () => {
+    const [from, to] = (param("sel") ?? "").split("..");
+    return from && to ? [Number(from), Number(to)] : null;
+  };
+
+  function drawChart() {
+    if (!data) return;
+    if (!data.records && !data.bars.some(Boolean)) {
+      replace(chart, empty("This topic has no records yet.", copyButton("Copy a command that writes one", `echo hello | ${command("produce", name)}`)));
+      return;
+    }
+    replace(chart, timeline(data, { selected: selected(), select, zoom }), legend(data), notes(data), numbers(data));
+  }
+
+  function select(from, to) {
+    setParams({ sel: `${from}..${to}` });
+    drawChart();
+    drawRecords();
+  }
+
+  function zoom(from, to) {
+    setParams({ from, to }, true);
+    load();
+  }
+
+  function drawRecords() {
+    const chosen = selected();
+    const window = chosen ? { from: chosen[0], to: chosen[1] } : { from: param("from") ?? "", to: param("to") ?? "" };
+    recordsView(list, { name, window, title: chosen ? `Records from ${formatTime(chosen[0])} to ${formatTime(chosen[1])}` : "Records of the shown time", clear: chosen && clear, signal });
+  }
+
+  function clear() {
+    setParams({ sel: "" });
+    drawChart();
+    drawRecords();
+  }
+
+  async function load() {
+    replace(chart, skeleton(230, "Counting records"));
+    try {
+      data = await get(`/topics/${part(name)}/timeline`, { from: param("from"), to: param("to"), p: param("p") }, signal);
+      drawChart();
+    } catch (error) {
+      if (!signal.aborted) replace(chart, failure(error, load));
+    }
+  }
+
+  async function go() {
+    const text = box.value.trim();
+    if (!text) {
+      setParams({ from: "", to: "", sel: "" }, true);
+    } else {
+      const [from, to] = text.includes("..") ? text.split("..").map((one) => one.trim()) : [text, ""];
+      try {
+        for (const one of [from, to]) if (one) await get("/time", { text: one }, signal);
+      } catch (error) {
+        replace(problem, failure(error));
+        return;
+      }
+      setParams({ from, to, sel: "" }, true);
+    }
+    replace(problem);
+    load();
+    drawRecords();
+  }
+
+  const problem = el("div");
+  box.value = [param("from"), param("to")].filter(Boolean).join("..");
+  box.addEventListener("keydown", (event) => event.key === "Enter" && go());
+  partitions.addEventListener("change", () => { setParams({ p: partitions.value.trim(), sel: "" }, true); load(); drawRecords(); });
+  const quick = [["1 h", "-1h"], ["24 h", "-1d"], ["7 d", "-7d"], ["All", ""]].map(([text, value]) => button(text, () => { box.value = value; go(); }));
+  const pin = () => {
+    if (!data) return;
+    setParams({ from: data.edges[0], to: data.edges[data.edges.length - 1] });
+    notice("The address now holds these times, whenever it is opened.");
+  };
+  replace(root,
+    card("Records over time", el("span", { class: "bar" }, box, button("Show", go), quick, topic.count > 1 && partitions, button("Pin", pin, { title: "Make relative times in the address absolute" }),
+      copyButton("Copy link", () => location.href),
+      copyButton("Copy as command", () => consumeCommand(name, selected() ?? (data ? [data.edges[0], data.edges[data.edges.length - 1]] : null)))), problem, chart),
+    list);
+  drawRecords();
+  await load();
+}
+
+export function consumeCommand(name, span) {
+  const range = span ? ["--from", isoTime(span[0]), "--until", isoTime(span[1])] : ["--from", "earliest"];
+  return command("consume", name, ...range, "--exit-at-end");
+}
+
+function legend(data) {
+  const inside = data.bars.reduce((sum, count) => sum + count, 0);
+  const width = data.edges[1] - data.edges[0];
+  return el("div", { class: "legend" },
+    el("span", {}, el("i"), `${plural(inside, "record")} ${data.source === "counts" ? "by their own time" : "by arrival"}, bars of ${formatDuration(width)}`),
+    el("span", {}, el("i", { class: "k-dim" }), `${formatCount(data.before)} before, ${formatCount(data.after)} after`),
+    data.ahead > 0 && el("span", {}, el("i", { class: "k-bad" }), `${formatCount(data.ahead)} after a timestamp ahead of the clock`),
+    el("span", {}, data.source === "counts" ? "exact counts of the broker" : `${plural(data.lookups, "lookup")}`));
+}
+
+function notes(data) {
+  const found = [];
+  if (data.source === "lookups") {
+    found.push(el("div", { class: "note" }, "Counted by lookups, which follow the log's order: a record that arrived late is in the bar of the record before it, and offsets without records (compaction, transactions) count too. All bars and both ends together are the whole log."));
+  }
+  if (data.ahead > 0) {
+    found.push(el("div", { class: "note warn" }, `${plural(data.ahead, "record")} lie in the log after one whose time is ahead of the clock (the newest is ${formatAge(data.newest_ms, data.now_ms)}), so lookups cannot place them in time. The orders by offset and newest first show them.`));
+  } else if (data.newest_ms > data.now_ms) {
+    found.push(el("div", { class: "note warn" }, `The newest record is ${formatAge(data.newest_ms, data.now_ms)}: a producer's clock or unit is wrong.`));
+  }
+  if (data.partitions_drawn < data.partitions) {
+    found.push(el("div", { class: "note warn" }, `Estimate from ${data.partitions_drawn} of ${formatCount(data.partitions)} partitions, evenly spread.`));
+  }
+  if (data.without_time > 0) found.push(el("div", { class: "note" }, `${plural(data.without_time, "record")} carry no time and are in no bar.`));
+  if (data.missing_bytes > 0) found.push(el("div", { class: "note warn" }, `${formatSize(data.missing_bytes)} of the log are not counted yet: load the page again to continue.`));
+  return found;
+}

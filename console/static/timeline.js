@@ -1,0 +1,195 @@
+// Bars of records over time: drag to select, Shift-drag or the wheel to zoom, or all of it by keys.
+import { canvas, colour, el, table } from "./dom.js";
+import { formatCount, formatTick, formatTime, plural, ticks } from "./time.js";
+
+const HEIGHT = 210;
+const TOP = 12;
+const BOTTOM = 26;
+const END = 54; // the width of each end bar
+
+/**
+ * @param {any} data the answer of /timeline
+ * @param {{selected: ?[number, number], select: (from: number, to: number) => void, zoom: (from: number, to: number) => void}} options
+ */
+export function timeline(data, options) {
+  const { edges, bars } = data;
+  const first = edges[0];
+  const last = edges[edges.length - 1];
+  const highest = Math.max(1, ...bars);
+  const tip = el("div", { class: "tip", hidden: true });
+  let mark = -1; // the bar of the keyboard
+  let held = null; // {start, end, isZoom} while dragging or selecting by keys, in bars
+  let geometry = null;
+
+  const xOf = (ms) => geometry.left + ((ms - first) / (last - first)) * geometry.span;
+  const barAt = (x) => Math.max(0, Math.min(bars.length - 1, Math.floor(((x - geometry.left) / geometry.span) * bars.length)));
+  const rangeOf = ({ start, end }) => [edges[Math.min(start, end)], edges[Math.max(start, end) + 1]];
+
+  function drawEnd(context, x, count, name, floor, ahead = 0) {
+    const full = floor - TOP;
+    const height = count ? Math.max(3, Math.min(full, (count / highest) * full)) : 0;
+    const red = count ? Math.max(ahead ? 3 : 0, (height * Math.min(ahead, count)) / count) : 0;
+    context.fillStyle = colour("bar-dim");
+    context.fillRect(x, floor - height, END - 14, height);
+    context.fillStyle = colour("bad");
+    context.fillRect(x, floor - red, END - 14, red);
+    if (count > highest) {
+      context.fillStyle = colour("paper");
+      context.fillRect(x - 1, TOP + 14, END - 12, 3);
+    }
+    context.fillStyle = colour("dim");
+    context.textAlign = "center";
+    context.fillText(name, x + (END - 14) / 2, floor + 17);
+  }
+
+  function drawLine(context, ms, text, kind, floor) {
+    if (ms === null || ms === undefined || ms < first || ms > last) return;
+    const x = xOf(ms);
+    context.strokeStyle = colour(kind);
+    context.setLineDash([4, 3]);
+    context.beginPath();
+    context.moveTo(x, TOP - 6);
+    context.lineTo(x, floor);
+    context.stroke();
+    context.setLineDash([]);
+    context.fillStyle = colour(kind);
+    context.textAlign = x > geometry.left + geometry.span - 60 ? "right" : "left";
+    context.fillText(text, x + (context.textAlign === "left" ? 4 : -4), TOP + 2);
+  }
+
+  function draw(context, width, height) {
+    const floor = height - BOTTOM;
+    geometry = { left: END, span: width - 2 * END, floor };
+    context.fillStyle = colour("line");
+    context.fillRect(geometry.left, floor, geometry.span, 1);
+    const shown = held ? rangeOf(held) : options.selected;
+    if (shown) {
+      const from = Math.max(geometry.left, xOf(shown[0]));
+      const to = Math.min(geometry.left + geometry.span, xOf(shown[1]));
+      context.fillStyle = held?.isZoom ? colour("warn-soft") : colour("accent-soft");
+      context.fillRect(from, TOP, Math.max(2, to - from), floor - TOP);
+    }
+    const layers = data.split?.length ? data.split.map((one) => one.bars) : [bars];
+    const step = geometry.span / bars.length;
+    const gap = step > 4 ? 1 : 0;
+    bars.forEach((_, index) => {
+      let base = floor;
+      layers.forEach((counts, layer) => {
+        if (!counts[index]) return;
+        const tall = Math.max(1, (counts[index] / highest) * (floor - TOP));
+        context.fillStyle = colour("bar");
+        context.globalAlpha = layers.length > 1 ? 1 - (0.6 * layer) / layers.length : 1;
+        context.fillRect(geometry.left + index * step, base - tall, Math.max(0.7, step - gap), tall);
+        base -= tall;
+      });
+    });
+    context.globalAlpha = 1;
+    drawEnd(context, 4, data.before, "before", floor);
+    drawEnd(context, width - END + 10, data.after, data.ahead ? "ahead" : "after", floor, data.ahead);
+    context.fillStyle = colour("dim");
+    context.textAlign = "center";
+    for (const at of ticks(first, last, Math.max(2, Math.floor(geometry.span / 110)))) {
+      const x = xOf(at);
+      context.fillRect(x, floor, 1, 4);
+      if (x < geometry.left + 30 || x > geometry.left + geometry.span - 30) continue;
+      context.fillText(formatTick(at, last - first), x, floor + 17);
+    }
+    context.textAlign = "left";
+    context.fillText(formatCount(highest), geometry.left + 4, TOP + 2);
+    drawLine(context, data.now_ms, "now", "warn", floor);
+    if (mark >= 0) {
+      context.strokeStyle = colour("accent");
+      context.lineWidth = 2;
+      context.strokeRect(geometry.left + mark * step, TOP, Math.max(2, step), floor - TOP);
+      context.lineWidth = 1;
+    }
+  }
+
+  const area = canvas(HEIGHT, draw, { tabindex: 0, role: "img", "aria-label": label(data) });
+
+  function showTip(index, x) {
+    tip.hidden = false;
+    tip.textContent = `${formatTime(edges[index])}\n${plural(bars[index], "record")}`;
+    tip.style.left = `${Math.max(0, Math.min(area.clientWidth - 220, x + 12))}px`;
+    tip.style.top = "4px";
+  }
+
+  function finish() {
+    const [from, to] = rangeOf(held);
+    const { isZoom } = held;
+    held = null;
+    area.paint();
+    if (isZoom) options.zoom(from, to);
+    else options.select(from, to);
+  }
+
+  area.addEventListener("pointerdown", (event) => {
+    if (event.button) return;
+    const at = barAt(event.offsetX);
+    held = { start: at, end: at, isZoom: event.shiftKey };
+    area.setPointerCapture(event.pointerId);
+    area.paint();
+  });
+  area.addEventListener("pointermove", (event) => {
+    const at = barAt(event.offsetX);
+    showTip(at, event.offsetX);
+    if (held && event.buttons) {
+      held.end = at;
+      area.paint();
+    }
+  });
+  area.addEventListener("pointerup", () => held && finish());
+  area.addEventListener("pointerleave", () => { tip.hidden = true; });
+  area.addEventListener("wheel", (event) => {
+    event.preventDefault();
+    zoomAt(event.deltaY < 0 ? 0.5 : 2, edges[barAt(event.offsetX)]);
+  }, { passive: false });
+
+  function zoomAt(factor, centre) {
+    const span = Math.max(2, Math.round((last - first) * factor));
+    const share = (centre - first) / (last - first);
+    options.zoom(Math.max(0, Math.round(centre - span * share)), Math.max(1, Math.round(centre + span * (1 - share))));
+  }
+
+  area.addEventListener("keydown", (event) => {
+    const moves = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -bars.length, End: bars.length };
+    if (event.key in moves) {
+      event.preventDefault();
+      const at = Math.max(0, Math.min(bars.length - 1, mark + moves[event.key]));
+      if (event.shiftKey) held = { start: held ? held.start : Math.max(0, mark), end: at, isZoom: false };
+      else held = null;
+      mark = at;
+      showTip(at, geometry.left + (at * geometry.span) / bars.length);
+    } else if (event.key === "Enter") {
+      held ??= { start: Math.max(0, mark), end: Math.max(0, mark), isZoom: false };
+      finish();
+      return;
+    } else if (event.key === "+" || event.key === "-") {
+      zoomAt(event.key === "+" ? 0.5 : 2, edges[Math.max(0, mark)]);
+      return;
+    } else return;
+    area.paint();
+  });
+  area.addEventListener("blur", () => { tip.hidden = true; });
+  return el("div", { class: "chart" }, area, tip);
+}
+
+function label(data) {
+  const inside = data.bars.reduce((sum, count) => sum + count, 0);
+  return `Records over time, ${plural(data.bars.length, "bar")}: ${formatCount(inside)} from ${formatTime(data.edges[0])} to ${formatTime(data.edges[data.edges.length - 1])}, ` +
+    `${formatCount(data.before)} before, ${formatCount(data.after)} after. Arrow keys move, Shift selects, Enter shows the records.`;
+}
+
+/** The same numbers as a table that opens on request. */
+export function numbers(data) {
+  const box = el("details", {}, el("summary", {}, "The numbers as a table"));
+  box.addEventListener("toggle", () => {
+    if (!box.open || box.children.length > 1) return;
+    const rows = data.bars.map((count, index) => [data.edges[index], data.edges[index + 1], count]).filter(([, , count]) => count);
+    box.append(table([
+      { title: "From", cell: (row) => formatTime(row[0]) }, { title: "To", cell: (row) => formatTime(row[1]) },
+      { title: "Records", right: true, cell: (row) => formatCount(row[2]) }], rows));
+  });
+  return box;
+}
+

@@ -1,0 +1,248 @@
+"""The questions that change nothing, one function for each address below /api."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from client.errors import BrokerRefused, InvalidUse
+from client.times import find_unit_mistake, format_time
+from client.types import TopicPartition
+from console.data import overview, records, timeline
+from console.data.conditions import parse_condition
+from console.data.decoders import FORMATS
+from console.data.groups import readers_of
+from console.data.hub import Hub
+from console.web import questions as ask
+from console.web.answers import answer, failure
+from protocol.error_codes import ErrorCode
+
+_OFFSET_MAX: Final = 2**63 - 1
+_PARTS: Final = ("key", "value")
+
+
+async def cluster(request: Request) -> Response:
+    """The overview."""
+    return answer(await overview.describe_cluster(ask.hub_of(request)))
+
+
+async def topics(request: Request) -> Response:
+    """The list of topics: names, partitions, bytes."""
+    return answer(
+        await overview.list_topics(
+            ask.hub_of(request),
+            name=ask.text_of(request, "name"),
+            order=ask.text_of(request, "order", "name"),
+            is_internal=ask.text_of(request, "internal") == "1",
+        )
+    )
+
+
+async def topic_details(request: Request) -> Response:
+    """Records, times and retention of the rows that are visible."""
+    names = request.query_params.getlist("name")
+    return answer(await overview.topic_details(ask.hub_of(request), names))
+
+
+async def topic(request: Request) -> Response:
+    """One topic; an unknown name is answered with near ones."""
+    hub, name = ask.hub_of(request), request.path_params["topic"]
+    try:
+        return answer(await overview.describe_topic(hub, name))
+    except BrokerRefused as error:
+        if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        near = await overview.near_names(hub, name)
+        return failure(request, 404, f"There is no topic {name}.", near=near)
+
+
+async def draw_timeline(request: Request) -> Response:
+    """The bars of a topic."""
+    return answer(
+        await timeline.draw(
+            ask.hub_of(request),
+            request.path_params["topic"],
+            from_ms=await ask.time_of(request, "from"),
+            to_ms=await ask.time_of(request, "to"),
+            chosen=ask.partitions_of(request),
+            buckets=ask.number_of(request, "buckets", timeline.EDGES_MAX, 1, timeline.EDGES_MAX),
+        )
+    )
+
+
+async def window_of(request: Request, *, limit: int | None = None) -> records.Window:
+    """The window of records that an address asks for."""
+    now_ms = await ask.hub_of(request).now_ms()
+    condition = parse_condition(ask.text_of(request, "f"), now_ms=now_ms, zone=ask.zone_of(request))
+    return records.Window(
+        topic=request.path_params["topic"],
+        from_ms=await ask.time_of(request, "from"),
+        to_ms=await ask.time_of(request, "to"),
+        chosen=ask.partitions_of(request),
+        condition=condition,
+        order=ask.text_of(request, "order", "time"),
+        limit=limit or ask.number_of(request, "limit", 100, 1, records.LIMIT_MAX),
+    )
+
+
+async def topic_records(request: Request) -> Response:
+    """A page of the records of a window."""
+    window = await window_of(request)
+    return answer(await records.read_page(ask.hub_of(request), window, ask.cursor_of(request)))
+
+
+async def record(request: Request) -> Response:
+    """One record in full, decoded as asked, with the times of its neighbours."""
+    hub, registry = ask.hub_of(request), ask.registry_of(request)
+    partition = ask.partition_of(request)
+    offset = ask.number_of(request, "offset", 0, 0, _OFFSET_MAX)
+    formats = {part: ask.text_of(request, f"{part}_format") for part in _PARTS}
+    for part, name in formats.items():
+        if name not in ("", *FORMATS):
+            raise InvalidUse(f"{part}_format={name[:20]}: choose {', '.join(FORMATS)}")
+    found = await records.read_one(hub, partition, offset)
+    now_ms = await hub.now_ms()
+    return answer(
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "offset": offset,
+            "time_ms": found.timestamp_ms,
+            "time": format_time(found.timestamp_ms, ask.zone_of(request)),
+            "time_type": found.timestamp_type.name,
+            "now_ms": now_ms,
+            "unit_mistake": find_unit_mistake(found.timestamp_ms),
+            "leader_epoch": found.leader_epoch,
+            "headers": [
+                {"name": name, "value": await registry.shown(value, "")}
+                for name, value in found.headers[:100]
+            ],
+            "headers_count": len(found.headers),
+            "key": await registry.shown(found.key, formats["key"]),
+            "value": await registry.shown(found.value, formats["value"]),
+            "previous": await _time_at(hub, partition, offset - 1),
+            "next": await _time_at(hub, partition, offset + 1),
+        }
+    )
+
+
+async def _time_at(hub: Hub, partition: TopicPartition, offset: int) -> dict[str, int] | None:
+    try:
+        found = await records.read_one(hub, partition, offset)
+    except (InvalidUse, BrokerRefused):
+        return None
+    return {"offset": found.offset, "time_ms": found.timestamp_ms}
+
+
+async def raw_record(request: Request) -> Response:
+    """A key or value as it is, as a download."""
+    partition, part = ask.partition_of(request), ask.text_of(request, "part", "value")
+    if part not in _PARTS:
+        raise InvalidUse(f"part={part[:20]}: choose {', '.join(_PARTS)}")
+    offset = ask.number_of(request, "offset", 0, 0, _OFFSET_MAX)
+    found = await records.read_one(ask.hub_of(request), partition, offset)
+    data = found.key if part == "key" else found.value
+    name = f"{partition.topic}-{partition.partition}-{offset}-{part}.bin"
+    headers = {
+        "Content-Disposition": f'attachment; filename="{name}"',
+        "Cache-Control": "no-store",
+    }
+    return Response(data or b"", media_type="application/octet-stream", headers=headers)
+
+
+async def parse_time(request: Request) -> Response:
+    """A time as a person wrote it, in ms."""
+    found = await ask.time_of(request, "text")
+    now_ms = await ask.hub_of(request).now_ms()
+    return answer({"ms": found, "now_ms": now_ms})
+
+
+async def settings(request: Request) -> Response:
+    """A topic's settings."""
+    return answer(await overview.topic_settings(ask.hub_of(request), request.path_params["topic"]))
+
+
+def _tidelog(path: str, *allowed: str) -> Any:
+    """A question that only a Tidelog's metrics port answers; `allowed` are its parameters."""
+
+    async def endpoint(request: Request) -> Response:
+        asked: Mapping[str, object] = {
+            "topic": request.path_params["topic"],
+            **{
+                name: request.query_params[name] for name in allowed if name in request.query_params
+            },
+        }
+        return answer(await ask.hub_of(request).ask_tidelog(path, asked))
+
+    return endpoint
+
+
+async def explain(request: Request) -> Response:
+    """The steps of a lookup by time, on the map of segments."""
+    partition = ask.partition_of(request)
+    at = await ask.time_of(request, "at")
+    if at is None:
+        raise InvalidUse("at=TIME is needed")
+    asked = {"topic": partition.topic, "partition": partition.partition, "at": at}
+    return answer(await ask.hub_of(request).ask_tidelog("/explain", asked))
+
+
+async def groups(request: Request) -> Response:
+    """All groups with their lag."""
+    return answer(await ask.watch_of(request).listed())
+
+
+async def readers(request: Request) -> Response:
+    """Where groups are in a topic."""
+    topic_name = request.path_params["topic"]
+    return answer(await readers_of(ask.hub_of(request), topic_name))
+
+
+async def group(request: Request) -> Response:
+    """One group."""
+    return answer(await ask.watch_of(request).described(request.path_params["group"]))
+
+
+async def security(request: Request) -> Response:
+    """Users, rules, quotas."""
+    return answer(await overview.security_of(ask.hub_of(request)))
+
+
+async def clock(request: Request) -> Response:
+    """Where the broker's settable clock stands."""
+    hub = ask.hub_of(request)
+    return answer(await hub.admin.clock(metrics_url=hub.options.broker_http))
+
+
+_RETENTION: Final = (
+    "partition",
+    "at",
+    "retention.ms",
+    "retention.bytes",
+    "cleanup.policy",
+    "retention.clamp.future",
+)
+
+ROUTES: Final = [
+    Route("/cluster", cluster),
+    Route("/topics", topics),
+    Route("/topic-details", topic_details),
+    Route("/topics/{topic}", topic),
+    Route("/topics/{topic}/timeline", draw_timeline),
+    Route("/topics/{topic}/records", topic_records),
+    Route("/topics/{topic}/record", record),
+    Route("/topics/{topic}/raw", raw_record),
+    Route("/topics/{topic}/settings", settings),
+    Route("/topics/{topic}/segments", _tidelog("/segments", "partition", "limit", "after")),
+    Route("/topics/{topic}/retention", _tidelog("/retention", *_RETENTION)),
+    Route("/topics/{topic}/skew", _tidelog("/skew", "partition", "bytes")),
+    Route("/topics/{topic}/explain", explain),
+    Route("/topics/{topic}/readers", readers),
+    Route("/groups", groups),
+    Route("/groups/{group:path}", group),
+    Route("/security", security),
+    Route("/clock", clock),
+    Route("/time", parse_time),
+]

@@ -1,0 +1,228 @@
+"""Changes by the console: previews, moves of groups, settings, records, the clock."""
+
+import json
+import logging
+
+import pytest
+
+from client.admin import Admin
+from client.consumer import Consumer
+from client.types import TopicPartition
+from tests.integration.console.conftest import Browser, Open
+from tidelog.testing import InProcessBroker, Seed
+
+START = 1_767_225_600_000
+
+
+async def committed(broker: InProcessBroker, group: str) -> dict[int, int]:
+    async with Admin(broker.bootstrap) as admin:
+        return {tp.partition: at.offset for tp, at in (await admin.group_offsets(group)).items()}
+
+
+async def seed_group(broker: InProcessBroker) -> None:
+    """100 records of one second each in two partitions; the group is after the first ten."""
+    await broker.clock.freeze(START + 200_000)
+    seeds = [Seed(f"v{i}", timestamp_ms=START + 1000 * i, partition=i % 2) for i in range(100)]
+    await broker.create_topic("t", seeds, partitions=2)
+    async with Admin(broker.bootstrap) as admin:
+        positions = {TopicPartition("t", 0): 5, TopicPartition("t", 1): 5}
+        await admin.alter_group_offsets("g", positions)
+
+
+async def test_groups_have_lag_in_records_and_time(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    await seed_group(broker)
+    (row,) = (await browser.ask("/groups"))["groups"]
+    assert (row["group"], row["records"], row["lag_ms"]) == ("g", 90, 190_000)
+    found = await browser.ask("/groups/g")
+    assert [one["lag"] for one in found["positions"]] == [45, 45]
+    assert [one["first_ms"] - START for one in found["positions"]] == [10_000, 11_000]
+    assert found["samples"] == [[START + 200_000, 90, 190_000]]
+    assert found["members"] == []
+    await browser.ask("/groups/none", 404)
+    readers = (await browser.ask("/topics/t/readers"))["readers"]
+    assert {one["position"] for one in readers} == {5}
+
+
+async def test_lag_trend_turns_when_consumer_stops(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    await seed_group(broker)
+    for _ in range(4):
+        found = await browser.ask("/groups/g")
+        await broker.clock.advance("10s")
+    assert found["trend"]["slope"] == pytest.approx(1.0)
+    assert "grows" in found["trend"]["sentence"]
+
+
+async def test_reset_preview_is_what_is_committed(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    await seed_group(broker)
+    plan = await browser.change("/groups/g/reset-preview", to="2026-01-01T00:01:00Z")
+    assert [one["then"] for one in plan["positions"]] == [30, 30]
+    assert [one["moved"] for one in plan["positions"]] == [-25, -25]
+    first = plan["positions"][0]
+    assert first["at"] == {"offset": 30, "time_ms": START + 60_000, "key": None}
+    assert first["before"]["time_ms"] == START + 58_000
+    assert await committed(broker, "g") == {0: 5, 1: 5}
+    await browser.change("/groups/g/reset", positions=plan["positions"])
+    assert await committed(broker, "g") == {0: 30, 1: 30}
+
+
+@pytest.mark.parametrize(
+    ("to", "offsets"), [("earliest", [0, 0]), ("latest", [50, 50]), ("now", [50, 50])]
+)
+async def test_reset_to_the_ends(
+    broker: InProcessBroker, browser: Browser, to: str, offsets: list[int]
+) -> None:
+    await seed_group(broker)
+    plan = await browser.change("/groups/g/reset-preview", to=to)
+    assert [one["then"] for one in plan["positions"]] == offsets
+    assert [one["is_end"] for one in plan["positions"]] == [to != "earliest"] * 2
+
+
+async def test_a_move_after_the_preview_is_noticed(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    await seed_group(broker)
+    plan = await browser.change("/groups/g/reset-preview", to="earliest")
+    async with Admin(broker.bootstrap) as admin:
+        await admin.alter_group_offsets("g", {TopicPartition("t", 1): 9})
+    found = await browser.change("/groups/g/reset", 400, positions=plan["positions"])
+    assert "look again" in found["error"]
+    assert await committed(broker, "g") == {0: 5, 1: 9}
+
+
+async def test_reset_is_refused_when_group_wakes(broker: InProcessBroker, browser: Browser) -> None:
+    await seed_group(broker)
+    plan = await browser.change("/groups/g/reset-preview", to="earliest")
+    async with Consumer("t", bootstrap=broker.bootstrap, group_id="g", auto_commit=False) as one:
+        await one.getmany(timeout_ms=5000)
+        found = await browser.change("/groups/g/reset", 409, positions=plan["positions"])
+    assert "members" in found["error"]
+    assert await committed(broker, "g") == {0: 5, 1: 5}
+
+
+async def test_settings_are_previewed_then_changed(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    await broker.create_topic("t")
+    changes = {"retention.ms": "3600000", "cleanup.policy": "compact"}
+    plan = await browser.change("/topics/t/settings-preview", changes=changes)
+    assert plan["changes"][0] == {"name": "retention.ms", "now": "604800000", "then": "3600000"}
+    settings = (await browser.ask("/topics/t/settings"))["settings"]
+    assert not [one for one in settings if one["is_set_here"]]
+    await browser.change("/topics/t/settings", changes=changes)
+    settings = (await browser.ask("/topics/t/settings"))["settings"]
+    assert {one["name"] for one in settings if one["is_set_here"]} == set(changes)
+    refused = await browser.change("/topics/t/settings-preview", 400, changes={"retention.ms": "x"})
+    assert "retention.ms" in refused["error"]
+    await browser.change("/topics/t/settings", changes={"retention.ms": None})
+    await browser.change("/topics/t/settings", 400, changes={"retention.ms": 5})
+
+
+async def test_a_record_is_produced_as_given(broker: InProcessBroker, browser: Browser) -> None:
+    await broker.clock.freeze(START)
+    await broker.create_topic("t", partitions=3)
+    stored = await browser.change(
+        "/topics/t/records", key="k", value="00ff", value_encoding="hex", partition=2,
+        time="2025-12-31T23:00Z", headers=[["a", "b"], ["n", None]],
+    )  # fmt: skip
+    (record,) = await broker.read("t")
+    assert (record.partition, record.offset) == (stored["partition"], stored["offset"]) == (2, 0)
+    assert (record.key, record.value) == (b"k", b"\x00\xff")
+    assert record.timestamp_ms == START - 3_600_000
+    assert list(record.headers) == [("a", b"b"), ("n", None)]
+    assert (await browser.change("/topics/t/records", value="now"))["time_ms"] == START
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        ({"value": 5}, "value"),
+        ({"value": "xyz", "value_encoding": "hex"}, "hex"),
+        ({"value": "a", "partition": -1}, "partition"),
+        ({"value": "a", "time": "1700000000"}, "seconds"),
+        ({"value": "a", "headers": [1]}, "headers"),
+        ({}, "value"),
+    ],
+)
+async def test_a_wrong_record_is_refused_with_its_field(
+    broker: InProcessBroker, browser: Browser, body: dict[str, object], word: str
+) -> None:
+    await broker.create_topic("t")
+    found = await browser.change("/topics/t/records", 400, **body)
+    assert word in found["error"]
+    assert await broker.read("t") == []
+
+
+async def test_nothing_is_produced_to_a_topic_that_does_not_exist(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    await browser.change("/topics/none/records", 404, value="a")
+    assert [row["name"] for row in (await browser.ask("/topics"))["topics"]] == []
+
+
+async def test_clock_page_advances_eight_days(broker: InProcessBroker, browser: Browser) -> None:
+    before = (await browser.ask("/clock"))["wall_ms"]
+    found = await browser.change("/clock", advance_ms=8 * 86_400_000)
+    assert found["wall_ms"] - before >= 8 * 86_400_000
+    assert found["fired"] > 0
+    await browser.change("/clock", 400, advance_ms="8d")
+    await browser.change("/clock", 400)
+
+
+async def test_each_change_is_in_the_audit_log(
+    broker: InProcessBroker, browser: Browser, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tidelog.audit")
+    await broker.create_topic("t")
+    await browser.change("/topics/t/settings", changes={"retention.ms": "1000"})
+    await browser.change("/topics/t/settings", 400, changes={"retention.ms": "x"})
+    done, refused = [line for line in caplog.messages if "change=topic-settings" in line]
+    assert "retention.ms=1000" in done
+    assert "result='done'" in done
+    assert "refused" in refused
+
+
+async def test_export_goes_back_by_produce(
+    broker: InProcessBroker, browser: Browser, open_console: Open
+) -> None:
+    seeds = [
+        Seed(b"\xff\x00", key="k", timestamp_ms=START, headers=(("h", b"x"),)),
+        Seed("=1+1", timestamp_ms=START + 1),
+        Seed(None, key="gone", timestamp_ms=START + 2),
+    ]
+    await broker.clock.freeze(START + 10)
+    await broker.create_topic("t", seeds)
+    response = await browser.get("/api/topics/t/export", params={"from": str(START)})
+    assert "attachment" in response.headers["content-disposition"]
+    lines = [json.loads(line) for line in response.text.splitlines()]
+    assert [line["value"] for line in lines] == [{"base64": "/wA="}, "=1+1", None]
+    assert lines[0]["headers"] == [["h", "x"]]
+    async with open_console(may_export=False) as closed:
+        await closed.ask("/topics/t/export", 404)
+    await browser.ask("/topics/t/export", 400, format="xml")
+
+
+async def test_csv_export_has_no_formulas(broker: InProcessBroker, browser: Browser) -> None:
+    dangerous = ["=1", "+1", "-1", "@x", "\tx", "fine"]
+    await broker.create_topic("t", dangerous)
+    guarded = await browser.get("/api/topics/t/export", params={"format": "csv"})
+    values = [line.rpartition(",")[2].strip('"') for line in guarded.text.splitlines()[1:]]
+    assert values == ["'=1", "'+1", "'-1", "'@x", "'\tx", "fine"]
+    plain = await browser.get("/api/topics/t/export", params={"format": "csv", "formulas": "1"})
+    assert ",=1" in plain.text
+
+
+async def test_an_export_has_every_record_of_the_window(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    """More than a page of them, in more partitions than a page has."""
+    seeds = [Seed(str(i), partition=i % 70) for i in range(2500)]
+    await broker.create_topic("t", seeds, partitions=70)
+    response = await browser.get("/api/topics/t/export")
+    values = sorted(int(json.loads(line)["value"]) for line in response.text.splitlines())
+    assert values == list(range(2500))

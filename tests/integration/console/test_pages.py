@@ -1,0 +1,261 @@
+"""The console's answers about topics, times and records, against a broker."""
+
+import json
+import random
+
+import httpx
+import pytest
+
+from client.admin import Admin
+from client.types import TopicPartition
+from console.data.hub import Hub
+from tests.integration.console.conftest import Browser, Open
+from tidelog.testing import InProcessBroker, Seed
+
+HOUR = 3_600_000
+START = 1_767_225_600_000  # 2026-01-01T00:00Z
+
+
+async def seed_hours(broker: InProcessBroker, topic: str, partitions: int = 3) -> list[Seed]:
+    """Two days with a record every six minutes, some of them late."""
+    rnd = random.Random(1)
+    seeds = []
+    for index in range(480):
+        late = rnd.randrange(2 * HOUR) if index % 10 == 0 else 0
+        seeds.append(
+            Seed(
+                json.dumps({"n": index, "kind": "even" if index % 2 == 0 else "odd"}),
+                key=f"k{index % 7}",
+                timestamp_ms=START + index * HOUR // 10 - late,
+                partition=index % partitions,
+            )
+        )
+    await broker.clock.freeze(START + 48 * HOUR)
+    await broker.create_topic(topic, seeds, partitions=partitions)
+    return seeds
+
+
+async def test_the_overview_says_what_the_brokers_are(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    await broker.create_topic("t", ["a"], partitions=2)
+    found = await browser.ask("/cluster")
+    assert (found["kind"], found["topics"], found["has_metrics_port"]) == ("Tidelog", 1, True)
+    assert found["bytes"] > 0
+    assert found["has_settable_clock"]
+
+
+async def test_the_list_has_names_and_details_for_what_is_visible(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    await broker.create_topic("flights", ["a", "b"], settings={"retention.ms": "3600000"})
+    await broker.create_topic("empty")
+    found = await browser.ask("/topics", name="FLI")
+    assert [row["name"] for row in found["topics"]] == ["flights"]
+    details = await browser.ask("/topic-details", name=["flights", "empty", "none"])
+    assert details["topics"]["flights"]["records"] == 2
+    assert details["topics"]["flights"]["retention.ms"] == "3600000"
+    assert details["topics"]["empty"]["newest_ms"] is None
+    assert "error" in details["topics"]["none"]
+    await browser.ask("/topics", 400, order="x")
+    assert "near" not in await browser.ask("/topics/flights")
+    missing = await browser.ask("/topics/flihgts", 404)
+    assert missing["near"] == ["flights"]
+
+
+async def test_bars_add_up_to_all_records(broker: InProcessBroker, browser: Browser) -> None:
+    seeds = await seed_hours(broker, "t")
+    for span in ({}, {"from": "2026-01-01T05:00Z", "to": "2026-01-01T20:00Z"}, {"p": "1-2"}):
+        found = await browser.ask("/topics/t/timeline", buckets="40", **span)
+        whole = found["before"] + sum(found["bars"]) + found["after"]
+        chosen = [s for s in seeds if "p" not in span or s.partition in (1, 2)]
+        assert whole + found.get("without_time", 0) == len(chosen)
+        assert len(found["edges"]) == len(found["bars"]) + 1
+
+
+async def test_records_behind_a_future_stamp_are_counted(
+    broker: InProcessBroker, open_console: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def now_ms(_: Hub) -> int:
+        return START + 48 * HOUR
+
+    monkeypatch.setattr(Hub, "now_ms", now_ms)
+    await seed_hours(broker, "t", partitions=1)
+    ahead = Seed("ahead", timestamp_ms=START + 49 * HOUR)
+    await broker.write("t", ahead, *(Seed(str(i), timestamp_ms=START + HOUR) for i in range(20)))
+    async with open_console(broker_http="127.0.0.1:1") as browser:  # lookups alone
+        found = await browser.ask("/topics/t/timeline")
+        assert found["source"] == "lookups"
+        assert (found["ahead"], found["after"]) == (21, 21)
+        assert found["before"] + sum(found["bars"]) == 480
+
+
+async def test_wide_topics_are_estimated_from_some_partitions(
+    broker: InProcessBroker, open_console: Open
+) -> None:
+    await broker.create_topic("wide", partitions=100)
+    async with open_console(broker_http="127.0.0.1:1") as browser:
+        found = await browser.ask("/topics/wide/timeline")
+        assert (found["partitions"], found["partitions_drawn"]) == (100, 80)
+        assert found["lookups"] <= 80 * 14
+
+
+async def all_pages(browser: Browser, topic: str, **params: str) -> list[dict[str, int]]:
+    rows, cursor = [], ""
+    while True:
+        found = await browser.ask(f"/topics/{topic}/records", cursor=cursor, **params)
+        rows += found["rows"]
+        if found["cursor"] is None:
+            return rows
+        cursor = ",".join(f"{p}:{o}" for p, o in found["cursor"].items())
+
+
+@pytest.mark.parametrize("order", ["time", "offset", "newest"])
+@pytest.mark.parametrize("metrics", [None, "127.0.0.1:1"])
+async def test_pages_hold_each_record_of_a_window_once(
+    broker: InProcessBroker, open_console: Open, order: str, metrics: str | None
+) -> None:
+    """Late records too, except where the newest come first, which says so."""
+    seeds = await seed_hours(broker, "t")
+    low, high = START + 5 * HOUR, START + 20 * HOUR
+    wanted = sorted(s.timestamp_ms or 0 for s in seeds if low <= (s.timestamp_ms or 0) < high)
+    span = {"from": str(low), "to": str(high), "order": order, "limit": "17"}
+    async with open_console(broker_http=metrics) as browser:
+        rows = await all_pages(browser, "t", **span)
+        places = [(row["partition"], row["offset"]) for row in rows]
+        assert len(set(places)) == len(places)
+        times = sorted(row["time_ms"] for row in rows)
+        if order == "newest":
+            assert set(times) <= set(wanted)
+            assert (await browser.ask("/topics/t/records", **span))["late_unsearched"] > 0
+        else:
+            assert times == wanted
+
+
+async def test_page_over_partitions_is_merged(broker: InProcessBroker, browser: Browser) -> None:
+    await broker.clock.freeze(START + HOUR)
+    seeds = [Seed(str(i), timestamp_ms=START + i, partition=i % 3) for i in range(300)]
+    await broker.create_topic("t", seeds, partitions=3)
+    found = await browser.ask("/topics/t/records", limit=30)
+    assert [row["time_ms"] - START for row in found["rows"]] == list(range(30))
+    newest = await browser.ask("/topics/t/records", limit=30, order="newest")
+    assert [row["time_ms"] - START for row in newest["rows"]] == list(range(299, 269, -1))
+
+
+async def test_a_filter_selects_over_all_pages(broker: InProcessBroker, browser: Browser) -> None:
+    await seed_hours(broker, "t")
+    rows = await all_pages(browser, "t", f="value.kind = even and value.n >= 100", limit="50")
+    assert len(rows) == 190
+    narrowed = await browser.ask("/topics/t/records", f="partition = 1", limit=1000)
+    assert {row["partition"] for row in narrowed["rows"]} == {1}
+    refused = await browser.ask("/topics/t/records", 400, f="value =")
+    assert "ends where" in refused["error"]
+
+
+async def test_search_says_what_it_has_not_read(
+    broker: InProcessBroker, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await seed_hours(broker, "t", partitions=1)
+    monkeypatch.setattr("console.data.records._ANSWER_BYTES", 2000)
+    monkeypatch.setattr("console.data.records._PARTITION_BYTES", 2000)
+    monkeypatch.setattr("console.data.records.PAGE_S", -1.0)
+    found = await browser.ask("/topics/t/records", f="key = nothing", limit=1000)
+    assert (found["rows"], found["read_bytes"], found["offsets_left"]) == ([], 0, 480)
+    assert found["cursor"] == {"0": 0}
+
+
+async def test_compacted_and_deleted_logs_are_read(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    await broker.create_topic("t", [str(i) for i in range(50)])
+    async with Admin(broker.bootstrap) as admin:
+        await admin.delete_records({TopicPartition("t", 0): 20})
+    for order in ("time", "newest", "offset"):
+        rows = await all_pages(browser, "t", order=order, limit="7")
+        assert sorted(row["offset"] for row in rows) == list(range(20, 50))
+    assert "error" in await browser.ask("/topics/t/record", 404, offset=3)
+
+
+async def test_one_record_in_full(broker: InProcessBroker, browser: Browser) -> None:
+    seed = Seed('{"a": 1}', key=b"\xff\x00", timestamp_ms=START, headers=(("h", b"x"), ("n", None)))
+    await broker.clock.freeze(START)
+    await broker.create_topic("t", ["before", seed])
+    found = await browser.ask("/topics/t/record", partition=0, offset=1, tz="Asia/Tokyo")
+    assert found["value"]["format"] == "json"
+    assert found["key"]["format"] == "hex"
+    assert found["time"] == "2026-01-01T09:00:00.000+09:00"
+    assert [one["value"]["format"] for one in found["headers"]] == ["text", "null"]
+    assert found["previous"]["offset"] == 0
+    assert found["next"] is None
+    text = await browser.ask("/topics/t/record", offset=1, value_format="text")
+    assert text["value"]["text"] == '{"a": 1}'
+    await browser.ask("/topics/t/record", 400, offset=1, value_format="pickle")
+    raw = await browser.get("/api/topics/t/raw", params={"offset": "1", "part": "key"})
+    assert raw.content == b"\xff\x00"
+    assert raw.headers["content-disposition"].startswith("attachment")
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [("1700000000", "seconds"), ("soon", "not a time"), ("9" * 300, "characters")],
+)
+async def test_a_wrong_time_is_explained(browser: Browser, text: str, word: str) -> None:
+    found = await browser.ask("/time", 400, text=text)
+    assert word in found["error"]
+    assert found["request_id"]
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"p": "x"}, {"p": "0-9999999"}, {"p": "5-1"}, {"limit": "0"}, {"limit": "1e9"},
+     {"order": "x"}, {"cursor": "a"}, {"tz": "Mars/Phobos"}],
+)  # fmt: skip
+async def test_a_wrong_parameter_is_named(
+    broker: InProcessBroker, browser: Browser, params: dict[str, str]
+) -> None:
+    await broker.create_topic("t", ["a"])
+    found = await browser.ask("/topics/t/records", 400, **params)
+    assert next(iter(params)) in found["error"]
+
+
+async def test_a_tidelogs_map_forecast_lookup_and_audit_pass_through(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    await seed_hours(broker, "t")
+    plan = await browser.ask("/topics/t/retention", **{"retention.ms": "3600000"})
+    assert plan["settings"]["retention.ms"] == 3_600_000
+    assert len(plan["partitions"]) == 3
+    segments = await browser.ask("/topics/t/segments", partition=1)
+    assert segments["segments"][0]["base_offset"] == 0
+    lookup = await browser.ask("/topics/t/explain", partition=0, at="2026-01-01T10:00Z")
+    assert lookup["found"]["timestamp"] >= START + 10 * HOUR
+    audit = await browser.ask("/topics/t/skew")
+    assert sum(one["records"] for one in audit["partitions"]) == 480
+
+
+async def test_what_needs_a_tidelog_says_so_elsewhere(
+    broker: InProcessBroker, open_console: Open
+) -> None:
+    await broker.create_topic("t", ["a"])
+    async with open_console(broker_http="127.0.0.1:1") as browser:
+        for question in ("segments", "retention", "skew"):
+            found = await browser.ask(f"/topics/t/{question}", 503)
+            assert "metrics port" in found["error"]
+        assert (await browser.ask("/cluster"))["why_not"]
+        assert len((await browser.ask("/topics/t/records"))["rows"]) == 1
+
+
+async def test_without_a_broker_pages_load_and_questions_say_why(open_console: Open) -> None:
+    async with open_console(bootstrap="127.0.0.1:1") as browser:
+        page = await browser.get("/topics/t")
+        assert page.status_code == 200
+        browser.timeout = httpx.Timeout(60)
+        found = await browser.ask("/topics", 503)
+        assert "127.0.0.1:1" in found["error"]
+
+
+async def test_users_rules_and_quotas_or_why_not(browser: Browser) -> None:
+    found = await browser.ask("/security")
+    assert found["users"] == {"found": [], "error": None}
+    assert "authorizer" in found["rules"]["error"]
+    assert found["quotas"]["found"] == []

@@ -1,0 +1,222 @@
+"""Keys and values as people read them, and bytes that try to hurt the reader."""
+
+import asyncio
+import json
+import struct
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from io import BytesIO
+from threading import Thread
+from typing import Any
+
+import fastavro
+import msgpack
+import pytest
+
+from console.data.decoders import (
+    SHOWN_BYTES,
+    decode_avro,
+    portable,
+    preview,
+    schema_id,
+    shown,
+    structure_of,
+)
+from console.data.registry import Registry
+
+FLIGHT: dict[str, Any] = {
+    "type": "record",
+    "name": "Flight",
+    "fields": [
+        {"name": "tail", "type": "string"},
+        {"name": "delay", "type": ["null", "int"]},
+        {"name": "stops", "type": {"type": "array", "items": "string"}},
+    ],
+}
+
+
+def framed(value: object, schema: Any = FLIGHT, number: int = 7) -> bytes:
+    stream = BytesIO()
+    fastavro.schemaless_writer(stream, schema, value)
+    return b"\0" + struct.pack(">i", number) + stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "text"),
+    [
+        (b'{"a": [1, 2.5, null]}', "json", '{\n  "a": [\n    1,\n    2.5,\n    null\n  ]\n}'),
+        (b"12345678901234567890", "json", "12345678901234567890"),
+        (b"high water", "text", "high water"),
+        ("Flut, Größe".encode(), "text", "Flut, Größe"),
+        (b"", "text", ""),
+        (msgpack.packb({"a": b"\xff", "b": [1]}), "msgpack", None),
+        (b"\x00\x01\x02", "hex", None),
+        (b"\xff\xfe", "hex", None),
+        (b"line\x00end", "hex", None),
+    ],
+)
+def test_guesses_the_format(data: bytes, name: str, text: str | None) -> None:
+    found = shown(data)
+    assert found["format"] == name
+    assert text is None or found["text"] == text
+    assert found["size"] == len(data)
+
+
+def test_null_is_not_empty() -> None:
+    assert shown(None)["format"] == "null"
+
+
+def test_a_format_of_choice_that_does_not_fit_says_so() -> None:
+    found = shown(b"\xff\xff", "json")
+    assert found["format"] == "hex"
+    assert "not json" in found["note"]
+    assert shown(b"abc", "hex")["text"].startswith("00000000  61 62 63")
+
+
+def test_large_values_are_cut_and_small_characters_stay_whole() -> None:
+    data = ("é" * SHOWN_BYTES).encode()
+    found = shown(data)
+    assert found["is_cut"]
+    assert found["format"] == "text"
+    assert found["size"] == 2 * SHOWN_BYTES
+    assert shown(b"a" + data)["format"] == "text"
+
+
+def test_deep_json_does_not_recurse() -> None:
+    for deep in (b"[" * 200_000, b'{"a":' * 50_000, b"[" * 100 + b"]" * 100):
+        assert shown(deep)["format"] == "text"
+        assert structure_of(deep) is None
+    assert shown(b"[" * 60 + b"]" * 60)["format"] == "json"
+    assert shown(json.dumps("[" * 500).encode())["format"] == "json"
+
+
+def test_deep_or_lying_msgpack_is_hex() -> None:
+    assert shown(b"\x91" * 5000 + b"\xc0")["format"] == "hex"
+    assert shown(b"\xdd\xff\xff\xff\xff")["format"] == "hex"  # claims 4 billion elements
+    assert shown(b"\x93\x01\x02")["format"] != "msgpack"
+    assert shown(msgpack.packb({"a": 1}) + b"x")["format"] != "msgpack"
+
+
+def test_avro_of_a_schema_decodes() -> None:
+    value = {"tail": "N1", "delay": -3, "stops": ["JFK", "LGA"]}
+    assert decode_avro(framed(value), FLIGHT) == value
+    assert schema_id(framed(value)) == 7
+    assert schema_id(b"\1abcdef") is None
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        "null",
+        {"type": "record", "name": "Nothing", "fields": []},
+        {"type": "fixed", "name": "F", "size": 0},
+        {"type": "record", "name": "A", "fields": [{"name": "b", "type": "null"}]},
+    ],
+)
+def test_an_avro_list_of_nothing_is_refused(items: object) -> None:
+    """A count of 2^40 elements without bytes would fill the memory."""
+    schema = {"type": "array", "items": items}
+    with pytest.raises(ValueError, match="without a byte"):
+        decode_avro(b"\0\0\0\0\1" + b"\x80\x80\x80\x80\x80\x40", schema)
+
+
+def test_a_named_empty_type_is_found_by_its_name() -> None:
+    empty = {"type": "record", "name": "E", "fields": []}
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "e", "type": empty},
+            {"name": "l", "type": {"type": "array", "items": "E"}},
+        ],
+    }
+    with pytest.raises(ValueError, match="without a byte"):
+        decode_avro(b"\0\0\0\0\1\2", schema)
+
+
+def test_deep_avro_ends_in_an_error() -> None:
+    chain = {
+        "type": "record",
+        "name": "Chain",
+        "fields": [{"name": "next", "type": ["null", "Chain"]}],
+    }
+    with pytest.raises(ValueError, match="RecursionError"):
+        decode_avro(b"\0\0\0\0\1" + b"\x02" * 200_000, chain)
+
+
+def test_broken_avro_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        decode_avro(b"\0\0\0\0\1\xff\xff\xff", FLIGHT)
+
+
+class _Registry(BaseHTTPRequestHandler):
+    asked: list[str]
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        if self.path.endswith("/302"):
+            self.send_response(302)
+            self.send_header("Location", "/schemas/ids/7")
+            self.end_headers()
+            return
+        body = json.dumps({"schema": json.dumps(FLIGHT)}).encode()
+        self.send_response(200 if self.path.endswith("/7") else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def registry() -> Iterator[str]:
+    _Registry.asked = []
+    server = HTTPServer(("127.0.0.1", 0), _Registry)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_avro_is_decoded_by_the_registrys_schema_asked_once(registry: str) -> None:
+    value: dict[str, object] = {"tail": "N1", "delay": None, "stops": []}
+    asker = Registry(registry)
+    for _ in range(3):
+        found = asyncio.run(asker.shown(framed(value)))
+        assert found["format"] == "avro"
+        assert json.loads(found["text"]) == value
+    assert _Registry.asked == ["/schemas/ids/7"]
+
+
+def test_registry_redirect_is_not_followed(registry: str) -> None:
+    value: dict[str, object] = {"tail": "N1", "delay": None, "stops": []}
+    found = asyncio.run(Registry(registry).shown(framed(value, number=302)))
+    assert found["format"] == "hex"
+    assert "302" in found["note"]
+    assert _Registry.asked == ["/schemas/ids/302"]
+
+
+def test_a_missing_schema_shows_hex_and_the_reason(registry: str) -> None:
+    value: dict[str, object] = {"tail": "N1", "delay": None, "stops": []}
+    found = asyncio.run(Registry(registry).shown(framed(value, number=9)))
+    assert found["format"] == "hex"
+    assert "404" in found["note"]
+    without = asyncio.run(Registry(None).shown(framed(value), "avro"))
+    assert "--schema-registry" in without["note"]
+
+
+def test_previews_are_one_short_line() -> None:
+    assert preview(b'{\n "a": 1\n}') == '{ "a": 1 }'
+    assert preview(b"\xff\x00") == "0xff00"
+    assert preview(msgpack.packb({"a": 1})) == '{"a": 1}'
+    assert len(preview(b"x" * 10_000) or "") == 300
+    assert preview(None) is None
+
+
+def test_exported_bytes_come_back() -> None:
+    assert portable(b"text") == "text"
+    assert portable(b"\xff") == {"base64": "/w=="}
+    assert portable(None) is None
