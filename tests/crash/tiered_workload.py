@@ -95,7 +95,7 @@ class TieredWorkload(Workload):
         self.store.faults = {"DELETE": [rng.choice([None, None, *StoreFault]) for _ in range(4)]}
         try:
             for topic in self._dir().topics.values():
-                for log in topic.partitions:
+                for log in topic.logs:
                     self._erase_of(log)
             run_steps(self._dir().erase_remote(NOW_MS + 100_000, self.store))
         except StoreFailed:

@@ -100,7 +100,7 @@ class Side:
 
     def __init__(self, broker: Broker, lane: ModuleType | None) -> None:
         self.broker = broker
-        self.dispatcher = broker._dispatchers[0]
+        self.dispatcher = next(iter(broker._dispatchers.values()))
         self.lane = None if lane is None else lane.ProduceLane(self.dispatcher.context, SCRATCH)
         self.general = 0
         dispatch = self.dispatcher.dispatch

@@ -382,7 +382,7 @@ async def test_a_log_that_fails_holds_up_no_other(tmp_path: Path) -> None:
             for _ in range(3):
                 records = batch("x" * 250, timestamp=clock.wall_ms())
                 await produce(client, "t", records, partition=partition)
-        logs = running.broker.data_dir.topics["t"].partitions
+        logs = running.broker.data_dir.topics["t"].logs
         for _ in range(2):
             await running.broker.jobs.run_now("tiering")
             clock.advance(60_000)

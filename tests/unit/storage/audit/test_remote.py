@@ -41,7 +41,7 @@ class Bench:
 
     @property
     def log(self) -> Log:
-        return self.topic.partitions[0]
+        return self.topic.logs[0]
 
     def compare(self, *, journal: bytes = b"", now_ms: int = NOW_MS + DAY_MS) -> Comparison:
         return compare(
