@@ -38,12 +38,16 @@ class Finding:
 
 
 class IndexProblem(NamedTuple):
-    """A fault of an auxiliary index; `is_legal` when the engine only ignores the file."""
+    """A fault of an auxiliary index.
+
+    `is_legal` when the engine only ignores the file, `is_usual` when every crash may leave one.
+    """
 
     position: int
     expected: str
     found: str
     is_legal: bool = False
+    is_usual: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

@@ -375,7 +375,9 @@ class PartitionAudit:
                 continue
             index = read(self._files.read_all(path))
             problems = (index,) if isinstance(index, IndexProblem) else index.find_problems(segment)
-            for position, expected, found, is_legal in problems:
+            for position, expected, found, is_legal, is_usual in problems:
+                if is_usual:
+                    continue
                 self._report("D3", path, expected, found, position=position, ending=True)
                 if is_legal:
                     self.findings[-1] = replace(self.findings[-1], severity=Severity.WARNING)

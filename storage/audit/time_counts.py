@@ -8,8 +8,8 @@ Owns the judgement of the buckets, as one of `storage.audit.auxiliary`. It share
 * with the records of the stretches, of those without time and of the markers they make up all
   records of the log, if the audit has counted these and no stretch has an unknown number.
 
-The engine ignores a file that it cannot read: that is legal, and only a warning. A file that covers
-another state of the log is as usual as a broker that is running, and says nothing.
+The file is never synced, so a crash may leave any part of it, and the engine ignores what it cannot
+read. Such a file is no finding, nor is one that covers another state of the log.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -95,7 +95,7 @@ def read_counts(content: bytes) -> CountsFile | IndexProblem:
     """The content of a file, or the reason why it cannot be read."""
 
     def refused(expected: str, found: str) -> IndexProblem:
-        return IndexProblem(0, expected, found, is_legal=True)
+        return IndexProblem(0, expected, found, is_usual=True)
 
     if len(content) < _HEAD.size + _SUM.size:
         return refused(f"{_HEAD.size + _SUM.size} bytes at least", f"{len(content)} bytes")
