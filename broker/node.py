@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from broker.clocks.clock import Clock, SystemClock
 from broker.clocks.settable_clock import SettableClock
 from broker.clocks.trusted_clock import TrustedClock
-from broker.errors import AddressUnavailable, DataDirUnusable, StartError
+from broker.errors import DataDirUnusable, StartError
 from broker.fetch.sessions import FetchSessions
 from broker.fetch.waiters import FetchWaiters
 from broker.group_commit import GroupCommit
@@ -42,6 +42,7 @@ from broker.jobs.scheduler import JobScheduler
 from broker.jobs.tiering import Tiering
 from broker.metrics import Metrics
 from broker.net.acceptor import Acceptor
+from broker.net.addresses import address_error, bound_socket
 from broker.net.connection import Connection, Connections
 from broker.net.dispatch import Dispatcher
 from broker.net.lane_connection import LaneConnection
@@ -212,25 +213,7 @@ class Broker:
         self.security = Security(self.config, self.data_dir, clock=self.live, metrics=self.metrics)
         if self.security.access is not None:
             self.security.access.source_of = self.topics.windows.source_name
-        metrics = self.config.metrics_listener
-        self._guards = {
-            listener.name: self.security.guard(self.config, listener, now_ms=self.clock.wall_ms())
-            for listener in (*self.config.listeners, *([metrics] if metrics else []))
-            if listener.protocol != "PLAINTEXT"
-        }
-        self._contexts = {
-            name: guard.tls for name, guard in self._guards.items() if guard.tls is not None
-        }
-        self.certificates = CertificateWatch(self._contexts, self.clock.wall_ms, self._threads.jobs)
-        self.identity_keys = IdentityKeysWatch(
-            {
-                name: guard.identity_keys
-                for name, guard in self._guards.items()
-                if guard.identity_keys is not None
-            },
-            self.clock.monotonic_ms,
-            self._threads.jobs,
-        )
+        self._open_guards()
         self._stack.push_async_callback(self.group_commit.drain)
         services = CoordinatorServices(
             config=self.config,
@@ -268,6 +251,28 @@ class Broker:
             cluster_id=context.cluster_id,
             data_dir=self.data_dir.path,
             ports={listener.name: bound.getsockname()[1] for listener, bound in sockets},
+        )
+
+    def _open_guards(self) -> None:
+        """Who is asked on which listener, and what is read again while the broker runs."""
+        metrics = self.config.metrics_listener
+        self._guards = {
+            listener.name: self.security.guard(self.config, listener, now_ms=self.clock.wall_ms())
+            for listener in (*self.config.listeners, *([metrics] if metrics else []))
+            if listener.protocol != "PLAINTEXT"
+        }
+        self._contexts = {
+            name: guard.tls for name, guard in self._guards.items() if guard.tls is not None
+        }
+        self.certificates = CertificateWatch(self._contexts, self.clock.wall_ms, self._threads.jobs)
+        self.identity_keys = IdentityKeysWatch(
+            {
+                name: guard.identity_keys
+                for name, guard in self._guards.items()
+                if guard.identity_keys is not None
+            },
+            self.clock.monotonic_ms,
+            self._threads.jobs,
         )
 
     async def _start_coordinators(self, services: CoordinatorServices) -> None:
@@ -451,9 +456,9 @@ class Broker:
     def _bind(self, listener: Listener) -> socket.socket:
         """A socket bound to the listener's address, closed again if the start fails."""
         try:
-            bound = _bound_socket(listener)
+            bound = bound_socket(listener)
         except OSError as error:
-            raise _address_error(listener, error) from error
+            raise address_error(listener, error) from error
         self._stack.callback(bound.close)
         return bound
 
@@ -480,7 +485,7 @@ class Broker:
         try:
             bound.listen(self.config.socket_listen_backlog_size)
         except OSError as error:  # another process bound it too and listened first
-            raise _address_error(listener, error) from error
+            raise address_error(listener, error) from error
         contexts = None if guard is None else guard.tls
         self._servers.append(
             Acceptor(
@@ -556,11 +561,11 @@ class Broker:
         if listener is None:
             return None
         try:
-            bound = _bound_socket(listener)
+            bound = bound_socket(listener)
         except OSError as error:
             if self.config.is_set("metrics.listener") or error.errno != errno.EADDRINUSE:
-                raise _address_error(listener, error) from error
-            bound = _bound_socket(dataclasses.replace(listener, port=0))
+                raise address_error(listener, error) from error
+            bound = bound_socket(dataclasses.replace(listener, port=0))
             logger.warning(
                 "metrics port %d is taken; serving metrics on port %d",
                 listener.port,
@@ -687,40 +692,3 @@ class Broker:
 def _warmed_up(_: None, error: BaseException | None) -> None:
     if error is not None:
         logger.error("the code for the first requests could not be loaded", exc_info=error)
-
-
-def _bound_socket(listener: Listener) -> socket.socket:
-    host = listener.host or None
-    infos = socket.getaddrinfo(
-        host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
-    # An empty host means every interface; a dual-stack socket, if available, covers both families.
-    family, kind, protocol, _, address = infos[0]
-    bound = socket.socket(family, kind, protocol)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-        bound.setblocking(False)
-    except OSError:
-        bound.close()
-        raise
-    return bound
-
-
-def _address_error(listener: Listener, error: OSError) -> AddressUnavailable:
-    """The error for an address that is not available."""
-    where = f"{listener.host or '*'}:{listener.port}"
-    if isinstance(error, socket.gaierror):
-        return AddressUnavailable(f"{where}: the host name is unknown", "correct it")
-    if error.errno == errno.EADDRINUSE:
-        return AddressUnavailable(
-            f"{where} is taken by another process",
-            "stop that process, or choose another port (port 0 picks a free one)",
-        )
-    if error.errno == errno.EACCES:
-        return AddressUnavailable(
-            f"{where} may not be opened by this user", "use a port above 1023"
-        )
-    if error.errno == errno.EADDRNOTAVAIL:
-        return AddressUnavailable(f"{where} is not an address of this machine", "correct the host")
-    return AddressUnavailable(f"{where} cannot be opened ({error.strerror})", "choose another")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from config.broker_keys import BROKER_KEYS
-from config.group_keys import GROUP_KEYS
+from config.group import GROUP_KEYS
 from config.model import BrokerConfig
 from config.security.keys import scoped_key
 from config.topic import canonical_topic_key, inherit

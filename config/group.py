@@ -1,17 +1,48 @@
-"""Resolution of a group's settings: the group's own within the broker's bounds, else the broker's.
+"""The settings of groups: a row for each, and their resolution.
 
-The bounds are applied when a value is set. A value that was set under other bounds is kept, and
-each use limits it to the current ones.
+A group's own value counts within the broker's bounds (`group.consumer.min...`,
+`group.consumer.max...`), else the broker's. Names and defaults are Apache Kafka's (4.3). The bounds
+are applied when a value is set. A value that was set under other bounds is kept, and each use
+limits it to the current ones.
 """
 
 from collections.abc import Mapping
-from typing import cast
+from types import MappingProxyType
+from typing import Final, cast
 
 from config.errors import Problem
-from config.group_keys import GROUP_KEYS, HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from config.model import BrokerConfig
 from config.suggest import nearest
-from config.values import InvalidValue, Key
+from config.values import INT32_MAX, InvalidValue, Key, ValueType
+
+SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
+HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
+
+
+def _time(name: str, default: int, doc: str) -> Key:
+    return Key(
+        name=name,
+        type=ValueType.INT,
+        default=default,
+        low=1,
+        high=INT32_MAX,
+        doc=doc,
+        dynamic=True,
+        synonyms=((f"group.{name}", 1),),
+    )
+
+
+_KEYS = (
+    _time(HEARTBEAT_INTERVAL, 5_000, "How often members of the group send heartbeats."),
+    _time(
+        SESSION_TIMEOUT,
+        45_000,
+        "A member that is silent for longer than this is removed from the group.",
+    ),
+)
+
+GROUP_KEYS: MappingProxyType[str, Key] = MappingProxyType({key.name: key for key in _KEYS})
+"""The settings of groups by name, in the order in which they are shown."""
 
 
 def check_group_overrides(overrides: Mapping[str, str], broker: BrokerConfig) -> list[Problem]:

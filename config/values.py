@@ -5,7 +5,7 @@ may change at run time, and the sentence that documents it. Parsing text to a va
 error message, `DescribeConfigs` and the generated documentation all read the same `Key`.
 
 This module knows no particular setting; `config.broker_keys`, `config.topic_keys` and
-`config.group_keys` have the tables. Source of the types and of the number that each type has on the
+`config.group` have the tables. Source of the types and of the number that each type has on the
 wire: Kafka's `ConfigDef.Type` and `DescribeConfigsResponse.ConfigType`.
 """
 

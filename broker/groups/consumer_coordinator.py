@@ -35,8 +35,7 @@ from broker.groups.internal_topic import CoordinatorServices, InternalTopic, Key
 from broker.groups.migration import MigrationPolicy
 from broker.groups.offsets.store import TopicPartition
 from broker.groups.timers import GroupTimers
-from config.group import group_value
-from config.group_keys import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
+from config.group import HEARTBEAT_INTERVAL, SESSION_TIMEOUT, group_value
 from protocol.error_codes import ErrorCode
 
 GiveBack: TypeAlias = Callable[[ConsumerGroup, Sequence[KeyValue], WhenDone], object]

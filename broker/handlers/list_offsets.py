@@ -55,7 +55,7 @@ from storage.errors import TooMuchAtOnce
 from storage.log.log import Log
 from storage.log.lookup import LargeEntries, TimestampOffset
 from storage.log.values import Isolation
-from storage.segment.remote_log import RemoteBytesNeeded
+from storage.segment.remote.log import RemoteBytesNeeded
 from storage.window.log_window import LogWindow
 
 if TYPE_CHECKING:

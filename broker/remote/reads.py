@@ -23,7 +23,7 @@ from broker.threads import Pool
 from storage.disk.steps import Elsewhere, Steps
 from storage.errors import StorageError, StoreFailed
 from storage.remote.object_store import ObjectStore
-from storage.segment.remote_log import RemoteBytesNeeded, RemoteLogFile
+from storage.segment.remote.log import RemoteBytesNeeded, RemoteLogFile
 
 logger = logging.getLogger("tidelog.broker.remote.reads")
 

@@ -53,7 +53,7 @@ from config.describe import (
     describe_group,
     describe_topic,
 )
-from config.group_keys import GROUP_KEYS
+from config.group import GROUP_KEYS
 from config.topic import canonical_topic_key, resolve
 from config.topic_keys import TOPIC_KEYS
 from config.values import Key, ValueType, format_value

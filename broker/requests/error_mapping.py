@@ -18,7 +18,7 @@ from protocol.error_codes import ErrorCode
 from storage import errors as storage_errors
 from storage.disk import checkpoints
 from storage.remote import upload
-from storage.segment import remote_log
+from storage.segment.remote import log as remote_log
 
 ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
     {

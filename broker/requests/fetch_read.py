@@ -45,7 +45,7 @@ from storage.disk.steps import Steps, off_loop
 from storage.errors import OffsetOutOfRange
 from storage.log.log import Log
 from storage.log.values import Isolation, ReadResult
-from storage.segment.remote_log import RemoteBytesNeeded
+from storage.segment.remote.log import RemoteBytesNeeded
 from storage.window.log_window import LogWindow
 
 _READ = Operation.READ

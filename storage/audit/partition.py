@@ -51,7 +51,7 @@ from storage.log.leader_epochs import LEADER_EPOCHS_NAME, LeaderEpochs, parse_le
 from storage.producers.snapshots import CorruptSnapshot, decode_snapshot
 from storage.producers.state import EndTxnMarker, ProducerEntry, ProducerState
 from storage.segment.manifest import UNKNOWN, UNKNOWN_MINIMUM, Manifest
-from storage.segment.remote_object import RemoteObject
+from storage.segment.remote.object import RemoteObject
 
 CHUNK_BYTES: Final = 4 * 2**20
 

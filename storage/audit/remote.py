@@ -34,7 +34,7 @@ from storage.disk.file_names import DELETED_DIRECTORY_SUFFIX, parse_partition_di
 from storage.disk.files import Files
 from storage.remote.object_store import StoredObject
 from storage.segment.manifest import Manifest
-from storage.segment.remote_object import OBJECT_SUFFIX, RemoteObject
+from storage.segment.remote.object import OBJECT_SUFFIX, RemoteObject
 
 DAY_MS: Final = 86_400_000
 

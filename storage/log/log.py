@@ -19,8 +19,7 @@ untouched. A flush: begin, run in another thread, complete. A removal: the start
 durably, then files are renamed, later unlinked.
 
 A write that fails half-way is cut back to the last whole batch. If the cut fails too, or a sync
-fails, the log goes offline. From then until a restart recovers it, the log accepts no append and
-serves only what is durable.
+fails, the log is offline until a restart: it accepts no append and serves only what is durable.
 
 Under `flush.policy=batch` the high watermark waits for the disk: it is the durable offset, so that
 a power cut cannot remove what a consumer has seen. Under `os` it is the log's end, as in a Kafka
@@ -72,7 +71,7 @@ from storage.log.values import (
     appended_before,
 )
 from storage.segment.manifest import Manifest
-from storage.segment.remote_log import RemoteBytesNeeded
+from storage.segment.remote.log import RemoteBytesNeeded
 from storage.segment.rolling import RollRules, find_roll_reason
 from storage.segment.segment import Segment
 from storage.segment.segment_list import SegmentList
@@ -657,8 +656,6 @@ class Log:
         self.producers.state.advance_log_start(offset)
         self._check_offsets()
 
-    # --- close ----------------------------------------------------------------------------------
-
     def close(self, now_ms: int) -> None:
         """Make everything durable, so that the next start need not scan, and close all files.
 
@@ -693,7 +690,7 @@ class Log:
         return None if self.changes.is_untouched else self.begin_flush()
 
     def abandon(self) -> None:
-        """Close all files and write nothing, as in a crash. The log cannot be used afterwards."""
+        """Close all files and write nothing, as in a crash."""
         self.is_closed = True
         if self.offline is None:
             self.offline = LogOffline(self.path, "the log was closed")

@@ -48,7 +48,7 @@ from storage.errors import TooMuchAtOnce
 from storage.log.auxiliary_indexes import AuxiliaryIndexes
 from storage.segment.entry_heads import WALK_BLOCK_BYTES, HeadWalk
 from storage.segment.offset_index import OffsetPosition
-from storage.segment.remote_log import RANGE_BYTES_MAX, RemoteLogFile
+from storage.segment.remote.log import RANGE_BYTES_MAX, RemoteLogFile
 from storage.segment.scan import ensure_indexes
 from storage.segment.segment import Segment
 from storage.segment.segment_list import SegmentList

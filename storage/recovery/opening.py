@@ -16,7 +16,7 @@ from storage.log.leader_epochs import LeaderEpochs
 from storage.log.producers import LogProducers
 from storage.log.values import RecoveryReport
 from storage.segment.manifest import Manifest
-from storage.segment.remote_object import RemoteObject
+from storage.segment.remote.object import RemoteObject
 
 
 @dataclass(slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from storage.errors import storage_failure
 from storage.log.log import Log
 from storage.remote.object_store import ObjectStore
 from storage.segment.manifest import Manifest
-from storage.segment.remote_object import RemoteObject
+from storage.segment.remote.object import RemoteObject
 
 
 def objects_to_erase(log: Log) -> list[RemoteObject]:

@@ -21,7 +21,7 @@ Each line ends with the CRC-32C of the text before it, in hexadecimal. Of severa
 segment the last one counts. A line whose checksum is wrong ends the reading, since only a torn tail
 can look like that. Unknown fields are left out, unknown kinds of line are skipped.
 
-A `remote` line names the object that has a segment's bytes (`storage.segment.remote_object`), an
+A `remote` line names the object that has a segment's bytes (`storage.segment.remote.object`), an
 `erased` line takes it back when the object was deleted from its store. After local retention has
 removed the `.log`, the `remote` line is the only record of where the bytes are, so it is synced
 before that.
@@ -47,7 +47,7 @@ from protocol.records.checksums import crc32c
 from protocol.records.layout import INT64_MAX, INT64_MIN, NO_OFFSET
 from storage.disk.file_names import MANIFEST_NAME
 from storage.disk.files import File, Files
-from storage.segment.remote_object import OBJECT_FIELDS, RemoteObject
+from storage.segment.remote.object import OBJECT_FIELDS, RemoteObject
 
 HEADING: Final = "tidelog segment manifest 1"
 OUTDATED_MAX: Final = 1024

@@ -28,8 +28,8 @@ from protocol.records.layout import INT32_MAX, LOG_OVERHEAD, NO_TIMESTAMP, SIZE_
 from protocol.records.scan import Entry
 from storage.errors import CorruptLog
 from storage.segment.manifest import UNKNOWN
-from storage.segment.remote_log import RemoteLogFile
-from storage.segment.remote_object import decode_trailer
+from storage.segment.remote.log import RemoteLogFile
+from storage.segment.remote.object import decode_trailer
 from storage.segment.segment import Segment
 
 SCAN_CHUNK_BYTES: Final = 1 << 20

@@ -41,8 +41,8 @@ from storage.segment.entry_heads import HeadWalk
 from storage.segment.feed import feed_batch
 from storage.segment.manifest import UNKNOWN, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM, SegmentFacts
 from storage.segment.offset_index import OffsetIndex
-from storage.segment.remote_log import RemoteLogFile
-from storage.segment.remote_object import IndexFiles, RemoteObject
+from storage.segment.remote.log import RemoteLogFile
+from storage.segment.remote.object import IndexFiles, RemoteObject
 from storage.segment.sparse_index import SparseIndex
 from storage.segment.time_index import TimeIndex
 from storage.segment.txn_index import TxnIndex

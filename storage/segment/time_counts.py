@@ -274,6 +274,7 @@ class TimeCounts(AuxiliaryIndex):
             self._start_ms <= min_timestamp
             and batch.max_timestamp < self._end_ms
             and not batch.attributes & CONTROL_BIT
+            and batch.records_count >= 0
         ):
             self._fresh += batch.records_count
         else:
@@ -286,6 +287,8 @@ class TimeCounts(AuxiliaryIndex):
             self.stretches[-1] = self.stretches[-1]._replace(end=end)
         elif not count:
             return
+        elif count < 0:  # a message of an old format, not counted by its head
+            self._add_stretch(Stretch(position, end))
         elif batch.attributes & CONTROL_BIT:
             self.buckets.markers += count
         elif newest_ms < 0:

@@ -15,7 +15,7 @@ from storage.log.values import Isolation, ReadResult
 from storage.remote.local import drop_expired_locally
 from storage.remote.object_store import ObjectStore
 from storage.remote.upload import next_to_upload, upload_segment
-from storage.segment.remote_log import RemoteBytesNeeded, RemoteLogFile
+from storage.segment.remote.log import RemoteBytesNeeded, RemoteLogFile
 from tests.support.logs import LogHarness
 from tests.support.simulated_store import SimulatedStore
 

@@ -18,7 +18,7 @@ from config.broker_keys import (
     NOT_APPLICABLE_PREFIXES,
     REFUSED_PREFIXES,
 )
-from config.group_keys import GROUP_KEYS
+from config.group import GROUP_KEYS
 from config.topic_keys import TOPIC_KEYS
 from config.values import Key, format_value
 from protocol.api_keys import SUPPORTED, ApiKey

@@ -7,7 +7,7 @@ That every setting has a field there, or says of itself that it changes nothing,
 import ast
 from dataclasses import fields
 
-from config.group_keys import GROUP_KEYS
+from config.group import GROUP_KEYS
 from config.model import BrokerConfig, TopicConfig
 from config.topic_keys import TOPIC_KEYS
 from tests.tidy.tree import PACKAGES, python_files, tree

@@ -124,7 +124,8 @@ class GroupLag:
         for group, (topic, partition, committed) in self._positions():
             log = self._log(topic, partition)
             if log is None:
-                elsewhere.append((group, (topic, partition, committed)))
+                if self._topics.has_partition(topic, partition):  # not a window
+                    elsewhere.append((group, (topic, partition, committed)))
                 continue
             offset = max(committed, log.log_start_offset)
             is_window = topic != log.topic
@@ -156,8 +157,10 @@ class GroupLag:
         """Every group and its committed offsets in partitions that exist."""
         for group in list(self._offsets.groups()):
             for (topic, partition), committed in self._offsets.of_group(group).items():
-                is_mark = (committed.metadata or "").startswith(MARK_PREFIX)
-                if self._topics.has_partition(topic, partition) and not is_mark:
+                found = self._topics.find(topic)
+                if found is None or partition >= len(found.partitions):
+                    continue
+                if not (committed.metadata or "").startswith(MARK_PREFIX):
                     yield group, (topic, partition, committed.offset)
 
     def _figures_elsewhere(

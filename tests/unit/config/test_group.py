@@ -5,8 +5,7 @@ import pytest
 from config import check_group_overrides, load
 from config.describe import ConfigSource, describe_group
 from config.errors import ConfigErrors
-from config.group import group_value
-from config.group_keys import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
+from config.group import HEARTBEAT_INTERVAL, SESSION_TIMEOUT, group_value
 
 BROKER = load(command_line={"group.consumer.session.timeout.ms": "50000"})
 

@@ -33,6 +33,7 @@ class Documents:
             disk.make_directory("/d")
             disk.sync_directory("/")
         self.journal = MetadataJournal("/d", disk)
+        self.may_change = True
         self.documents = self.journal.documents
 
     def put_documents(

@@ -31,18 +31,28 @@ class FakeDataDir:
     """Topics in memory."""
 
     def __init__(self, names: tuple[str, ...] = ()) -> None:
-        self.node_id = 1
+        self.node_id = self.worker = 1
         self.path = "/data"
         self.broker_config = load()
         self.topics: dict[str, Any] = {}
         for name in names:
             list(self.create_topic(name, 1, {}, 0))
 
+    def deleted_topics(self) -> tuple[Any, ...]:
+        return ()
+
     def group_overrides(self) -> dict[str, dict[str, str]]:
         return {}
 
     def create_topic(
-        self, name: str, count: int, overrides: dict[str, str], now_ms: int
+        self,
+        name: str,
+        count: int,
+        overrides: dict[str, str],
+        now_ms: int,
+        *,
+        workers: tuple[int, ...] = (),
+        is_served: bool = True,
     ) -> Generator[None, None, Any]:
         yield None
         logs = [
@@ -50,7 +60,12 @@ class FakeDataDir:
         ]
         topic_id = name.encode().ljust(16, b"_")
         self.topics[name] = SimpleNamespace(
-            name=name, topic_id=topic_id, partitions=logs, overrides=overrides
+            name=name,
+            topic_id=topic_id,
+            partitions=logs,
+            logs=logs,
+            overrides=overrides,
+            workers=workers,
         )
         return self.topics[name]
 

@@ -7,7 +7,7 @@ from storage.log.retention import DeletionReason, delete_expired
 from storage.log.segment_stats import collect_statistics
 from storage.log.values import Isolation
 from storage.remote.erase import erase_below_start, objects_to_erase
-from storage.segment.remote_log import RemoteBytesNeeded
+from storage.segment.remote.log import RemoteBytesNeeded
 from tests.property.remote_lookups import LookupTally, compare_lookups
 from tests.support.simulated_store import StoreFault
 from tests.support.tiered import TieredHarness, look_up

@@ -9,7 +9,7 @@ from storage.disk.steps import run_steps
 from storage.errors import StorageFailed, StoreFailed
 from storage.remote.upload import next_to_upload, upload_segment
 from storage.segment.manifest import Manifest
-from storage.segment.remote_object import decode_trailer
+from storage.segment.remote.object import decode_trailer
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import Fault, Operation
 from tests.support.simulated_store import StoreFault

@@ -5,14 +5,14 @@ from collections.abc import Callable
 import pytest
 
 from storage.errors import StoreFailed
-from storage.segment.remote_log import (
+from storage.segment.remote.log import (
     RANGE_BYTES_MAX,
     RANGE_BYTES_MIN,
     READ_AHEAD_BYTES,
     RemoteBytesNeeded,
     RemoteLogFile,
 )
-from storage.segment.remote_object import (
+from storage.segment.remote.object import (
     IndexFiles,
     RemoteObject,
     decode_trailer,
