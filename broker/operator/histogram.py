@@ -18,7 +18,8 @@ segment are coarser. A bar without records is left out.
 `records` is the sum of all bars, of those before and after them, and of those without a time.
 Markers of transactions are no records. What an append could not count is read from the log, at most
 `bytes` (64 MiB) for one answer; what is still not counted is listed in `missing` (the first 100
-segments), and is in none of the sums: the next question continues there.
+segments), and is in none of the sums: the next question continues there. Nothing is read from an
+object store: a segment that is only there, and was not counted before, stays missing.
 
     {"partition": 0, "base_offset": 0, "next_offset": 9000, "bytes": 1048301,
      "min_timestamp": null, "max_timestamp": 1372723199000, "why": "not counted yet"}

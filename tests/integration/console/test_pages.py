@@ -2,6 +2,7 @@
 
 import json
 import random
+from itertools import pairwise
 
 import httpx
 import pytest
@@ -92,7 +93,7 @@ async def test_a_tidelog_counts_the_bars_exactly(
     edges = found["edges"]
 
     def counted(of: list[int]) -> list[int]:
-        pairs = zip(edges, edges[1:], strict=False)
+        pairs = pairwise(edges)
         return [sum(low <= time < high for time in of) for low, high in pairs]
 
     everything = [time for of in times.values() for time in of]
