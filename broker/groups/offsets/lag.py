@@ -153,12 +153,13 @@ class GroupLag:
         yield from self._figures_elsewhere(elsewhere, now_ms)
 
     def _positions(self) -> Iterator[tuple[str, Position]]:
-        """Every group and its committed offsets in partitions that exist."""
+        """Every group and its committed offsets in partitions that exist, also under a window."""
         for group in list(self._offsets.groups()):
-            for (topic, partition), committed in self._offsets.of_group(group).items():
+            for (name, partition), committed in self._offsets.of_group(group).items():
                 is_mark = (committed.metadata or "").startswith(MARK_PREFIX)
-                if self._topics.has_partition(topic, partition) and not is_mark:
-                    yield group, (topic, partition, committed.offset)
+                topic = self._topics.find(name)
+                if topic is not None and partition < len(topic.partitions) and not is_mark:
+                    yield group, (name, partition, committed.offset)
 
     def _figures_elsewhere(
         self, positions: list[tuple[str, Position]], now_ms: int
