@@ -67,8 +67,7 @@ async def read_window(client: RawClient, version: int) -> list[int]:
 @pytest.mark.parametrize("size", [100, 60_000])
 async def test_a_window_over_objects_alone(tmp_path: Path, size: int) -> None:
     """Few records of each object are in the window, and none of some."""
-    settings = {"time_windows_enable": "true"}
-    async with tiered_broker(tmp_path, **settings) as (running, client, clock):
+    async with tiered_broker(tmp_path, time_windows_enable="true") as (running, client, clock):
         await create_topic(
             client,
             "t",
