@@ -13,12 +13,14 @@ segment are coarser. A bar without records is left out.
      "wanted_width_ms": 900000, "buckets": [[1372636800000, 812], [1372637700000, 790], ...],
      "before": 0, "after": 12, "without_time": 0, "records": 9012, "markers": 3,
      "is_complete": true, "missing": [], "missing_segments": 0, "missing_bytes": 0,
-     "bytes_read": 0, "next": null}
+     "elsewhere": [], "bytes_read": 0, "next": null}
 
 `records` is the sum of all bars, of those before and after them, and of those without a time.
 Markers of transactions are no records. What an append could not count is read from the log, at most
 `bytes` (64 MiB) for one answer; what is still not counted is listed in `missing` (the first 100
-segments), and is in none of the sums: the next question continues there.
+segments), and is in none of the sums: the next question continues there. Nothing is read from an
+object store: a segment that is only there, and was not counted before, stays missing.
+`elsewhere` has the partitions that other workers keep (the first 100), which are not counted.
 
     {"partition": 0, "base_offset": 0, "next_offset": 9000, "bytes": 1048301,
      "min_timestamp": null, "max_timestamp": 1372723199000, "why": "not counted yet"}
@@ -31,8 +33,10 @@ Read next: `storage.segment.time_counts`, `broker.operator.http`.
 """
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.errors import NotLeader
 from broker.operator import queries
 from protocol.records.layout import INT64_MAX
 from storage.log.histogram import (
@@ -88,7 +92,7 @@ class HistogramAnswers:
         bars = queries.number(asked, "buckets", BARS_MAX, least=1)
         bytes_max = queries.number(asked, "bytes", BYTES_MAX)
         is_split = queries.flag(asked, "split")
-        logs, following = self._page(asked)
+        logs, elsewhere, following = self._page(asked)
         span = span_of(logs) or (0, 1)
         window = Window(
             from_ms=span[0] if from_ms is None else from_ms,
@@ -107,27 +111,35 @@ class HistogramAnswers:
                 )
             )
         shown = _document(asked["topic"], window, found)
+        shown["is_complete"] = not (found.missing or elsewhere)
+        shown["elsewhere"] = elsewhere[:MISSING_SHOWN]
         shown["next"] = following
         if is_split:
             shown["partitions"] = [_partition(one) for one in found.partitions]
         return shown
 
-    def _page(self, asked: dict[str, str]) -> tuple[list["Log"], int | None]:
-        """The logs of one page, and the partition after which the next one begins."""
+    def _page(self, asked: dict[str, str]) -> tuple[list["Log"], list[int], int | None]:
+        """The logs of one page, the partitions of the topic that other workers keep, and the
+        partition after which the next page begins.
+        """
         topic = asked["topic"]
         partition = queries.number(asked, "partition", queries.PARTITION_MAX)
         limit = queries.number(asked, "limit", PARTITIONS_MAX, least=1) or PARTITIONS
         after = queries.number(asked, "after", queries.PARTITION_MAX)
-        wanted = self._topics.led_log(topic, partition or 0)
         if partition is not None:
-            return [wanted], None
+            return [self._topics.led_log(topic, partition)], [], None
+        with suppress(NotLeader):
+            self._topics.led_log(topic, 0)
+        known = self._topics.find(topic)
+        kept = () if known is None else known.partitions
+        elsewhere = [number for number, log in enumerate(kept) if log is None]
         logs = sorted(
             (log for log in self._topics.logs() if log.topic == topic),
             key=lambda log: log.partition,
         )
         rest = [log for log in logs if after is None or log.partition > after]
         page = rest[:limit]
-        return page, page[-1].partition if len(rest) > limit else None
+        return page, elsewhere, page[-1].partition if len(rest) > limit else None
 
 
 def _document(topic: str, window: Window, found: Histogram) -> Document:
@@ -147,7 +159,6 @@ def _document(topic: str, window: Window, found: Histogram) -> Document:
         "without_time": sum(one.without_time for one in found.partitions),
         "records": sum(one.records for one in found.partitions),
         "markers": sum(one.markers for one in found.partitions),
-        "is_complete": not found.missing,
         "missing": [_missing(one) for one in found.missing[:MISSING_SHOWN]],
         "missing_segments": len(found.missing),
         "missing_bytes": sum(one.size_bytes for one in found.missing),

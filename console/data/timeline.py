@@ -194,7 +194,7 @@ async def _by_counts(
     buckets: int,
     partitions: int,
 ) -> dict[str, Any] | None:
-    """The broker's own counts; None where it has none."""
+    """The broker's own counts; None where it has none, or not those of all its workers."""
     asked: dict[str, object] = {"topic": topic, "from": from_ms, "to": to_ms, "buckets": buckets}
     asked["limit"] = _COUNTED_MAX
     is_split = chosen is not None or 1 < partitions <= SPLIT_MAX
@@ -208,6 +208,8 @@ async def _by_counts(
             after = {} if not pages else {"after": pages[-1]["next"]}
             pages.append(await hub.ask_tidelog("/histogram", asked | after))
     except (UnsupportedByBroker, InvalidUse):
+        return None
+    if any(page.get("elsewhere") for page in pages):
         return None
     return bars_of(pages, chosen)
 

@@ -114,9 +114,12 @@ class Guard:
             raise Refusal(401, "Log in with a user of this console.", challenge)
         if self._logins.is_known(name, password):
             return name
-        if self._logins.is_blocked(address):
-            raise Refusal(429, "Too many wrong passwords: wait a minute.", {"Retry-After": "60"})
         async with self._one_at_a_time:
+            # In here: guesses that wait for their turn count the wrong ones before them.
+            if self._logins.is_blocked(address):
+                raise Refusal(
+                    429, "Too many wrong passwords: wait a minute.", {"Retry-After": "60"}
+                )
             is_right = await asyncio.to_thread(self._logins.check, address, name, password)
         if not is_right:
             raise Refusal(401, "That is no user of this console, or not the password.", challenge)

@@ -10,7 +10,8 @@ a PUT that a store carried out after its deadline. An object counts as garbage o
 
 * it is older than a bound of a day, since the line of a running upload may not be written yet;
 * the directory of its partition is here, with a manifest that can be read to its end and does not
-  name it; or its topic is known neither to a directory nor to the journal.
+  name it; or its topic is known neither to a directory nor to the journal. Without a journal no
+  topic is unknown: the directory may be that of another worker, or a part of a backup.
 
 So the objects of a partition whose directory is lost are never garbage: they are the only copy.
 """
@@ -154,7 +155,9 @@ def compare(
             continue
         topic_id, partition = owner
         is_known = topic_id in known_topics or format_uuid(topic_id).encode() in journal
-        if (topic_id, partition) in judged or (not is_known and None not in known_topics):
+        if (topic_id, partition) in judged or (
+            journal and not is_known and None not in known_topics
+        ):
             result.garbage.append(one)
     wanted = [one for part in partitions if part.partition is not None for one in part.wanted]
     result.missing = [one for one in wanted if seen.get(one.key) != one.object_bytes]

@@ -31,6 +31,7 @@ from storage.segment.time_counts import WIDTHS_MS, Buckets, TimeCounts, wider
 NOT_COUNTED: Final = "not counted yet"
 CUT: Final = "the log starts within it, and that part is not counted yet"
 DAMAGED: Final = "damaged"
+REMOTE: Final = "in the object store only, and not counted before its local copy was removed"
 
 _SEGMENTS_AT_ONCE: Final = 20
 """Segments summed in one step: about a millisecond."""
@@ -259,7 +260,7 @@ class _Counting:
             segment.auxiliary += (counts,)
         cut: Buckets | None = None
         is_cut = segment.base_offset < found.from_offset
-        why = NOT_COUNTED
+        why = REMOTE if segment.is_remote else NOT_COUNTED
         try:
             counts.load()
             if counts.stretches and self._bytes_left:
@@ -268,7 +269,8 @@ class _Counting:
                 )
             if is_cut:
                 cut = yield from self._count_cut_off(log, segment, found.from_offset)
-                why = NOT_COUNTED if cut else CUT
+                if cut is None and not segment.is_remote:
+                    why = CUT
         except (CorruptLog, RecordsError):
             why = DAMAGED
         finally:
@@ -300,9 +302,14 @@ class _Counting:
                 raise _TooFine(buckets.width_ms)
 
     def _count_cut_off(self, log: Log, segment: Segment, start: int) -> Steps[Buckets | None]:
-        """The records of `segment` below the log's start; None while they are not all counted."""
+        """The records of `segment` below the log's start; None while they are not all counted.
+
+        Those of a remote segment are known only if they were counted while its log was here.
+        """
         known = self._cut_off.get(log)
         if known is None or known.segment is not segment or known.log_start_offset != start:
+            if segment.is_remote:
+                return None
             ensure_indexes(segment, index_interval=log.config.index_interval_bytes)
             entry = segment.find_entry(start)
             end = segment.size if entry is None else entry.position + entry.size

@@ -248,7 +248,10 @@ class LogWindow:
             if position >= end:
                 break
             matches = answer.matches
-            position, size = yield from self._take_chunk(answer, position, segment, isolation)
+            known = gap_start if scanned else position
+            position, size = yield from self._take_chunk(
+                answer, position, segment, isolation, known
+            )
             if not size:
                 break
             left -= size
@@ -259,6 +262,7 @@ class LogWindow:
             if not answer.parts and segment.base_offset != searched:
                 # What follows may be old as well: the indexes know where newer records begin.
                 searched = segment.base_offset
+                self._remember_gap(gap_start, position)
                 found = yield from self._first_reaching(self.start_ms, position)
                 position = max(position, end if found is None else min(found.offset, end))
         self._remember_gap(gap_start, position if scanned else gap_start)
@@ -287,9 +291,17 @@ class LogWindow:
         del self._gaps[:-GAPS_MAX]
 
     def _take_chunk(
-        self, answer: _Answer, position: int, segment: Segment, isolation: Isolation
+        self,
+        answer: _Answer,
+        position: int,
+        segment: Segment,
+        isolation: Isolation,
+        gap_start: int,
     ) -> Steps[tuple[int, int]]:
-        """Take what matches of the next bytes; returns where to continue, and how many they are."""
+        """Take what matches of the next bytes; returns where to continue, and how many they are.
+
+        Nothing from `gap_start` to `position` has matched.
+        """
         wanted = min(max(answer.left, _CHUNK_MIN), _CHUNK_MAX)
         try:
             chunk = self.log.read(position, max_bytes=wanted, isolation=isolation, min_one=True)
@@ -297,6 +309,8 @@ class LogWindow:
         except (StorageError, RecordsError):
             if answer.parts:
                 return position, 0  # The next read fails; what is before the damage is served.
+            # A read that lacks bytes of an object store is repeated with them: it continues here.
+            self._remember_gap(gap_start, position)
             raise
         return position, len(chunk.records)
 
@@ -382,7 +396,10 @@ class LogWindow:
                 entries = scan_entries(answer.records())
                 newer = (entry.max_timestamp for entry in entries if not entry.is_control)
                 largest = max(largest, *newer)
-                left -= _CHUNK_MAX if answer.first_base != NO_OFFSET else SCAN_BYTES
+                if answer.first_base != NO_OFFSET:
+                    left -= _CHUNK_MAX
+                else:
+                    left -= max(_CHUNK_MIN, min(SCAN_BYTES, segment.size))
                 if left <= 0:
                     raise WindowTooLarge(self.log.topic, self.log.partition, SEARCH_BYTES)
             until = segment.base_offset

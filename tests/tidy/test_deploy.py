@@ -54,6 +54,19 @@ def test_without_a_metrics_port_the_health_check_connects_to_the_first_listener(
     assert check(TIDELOG_METRICS_LISTENER="", TIDELOG_LISTENERS=listeners) == 1
 
 
+def test_all_that_the_image_copies_is_sent_to_its_build() -> None:
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    copied = {
+        source.partition("/")[0]
+        for names in re.findall(r"^COPY (?!--)(.+) \S+$", text, re.MULTILINE)
+        for source in names.split()
+    }
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    sent = {line[1:] for line in lines if line.startswith("!")}
+    assert "broker" in copied
+    assert copied <= sent
+
+
 def test_the_image_has_the_health_check() -> None:
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     assert re.search(r"^COPY deploy/docker/ready (\S+)$", text, re.M)

@@ -154,14 +154,13 @@ class GroupLag:
         yield from self._figures_elsewhere(elsewhere, now_ms)
 
     def _positions(self) -> Iterator[tuple[str, Position]]:
-        """Every group and its committed offsets in partitions that exist."""
+        """Every group and its committed offsets in partitions that exist, also under a window."""
         for group in list(self._offsets.groups()):
-            for (topic, partition), committed in self._offsets.of_group(group).items():
-                found = self._topics.find(topic)
-                if found is None or partition >= len(found.partitions):
-                    continue
-                if not (committed.metadata or "").startswith(MARK_PREFIX):
-                    yield group, (topic, partition, committed.offset)
+            for (name, partition), committed in list(self._offsets.of_group(group).items()):
+                is_mark = (committed.metadata or "").startswith(MARK_PREFIX)
+                topic = self._topics.find(name)
+                if topic is not None and partition < len(topic.partitions) and not is_mark:
+                    yield group, (name, partition, committed.offset)
 
     def _figures_elsewhere(
         self, positions: list[tuple[str, Position]], now_ms: int
@@ -187,7 +186,8 @@ class GroupLag:
         wanted: dict[int, list[Position]] = {}
         for position in dict.fromkeys(positions):
             topic = self._topics.find(position[0])
-            assert topic is not None, "it has the partition"
+            if topic is None or position[1] >= len(topic.workers):
+                continue  # deleted, or made again, since its group was looked at
             wanted.setdefault(topic.workers[position[1]], []).append(position)
         peers = self._topics.peers
         assert peers is not None, "other workers keep partitions"

@@ -1,5 +1,6 @@
 """Who may ask the console: hosts, origins, users, sizes, and what read-only leaves out."""
 
+import asyncio
 import base64
 from pathlib import Path
 
@@ -115,6 +116,14 @@ async def test_a_login_is_asked_for_and_guesses_are_slowed(open_console: Open) -
         assert (await browser.get("/", headers=basic("ann", "other"))).status_code == 429
         # Who has logged in already is not locked out by another's guesses.
         assert (await browser.get("/", headers=basic("ann", "tide pool"))).status_code == 200
+
+
+async def test_guesses_at_the_same_moment_are_slowed(open_console: Open) -> None:
+    async with open_console(users={"ann": hash_password("tide pool")}) as browser:
+        guesses = [basic("ann", f"guess {number}") for number in range(2 * TRIES)]
+        answers = await asyncio.gather(*(browser.get("/", headers=one) for one in guesses))
+        codes = sorted(answer.status_code for answer in answers)
+        assert codes == [401] * TRIES + [429] * TRIES
 
 
 def test_users_are_kept_as_hashes(tmp_path: Path) -> None:

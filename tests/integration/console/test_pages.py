@@ -2,6 +2,7 @@
 
 import json
 import random
+from itertools import pairwise
 
 import httpx
 import pytest
@@ -71,6 +72,37 @@ async def test_bars_add_up_to_all_records(broker: InProcessBroker, browser: Brow
         chosen = [s for s in seeds if "p" not in span or s.partition in (1, 2)]
         assert whole + found.get("without_time", 0) == len(chosen)
         assert len(found["edges"]) == len(found["bars"]) + 1
+
+
+@pytest.mark.parametrize("partitions", ["", "1", "0-1"])
+async def test_a_tidelog_counts_the_bars_exactly(
+    broker: InProcessBroker, browser: Browser, partitions: str
+) -> None:
+    """Late records are in the bars of their own times; each partition has bars of its own."""
+    seeds = await seed_hours(broker, "t")
+    chosen = {"": (0, 1, 2), "1": (1,), "0-1": (0, 1)}[partitions]
+    times = {
+        number: [s.timestamp_ms or 0 for s in seeds if s.partition == number] for number in chosen
+    }
+    asked = {"from": str(START + 5 * HOUR), "to": str(START + 20 * HOUR), "buckets": "40"}
+    found = await browser.ask(
+        "/topics/t/timeline", **asked, **({"p": partitions} if partitions else {})
+    )
+    assert (found["source"], found["lookups"], found["missing_bytes"]) == ("counts", 0, 0)
+    assert found["partitions_drawn"] == len(chosen)
+    edges = found["edges"]
+
+    def counted(of: list[int]) -> list[int]:
+        pairs = pairwise(edges)
+        return [sum(low <= time < high for time in of) for low, high in pairs]
+
+    everything = [time for of in times.values() for time in of]
+    assert found["bars"] == counted(everything)
+    assert found["before"] == sum(time < edges[0] for time in everything)
+    assert found["after"] == sum(time >= edges[-1] for time in everything)
+    split = {one["partition"]: one["bars"] for one in found["split"]}
+    wanted = {number: counted(of) for number, of in times.items()}
+    assert split == (wanted if len(chosen) > 1 else {})
 
 
 async def test_records_behind_a_future_stamp_are_counted(

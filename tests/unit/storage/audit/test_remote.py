@@ -43,7 +43,9 @@ class Bench:
     def log(self) -> Log:
         return self.topic.logs[0]
 
-    def compare(self, *, journal: bytes = b"", now_ms: int = NOW_MS + DAY_MS) -> Comparison:
+    def compare(
+        self, *, journal: bytes = b"of other topics", now_ms: int = NOW_MS + DAY_MS
+    ) -> Comparison:
         return compare(
             read_partitions(ROOT, self.disk),
             self.store.list_objects(),
@@ -126,6 +128,8 @@ def test_objects_of_a_topic_that_nothing_knows_are_garbage() -> None:
     bench.store.create(other, b"x")
     bench.store.create("not/ours", b"x")
     assert [one.key for one in bench.compare().garbage] == [other]
+    # Without a journal this may be a part of the directory.
+    assert bench.compare(journal=b"").garbage == []
     assert StoredObject(other, 1, 1_000) in list(bench.store.list_objects())
 
 

@@ -1,6 +1,7 @@
 """A window over a log, beyond its records: what it costs, what it remembers, how it ends."""
 
 import pytest
+from storage.segment.remote_log import RemoteBytesNeeded
 
 from protocol.errors import RecordsError
 from protocol.records.batch import RecordBatch
@@ -17,6 +18,7 @@ from storage.log.values import Isolation, ReadResult
 from storage.window import log_window
 from storage.window.log_window import LogWindow
 from tests.support.logs import LogHarness, batch, marker, produced
+from tests.support.tiered import TieredHarness, forget_all
 from tests.support.window_reader import COMMITTED, UNCOMMITTED, consume, expected
 
 LIMIT = 1 << 20
@@ -306,3 +308,34 @@ def test_rare_matches_do_not_make_a_read_longer(monkeypatch: pytest.MonkeyPatch)
     read(window, 0)
     assert reads.bytes <= 2000 + 300
     assert len(consume(window)) == 60
+
+
+def test_a_read_over_objects_continues_where_it_lacked_bytes() -> None:
+    """Even if memory holds only one range."""
+    tiered = TieredHarness(segment_bytes=300_000)
+    for _ in range(70):
+        tiered.append(10, 30, size=10_000)
+    tiered.tier()
+    window = LogWindow(tiered.log, 15, 25)
+    for _ in range(40):
+        try:
+            result = read(window, 0, max_bytes=100)
+            break
+        except RemoteBytesNeeded as need:
+            forget_all(tiered.log)
+            data = tiered.store.get(need.file.object.key, need.start, need.end)
+            need.file.keep(need.start, data)
+    else:
+        raise AssertionError("the read asks for the same bytes again")
+    assert result.next_offset == 140
+
+
+def test_the_largest_time_is_found_after_many_segments_without_a_match() -> None:
+    log = LogHarness(segment_bytes=300)
+    log.append(20, size=150)
+    for _ in range(50):
+        log.append(10, 30, size=150)
+    assert len(log.log.segments) > 20
+    found = run_steps(LogWindow(log.log, 15, 25).find_max(UNCOMMITTED))
+    assert found is not None
+    assert (found.offset, found.timestamp) == (0, 20)
