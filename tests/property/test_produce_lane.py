@@ -20,7 +20,7 @@ from broker.net.connection import Connection
 from broker.net.lane_connection import LaneConnection
 from broker.net.receive import SCRATCH
 from broker.node import Broker
-from broker.requests import turns
+from broker.replies import turns
 from config import load
 from protocol.api.api_versions import ApiVersionsRequest
 from protocol.api.list_offsets import (
