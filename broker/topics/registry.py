@@ -36,7 +36,7 @@ from broker.errors import (
 from broker.threads import Pool
 from broker.topics.changes import Changes, Result
 from broker.topics.peers import Peers
-from broker.topics.windows import Windows
+from broker.topics.windows import Windows, WindowTopic
 from config import BrokerConfig, ConfigErrors, check_group_overrides, with_dynamic
 from storage.directory.claim import KRAFT_METADATA_TOPIC
 from storage.directory.data_dir import DataDir, Topic
@@ -237,7 +237,8 @@ class TopicRegistry:
         if log is not None:
             return log.leader_epoch
         assert self.peers is not None, "only worker 1 answers for others"
-        return self.peers.leader_epoch(topic.topic_id, partition)
+        kept = topic.source if isinstance(topic, WindowTopic) else topic
+        return self.peers.leader_epoch(kept.topic_id, partition)
 
     def worker_of_node(self, node_id: int) -> int | None:
         """The worker with this node id, or None."""
@@ -499,13 +500,16 @@ class TopicRegistry:
         data_dir = cast("FollowingDataDir", self._data_dir)
 
         async def made() -> None:
-            gone = await self._threads.drive(
-                data_dir.follow_change(kind, keys, self._clock.wall_ms())
-            )
-            self._by_id = {topic.topic_id: topic for topic in data_dir.topics.values()}
-            self._revision += 1
-            for topic in gone:
-                await self._announce_deleted(topic)
+            before = list(data_dir.topics.values())
+            try:
+                await self._threads.drive(data_dir.follow_change(kind, keys, self._clock.wall_ms()))
+            finally:
+                # After a failure topics may be gone all the same, with files that are left.
+                self._by_id = {topic.topic_id: topic for topic in data_dir.topics.values()}
+                self._revision += 1
+                for topic in before:
+                    if data_dir.topics.get(topic.name) is not topic:
+                        await self._announce_deleted(topic)
 
         await self._changes.make(made())
 

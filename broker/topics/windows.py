@@ -83,11 +83,17 @@ class Windows:
         return found if found is not None and found.topic_id == topic_id else None
 
     def source_name(self, name: str) -> str:
-        """The topic whose rights count for `name`: that of a window, else the name itself."""
-        if name in self._topics:
+        """The topic whose rights count for `name`: that of a window, else the name itself.
+
+        Also while that topic does not exist: decisions about rights are kept by name.
+        """
+        if name in self._topics or not self.is_reserved(name):
             return name
-        found = self.find(name)
-        return name if found is None else found.source.name
+        try:
+            window = parse_window(name)
+        except MalformedWindow:
+            return name
+        return name if window is None else window.topic
 
     def is_reserved(self, name: str) -> bool:
         """Whether no topic of that name may be created now."""

@@ -190,7 +190,7 @@ class FurtherWorker:
     def _measured(self, topic: str, partition: int, offset: int) -> list[int | None] | None:
         """How far a group is behind, None if the partition is not here any more."""
         try:
-            return list(measure(self._topics.led_log(topic, partition), offset))
+            return list(measure(self._topics, topic, partition, offset))
         except BrokerError:
             return None
 

@@ -133,13 +133,12 @@ class FollowingDataDir(DataDir):
             raise
         return self
 
-    def follow_change(self, kind: str, keys: Iterable[str], now_ms: int) -> Steps[list[Topic]]:
-        """Do what the changed documents of one kind ask for; the topics that are gone.
+    def follow_change(self, kind: str, keys: Iterable[str], now_ms: int) -> Steps[None]:
+        """Do what the changed documents of one kind ask for.
 
         Raises:
             StorageFailed: directories could not be made or renamed.
         """
-        gone: list[Topic] = []
         if kind == KIND_BROKER_OVERRIDES:
             self.reload(self.broker_config)
         elif kind == KIND_TOPIC:
@@ -151,13 +150,11 @@ class FollowingDataDir(DataDir):
                     mark = deleted.get(name)
                     is_marked = mark is not None and mark.topic_id == topic.topic_id
                     self._remove(topic, now_ms, is_marked=is_marked)
-                    gone.append(topic)
                     topic = None
                 if metadata is not None and topic is None:
                     yield from self._make(metadata, now_ms)
                 elif metadata is not None and topic is not None:
                     yield from self._change(topic, metadata, now_ms)
-        return gone
 
     def _make(self, metadata: TopicMetadata, now_ms: int) -> Steps[None]:
         topic = self._topic(metadata)

@@ -18,7 +18,7 @@ Pure of the wire and of Prometheus; `broker.metrics` turns the figures into a fa
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from broker.groups.offsets.store import OffsetTable
@@ -69,8 +69,14 @@ class Lag(NamedTuple):
     seconds: float | None
 
 
-def measure(log: Log, offset: int) -> Measured:
-    """The partition as seen from a committed offset."""
+def measure(topics: TopicRegistry, topic: str, partition: int, offset: int) -> Measured:
+    """A partition that is led here as seen from a committed offset; raises as `led_log`."""
+    window = topics.led_window(topic, partition)
+    if window is not None:
+        start, end = window.log.log_start_offset, window.end_offset(_VISIBLE, 0)
+        # The first record of a window that is left may be far away.
+        return Measured(start, end, NO_TIMESTAMP if max(offset, start) < end else None)
+    log = topics.led_log(topic, partition)
     start, end = log.log_start_offset, log.high_watermark
     offset = max(offset, start)
     return Measured(start, end, timestamp_at(log, offset) if offset < end else None)
@@ -89,6 +95,8 @@ class GroupLag:
         self._known: dict[_Key, tuple[int, int]] = {}
         self._elsewhere: dict[Position, Measured] = {}
         self._ends: dict[tuple[str, int], Measured] = {}
+        # By worker, how many of its partitions were asked for in this round.
+        self._next_asked: dict[int, int] = {}
         self._samples: dict[_Key, deque[tuple[int, float]]] = {}
 
     def sample(self, now_ms: int) -> Iterator[None]:
@@ -154,23 +162,25 @@ class GroupLag:
         yield from self._figures_elsewhere(elsewhere, now_ms)
 
     def _positions(self) -> Iterator[tuple[str, Position]]:
-        """Every group and its committed offsets in partitions that exist, also under a window."""
+        """Every group and its committed offsets in partitions that exist, also in windows."""
         for group in list(self._offsets.groups()):
             for (name, partition), committed in list(self._offsets.of_group(group).items()):
-                is_mark = (committed.metadata or "").startswith(MARK_PREFIX)
                 topic = self._topics.find(name)
+                is_mark = (committed.metadata or "").startswith(MARK_PREFIX)
                 if topic is not None and partition < len(topic.partitions) and not is_mark:
                     yield group, (name, partition, committed.offset)
 
     def _figures_elsewhere(
         self, positions: list[tuple[str, Position]], now_ms: int
     ) -> Iterator[Lag]:
-        """What other workers have measured since the last scrape.
+        """What other workers have measured up to the last scrape.
 
         Of a group that has committed since then, the time is not known yet.
         """
-        if not positions:
-            return
+        wanted = {position: None for _, position in positions}
+        places = {position[:2] for position in wanted}
+        self._elsewhere = {key: one for key, one in self._elsewhere.items() if key in wanted}
+        self._ends = {key: one for key, one in self._ends.items() if key in places}
         for group, position in positions:
             topic, partition, _ = position
             end = self._ends.get((topic, partition))
@@ -178,21 +188,27 @@ class GroupLag:
                 unknown = end._replace(timestamp=NO_TIMESTAMP)
                 measured = self._elsewhere.get(position, unknown)
                 yield _lag_elsewhere(group, position, measured, now_ms)
-        self._ask_others([position for _, position in positions])
+        self._ask_others(wanted)
 
-    def _ask_others(self, positions: list[Position]) -> None:
-        """Let the other workers measure their partitions for the next scrape."""
-        self._elsewhere = {}
+    def _ask_others(self, positions: Iterable[Position]) -> None:
+        """Let the other workers measure their partitions for the next scrape.
+
+        Of more than `LOOKUPS_MAX` partitions of a worker, each scrape asks for the next ones.
+        """
         wanted: dict[int, list[Position]] = {}
-        for position in dict.fromkeys(positions):
+        for position in positions:
             topic = self._topics.find(position[0])
             if topic is None or position[1] >= len(topic.workers):
                 continue  # deleted, or made again, since its group was looked at
-            wanted.setdefault(topic.workers[position[1]], []).append(position)
-        peers = self._topics.peers
-        assert peers is not None, "other workers keep partitions"
+            if topic.partitions[position[1]] is None:
+                wanted.setdefault(topic.workers[position[1]], []).append(position)
         for worker, of_worker in wanted.items():
-            peers.measure(worker, of_worker[:LOOKUPS_MAX], self._measured)
+            peers = self._topics.peers
+            assert peers is not None, "another worker keeps a partition"
+            start = self._next_asked.get(worker, 0) % len(of_worker)
+            asked = (of_worker[start:] + of_worker[:start])[:LOOKUPS_MAX]
+            self._next_asked[worker] = start + len(asked)
+            peers.measure(worker, asked, self._measured)
 
     def _measured(self, found: dict[Position, Measured]) -> None:
         self._elsewhere.update(found)

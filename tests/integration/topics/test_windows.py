@@ -581,3 +581,21 @@ async def test_rights_are_those_of_the_topic(tmp_path: Path) -> None:
         assert [topic.error_code for topic in await described(client, WINDOW)] == [0]
         assert [record.offset for record in await read_all(client, WINDOW)] == INSIDE
         assert (await produce(client, WINDOW, batch("x"))).error_code == denied
+
+
+async def test_rights_of_a_window_that_has_no_topic_yet(tmp_path: Path) -> None:
+    async with running_broker(
+        tmp_path / "data",
+        authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        allow_everyone_if_no_acl_found="true",
+        time_windows_enable="true",
+    ) as running:
+        access = running.broker.security.access
+        assert access is not None
+        client = await running.client()
+        # Without an ACL of its own, the name could be read; that decision would be kept.
+        access.add([right("flights", Operation.WRITE), right("flights", Operation.CREATE)])
+        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert (await fetch(client, WINDOW, 1)).error_code == denied
+        await fill(client)
+        assert (await fetch(client, WINDOW, 1)).error_code == denied

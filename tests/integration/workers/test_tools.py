@@ -65,6 +65,10 @@ async def test_export_asks_for_one_worker_first(tmp_path: Path) -> None:
             "choose ports at least 2 apart",
         ),
         ({"listeners": "PLAINTEXT://127.0.0.1:65535", "workers": "2"}, "has too few ports"),
+        (
+            {"remote.storage.url": "file:///segments", "workers": "2"},
+            "only one worker can keep segments in an object store",
+        ),
         ({"workers": "0"}, "workers"),
         ({"workers": "65"}, "workers"),
     ],

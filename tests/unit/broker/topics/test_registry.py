@@ -45,14 +45,7 @@ class FakeDataDir:
         return {}
 
     def create_topic(
-        self,
-        name: str,
-        count: int,
-        overrides: dict[str, str],
-        now_ms: int,
-        *,
-        workers: tuple[int, ...] = (),
-        is_served: bool = True,
+        self, name: str, count: int, overrides: dict[str, str], now_ms: int, **_: object
     ) -> Generator[None, None, Any]:
         yield None
         logs = [
@@ -65,12 +58,16 @@ class FakeDataDir:
             partitions=logs,
             logs=logs,
             overrides=overrides,
-            workers=workers,
+            config=None,
+            workers=(),
         )
         return self.topics[name]
 
     def delete_topic(self, name: str, now_ms: int) -> None:
         del self.topics[name]
+
+    def deleted_topics(self) -> list[Topic]:
+        return []
 
 
 def registry(names: tuple[str, ...] = (), **settings: str) -> TopicRegistry:
@@ -156,6 +153,38 @@ async def test_partition_of_another_leader_is_refused() -> None:
     topic.partitions[0], topic.workers = None, (2,)
     with pytest.raises(NotLeader, match="broker 2"):
         topics.led_log("t", 0)
+
+
+async def test_a_window_has_the_epochs_of_its_topic_elsewhere() -> None:
+    topics = registry(time_windows_enable="true")
+    topic = await topics.create("t", 1)
+    topic.partitions[0], topic.workers = None, (2,)
+    epochs = {(topic.topic_id, 0): 7}
+    topics.peers = cast(Any, SimpleNamespace(leader_epoch=lambda *place: epochs.get(place, 0)))
+    window = topics.find("t.__t__1000__2000")
+    assert window is not None
+    assert topics.leader_epoch(window, 0) == topics.leader_epoch(topic, 0) == 7
+
+
+async def test_a_topic_that_another_worker_deleted_is_announced_after_a_failure() -> None:
+    topics = registry()
+    topic = await topics.create("t", 1)
+    data_dir = cast(Any, topics._data_dir)
+
+    def fail_after_removal(kind: str, keys: list[str], now_ms: int) -> Steps[None]:
+        del data_dir.topics["t"]
+        yield from ()
+        raise StorageFailed("delete", "t", "no space")
+
+    data_dir.follow_change = fail_after_removal
+    deleted: list[Topic] = []
+    topics.when_deleted(deleted.append)
+    revision = topics.revision
+    with pytest.raises(StorageFailed):
+        await topics.follow("topic", ["t"])
+    assert deleted == [topic]
+    assert topics.revision > revision
+    assert topics.find_by_id(topic.topic_id) is None
 
 
 async def test_existing_name_is_refused() -> None:
