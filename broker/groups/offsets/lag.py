@@ -132,8 +132,7 @@ class GroupLag:
         for group, (topic, partition, committed) in self._positions():
             log = self._log(topic, partition)
             if log is None:
-                if self._topics.has_partition(topic, partition):  # not a window
-                    elsewhere.append((group, (topic, partition, committed)))
+                elsewhere.append((group, (topic, partition, committed)))
                 continue
             offset = max(committed, log.log_start_offset)
             is_window = topic != log.topic

@@ -38,9 +38,6 @@ class FakeDataDir:
         for name in names:
             list(self.create_topic(name, 1, {}, 0))
 
-    def deleted_topics(self) -> tuple[Any, ...]:
-        return ()
-
     def group_overrides(self) -> dict[str, dict[str, str]]:
         return {}
 

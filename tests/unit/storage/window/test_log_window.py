@@ -1,7 +1,6 @@
 """A window over a log, beyond its records: what it costs, what it remembers, how it ends."""
 
 import pytest
-from storage.segment.remote_log import RemoteBytesNeeded
 
 from protocol.errors import RecordsError
 from protocol.records.batch import RecordBatch
@@ -15,6 +14,7 @@ from storage.append.plan import Origin
 from storage.disk.steps import OffLoop, run_steps
 from storage.errors import OffsetOutOfRange, WindowTooLarge
 from storage.log.values import Isolation, ReadResult
+from storage.segment.remote.log import RemoteBytesNeeded
 from storage.window import log_window
 from storage.window.log_window import LogWindow
 from tests.support.logs import LogHarness, batch, marker, produced
