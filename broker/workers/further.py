@@ -39,7 +39,7 @@ from storage.directory.data_dir import Topic
 from storage.directory.following import FollowedMetadata, FollowingDataDir
 from storage.directory.metadata import FIRST_WORKER, KIND_BROKER_OVERRIDES, KIND_TOPIC
 from storage.disk.files import Files
-from storage.errors import DataDirError, StorageError
+from storage.errors import DataDirError, StorageError, StorageFailed
 
 logger = logging.getLogger("tidelog.broker.workers.further")
 
@@ -158,7 +158,10 @@ class FurtherWorker:
             if "metadata" in message:
                 documents = ((kind, key, value) for kind, key, value in message["metadata"])
                 for kind, keys in self.metadata.take_all(documents).items():
-                    await self._apply(kind, keys)
+                    failure = await self._apply(kind, keys)
+                    if failure is not None:
+                        # Worker 1 takes these changes for done, so this process may not serve.
+                        raise StorageFailed("follow", self.metadata.path, failure)
                 self._report_opened(link, seq)
                 continue
             kind, changed = message["change"]
@@ -237,7 +240,7 @@ class FurtherWorker:
 
 
 def _applying_ended(applying: "asyncio.Task[None]") -> None:
-    """Stop this process after a bug: the parent starts it again, with the metadata whole."""
+    """Stop this process: the parent starts it again, with the metadata whole."""
     if not applying.cancelled():
         logger.error("changes of worker 1 are not followed any more", exc_info=applying.exception())
         signal.raise_signal(signal.SIGTERM)

@@ -137,24 +137,33 @@ class FollowingDataDir(DataDir):
         """Do what the changed documents of one kind ask for.
 
         Raises:
-            StorageFailed: directories could not be made or renamed.
+            StorageFailed: directories could not be made or renamed; those of other topics were.
         """
         if kind == KIND_BROKER_OVERRIDES:
             self.reload(self.broker_config)
         elif kind == KIND_TOPIC:
             deleted = {topic.name: topic for topic in self.deleted_topics()}
+            failure: StorageFailed | None = None
             for name in keys:
-                topic = self.topics.get(name)
-                metadata = self.metadata.topic(name)
-                if topic is not None and (metadata is None or metadata.topic_id != topic.topic_id):
-                    mark = deleted.get(name)
-                    is_marked = mark is not None and mark.topic_id == topic.topic_id
-                    self._remove(topic, now_ms, is_marked=is_marked)
-                    topic = None
-                if metadata is not None and topic is None:
-                    yield from self._make(metadata, now_ms)
-                elif metadata is not None and topic is not None:
-                    yield from self._change(topic, metadata, now_ms)
+                try:
+                    yield from self._follow_topic(name, deleted.get(name), now_ms)
+                except StorageFailed as error:
+                    failure = error
+            if failure is not None:
+                raise failure
+
+    def _follow_topic(self, name: str, mark: TopicMetadata | None, now_ms: int) -> Steps[None]:
+        """Do what the changed document of a topic asks for; `mark` if it is marked as deleted."""
+        topic = self.topics.get(name)
+        metadata = self.metadata.topic(name)
+        if topic is not None and (metadata is None or metadata.topic_id != topic.topic_id):
+            is_marked = mark is not None and mark.topic_id == topic.topic_id
+            self._remove(topic, now_ms, is_marked=is_marked)
+            topic = None
+        if metadata is not None and topic is None:
+            yield from self._make(metadata, now_ms)
+        elif metadata is not None and topic is not None:
+            yield from self._change(topic, metadata, now_ms)
 
     def _make(self, metadata: TopicMetadata, now_ms: int) -> Steps[None]:
         topic = self._topic(metadata)

@@ -8,7 +8,7 @@ from storage.directory.metadata_journal import JOURNAL_VERSION, WORKERS_VERSION,
 from storage.directory.worker_directories import worker_number, worker_path
 from storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE
 from storage.disk.steps import run_steps
-from storage.errors import ForeignDataDir
+from storage.errors import ForeignDataDir, StorageFailed
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import CHANGES, Operation, PowerCut, SimulatedDisk
 from tests.unit.storage.directory.test_data_dir import NOW, ROOT, config, open_dir, produce
@@ -115,3 +115,26 @@ def test_a_program_without_workers_refuses_the_journal() -> None:
 )
 def test_names_of_worker_directories(name: str, number: int | None) -> None:
     assert worker_number(name) == number
+
+
+def test_a_topic_that_cannot_be_made_hides_no_other_one() -> None:
+    disk = SimulatedDisk()
+    first = open_dir(disk, config(workers="2"))
+    second = follow(disk, first)
+    for name in ("a", "b"):
+        run_steps(first.create_topic(name, 1, {}, NOW, workers=(2,)))
+    changed = second.metadata.take_all(
+        (kind, key, value) for (kind, key), value in first.everything().items()
+    )
+
+    def refuse(_: Operation, path: str) -> None:
+        if path.startswith(f"{worker_path(ROOT, 2)}/a-0"):
+            raise OSError(28, "No space left on device")
+
+    disk.before_operation = refuse
+    with pytest.raises(StorageFailed, match="No space left"):
+        run_steps(second.follow_change("topic", sorted(changed["topic"]), NOW))
+    assert list(second.topics) == ["b"]
+    disk.before_operation = None
+    run_steps(second.follow_change("topic", ["a"], NOW))
+    assert sorted(second.topics) == ["a", "b"]
