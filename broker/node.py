@@ -352,7 +352,7 @@ class Broker:
                 self._store = open_store(url, self.data_dir.cluster_id)
             except BadStoreUrl as error:
                 raise StartError(
-                    f"remote.storage.url={url} cannot be used: {error}", "correct it"
+                    f"remote.storage.url={url} cannot be used: {error}", "mend that and start again"
                 ) from error
         if self._store is not None:
             self.remote = RemoteReads(

@@ -11,10 +11,10 @@ const PINNED = ["FUTURE", "OLDER", "HIGH_WATERMARK"];
 
 /** The fate of a segment as a colour and a word. */
 export function fate(segment, now) {
-  if (!segment.kept_by || (segment.goes_at_ms !== null && segment.goes_at_ms <= now)) return ["bad", "goes when retention next runs"];
+  if (!segment.kept_by || (segment.goes_at_ms !== null && segment.goes_at_ms <= now)) return ["bad", "due when retention next runs"];
   if (PINNED.includes(segment.kept_by)) return ["held", "held"];
-  if (segment.kept_by === "ACTIVE" || segment.active) return ["good", "is being written"];
-  return segment.goes_at_ms === null ? ["bar-dim", "stays"] : ["bar", "goes later"];
+  if (segment.kept_by === "ACTIVE" || segment.active) return ["good", "being written"];
+  return segment.goes_at_ms === null ? ["bar-dim", "kept"] : ["bar", "due later"];
 }
 
 /**
