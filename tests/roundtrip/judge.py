@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 from storage.disk.file_names import (
-    DENSITY_SUFFIX,
+    AUXILIARY_SUFFIXES,
     parse_partition_directory_name,
     parse_segment_file_name,
 )
@@ -50,8 +50,8 @@ def findings(directory: Path) -> list[str]:
         for file in sorted(partition.iterdir())
         if (parsed := parse_segment_file_name(file.name))
         and not parsed.stage
-        # Of density files it says that it ignores them.
-        and parsed.kind != DENSITY_SUFFIX
+        # Of files that only Tidelog has it says that it ignores them.
+        and parsed.kind not in AUXILIARY_SUFFIXES
     ]
     assert files, f"no segments below {directory}"
     indexes = [name for name in files if name.endswith("index")]
