@@ -6,10 +6,9 @@ Source: KIP-133; Kafka `ConfigAdminManager`.
 """
 
 from broker.errors import InvalidRequest
-from broker.requests.config_resources import Operation, Resource, ResourceType, change
+from broker.requests.config_resources import Operation, Resource, change
 from broker.requests.context import Context, RequestContext
 from protocol.api import alter_configs as api
-from protocol.error_codes import ErrorCode
 
 
 async def handle(
@@ -44,12 +43,5 @@ async def _alter(
             resource.apply(overrides, config.name, Operation.SET, config.value)
         return overrides
 
-    await change(context, asked, response, named_alone, validate_only=validate_only)
-    if response.error_code == ErrorCode.NONE and not validate_only:
-        names = ", ".join(config.name for config in asked.configs) or "none"
-        context.security.audit.changed(
-            request.session,
-            f"changed settings of {ResourceType(asked.resource_type).name} "
-            f"{asked.resource_name!r}: {names}",
-        )
+    await change(context, request, asked, response, named_alone, validate_only=validate_only)
     return response

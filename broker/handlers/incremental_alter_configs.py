@@ -7,7 +7,7 @@ Source: KIP-339; Kafka `ConfigAdminManager`.
 
 from collections import Counter
 
-from broker.requests.config_resources import Resource, ResourceType, change
+from broker.requests.config_resources import Resource, change
 from broker.requests.context import Context, RequestContext
 from protocol.api.alter_configs import AlterConfigsResourceResponse
 from protocol.api.incremental_alter_configs import (
@@ -15,7 +15,6 @@ from protocol.api.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from protocol.error_codes import ErrorCode
 
 
 async def handle(
@@ -58,17 +57,11 @@ async def _alter(
 
     await change(
         context,
+        request,
         asked,
         response,
         changed,
         validate_only=validate_only,
         is_repeated=is_repeated,
     )
-    if response.error_code == ErrorCode.NONE and not validate_only:
-        names = ", ".join(config.name for config in asked.configs) or "none"
-        context.security.audit.changed(
-            request.session,
-            f"changed settings of {ResourceType(asked.resource_type).name} "
-            f"{asked.resource_name!r}: {names}",
-        )
     return response

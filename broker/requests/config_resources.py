@@ -38,7 +38,7 @@ from broker.errors import (
     ReadOnlyWindow,
     UnknownTopicOrPartition,
 )
-from broker.requests.context import Context
+from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.security.audit import AUDIT_LOGGER
 from broker.topics.registry import check_topic_name
@@ -477,6 +477,7 @@ def act_on(
 
 async def change(
     context: Context,
+    request: RequestContext,
     asked: AskedChange,
     answer: Answered,
     wanted: Callable[[Resource], Mapping[str, str]],
@@ -484,10 +485,10 @@ async def change(
     validate_only: bool,
     is_repeated: bool = False,
 ) -> None:
-    """Replace a resource's own settings with those of `wanted`; a topic needs a name.
+    """Replace a resource's own settings with those of `wanted`, and audit it; a topic needs a name.
 
     What is wrong with the request itself is refused before the resource is looked for: a client
-    without the right is told so too, and learns nothing of the resource.
+    without the right gets that answer too, and learns nothing of the resource.
 
     No other change runs in between: the later of two concurrent changes builds on the earlier.
     """
@@ -509,3 +510,10 @@ async def change(
             resource.replace(overrides)
 
     await context.topics.alone(partial(act_on, context, asked, answer, act))
+    if answer.error_code == ErrorCode.NONE and not validate_only:
+        names = ", ".join(config.name for config in asked.configs) or "none"
+        context.security.audit.changed(
+            request.session,
+            f"changed settings of {ResourceType(asked.resource_type).name} "
+            f"{asked.resource_name!r}: {names}",
+        )
