@@ -131,13 +131,9 @@ class HistogramAnswers:
         with suppress(NotLeader):
             self._topics.led_log(topic, 0)
         known = self._topics.find(topic)
-        kept = () if known is None else known.partitions
-        elsewhere = [number for number, log in enumerate(kept) if log is None]
-        logs = sorted(
-            (log for log in self._topics.logs() if log.topic == topic),
-            key=lambda log: log.partition,
-        )
-        rest = [log for log in logs if after is None or log.partition > after]
+        assert known is not None, "led_log has found it"
+        elsewhere = [number for number, log in enumerate(known.partitions) if log is None]
+        rest = [log for log in known.logs if after is None or log.partition > after]
         page = rest[:limit]
         return page, elsewhere, page[-1].partition if len(rest) > limit else None
 

@@ -78,11 +78,7 @@ class SegmentList:
         partition = queries.number(asked, "partition", queries.PARTITION_MAX)
         room = queries.number(asked, "limit", LIMIT_MAX, least=1) or LIMIT
         after = _place(asked["after"]) if "after" in asked else _START
-        wanted = self._topics.led_log(topic, partition or 0)
-        logs = [wanted]
-        if partition is None:
-            logs = [log for log in self._topics.logs() if log.topic == topic]
-            logs.sort(key=lambda log: log.partition)
+        logs = self._topics.led_logs(topic, partition)
         now_ms = self._now_ms()
         partitions: list[Document] = []
         following = None

@@ -83,18 +83,13 @@ class SkewAudit:
             BadQuery: a parameter is none, or out of its range.
             BrokerError: there is no such partition here.
         """
-        topic = asked["topic"]
         partition = queries.number(asked, "partition", queries.PARTITION_MAX)
         try:
             wanted_bytes = queries.number(asked, "bytes", BYTES_MAX)
         except queries.BadQuery as error:
             raise queries.BadQuery(f"{error}; 'tidelog spark skew' reads whole topics") from None
         size_bytes = BYTES if wanted_bytes is None else wanted_bytes
-        wanted = self._topics.led_log(topic, partition or 0)
-        logs = [wanted]
-        if partition is None:
-            logs = [log for log in self._topics.logs() if log.topic == topic]
-        return logs, size_bytes
+        return self._topics.led_logs(asked["topic"], partition), size_bytes
 
     async def _audit(self, log: "Log", size_bytes: int) -> Document:
         """Count the newest `size_bytes` of a log, as near as its average record allows."""

@@ -290,6 +290,14 @@ class TopicRegistry:
             _check_epoch(log, leader_epoch)
         return log
 
+    def led_logs(self, name: str, partition: int | None) -> list[Log]:
+        """The log of one partition; with None those of a topic that are kept here, in order.
+
+        Raises as `led_log`, with None as for partition 0.
+        """
+        log = self.led_log(name, partition or 0)
+        return self._data_dir.topics[name].logs if partition is None else [log]
+
     def led_window(
         self, name: str, partition: int, leader_epoch: int = NO_LEADER_EPOCH
     ) -> LogWindow | None:

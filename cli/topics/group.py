@@ -297,7 +297,7 @@ async def _reset(
 async def _check_empty(admin: Admin, group_id: str, *, may_be_new: bool) -> None:
     """Refuse early and clearly a request that the broker would refuse anyway."""
     try:
-        info = await admin.describe_group(group_id)
+        await admin.require_no_members(group_id)
     except BrokerRefused as error:
         if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise
@@ -307,9 +307,3 @@ async def _check_empty(admin: Admin, group_id: str, *, may_be_new: bool) -> None
                 "to make it",
                 ExitCode.NOT_FOUND,
             ) from None
-        return
-    if info.members:
-        raise BrokerRefused(
-            f"moving group {group_id}, which has {len(info.members)} members",
-            ErrorCode.NON_EMPTY_GROUP,
-        )

@@ -94,6 +94,19 @@ class GroupAdmin:
         committed = await fetch_committed(self._cluster, group_id)
         return dict(sorted(committed.items()))
 
+    async def require_no_members(self, group_id: str) -> None:
+        """Refuse to move a group that has members, as the broker would.
+
+        Raises:
+            BrokerRefused: it has members, or does not exist.
+        """
+        members = (await self.describe_group(group_id)).members
+        if members:
+            raise BrokerRefused(
+                f"moving group {group_id}, which has {len(members)} members",
+                ErrorCode.NON_EMPTY_GROUP,
+            )
+
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
     ) -> None:

@@ -287,7 +287,7 @@ async def preview_reset(
 
     `target` is a time in ms, or `EARLIEST` or `LATEST`.
     """
-    await _check_empty(hub, group_id)
+    await hub.admin.require_no_members(group_id)
     committed = await hub.admin.group_offsets(group_id)
     known = await hub.topics(is_fresh=True)
     partitions = [tp for tp in committed if not topics or tp.topic in topics]
@@ -362,7 +362,7 @@ async def commit_reset(
         InvalidUse: a position is not where the preview saw it.
         BrokerRefused: the group has members.
     """
-    await _check_empty(hub, group_id)
+    await hub.admin.require_no_members(group_id)
     committed = await hub.admin.group_offsets(group_id)
     for tp, (now, _) in positions.items():
         present = committed[tp].offset if tp in committed else None
@@ -375,15 +375,6 @@ async def commit_reset(
         group_id, {tp: then for tp, (_, then) in positions.items()}
     )
     return {"group": group_id, "moved": len(positions)}
-
-
-async def _check_empty(hub: Hub, group_id: str) -> None:
-    info = await hub.admin.describe_group(group_id)
-    if info.members:
-        raise BrokerRefused(
-            f"moving group {group_id}, which has {len(info.members)} members",
-            ErrorCode.NON_EMPTY_GROUP,
-        )
 
 
 TARGETS: Final = {"earliest": EARLIEST, "latest": LATEST}

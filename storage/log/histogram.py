@@ -23,7 +23,6 @@ from storage.disk.steps import Slice, Steps
 from storage.errors import CorruptLog, storage_failure
 from storage.log.log import Log
 from storage.log.segment_stats import LogReading, count_stretches, counts_in_memory
-from storage.segment.manifest import UNKNOWN_MAXIMUM
 from storage.segment.scan import ensure_indexes
 from storage.segment.segment import Segment
 from storage.segment.time_counts import WIDTHS_MS, Buckets, TimeCounts, wider
@@ -167,7 +166,7 @@ class _TooFine(Exception):
 def span_of(logs: Sequence[Log]) -> tuple[int, int] | None:
     """The smallest known time in `logs` and one above the largest (ms); None without times."""
     segments = [segment for log in logs for segment in log.segments]
-    newest = max((_newest_ms(segment) for segment in segments), default=-1)
+    newest = max((segment.newest_record_ms for segment in segments), default=-1)
     times = (
         time_ms
         for segment in segments
@@ -175,11 +174,6 @@ def span_of(logs: Sequence[Log]) -> tuple[int, int] | None:
         if 0 <= time_ms < INT64_MAX
     )
     return None if newest < 0 else (min(min(times, default=newest), newest), newest + 1)
-
-
-def _newest_ms(segment: Segment) -> int:
-    known = segment.data_max_timestamp != UNKNOWN_MAXIMUM
-    return segment.data_max_timestamp if known else segment.max_timestamp
 
 
 class TimeHistogram:

@@ -187,6 +187,12 @@ class Segment:
         return self.log.size == 0
 
     @property
+    def newest_record_ms(self) -> int:
+        """No record is newer; where that was not collected, the newest marker's time counts too."""
+        known = self.data_max_timestamp != UNKNOWN_MAXIMUM
+        return self.data_max_timestamp if known else self.max_timestamp
+
+    @property
     def largest_timestamp(self) -> int:
         """The time that retention uses: the maximum, or the append time if there is none.
 

@@ -46,7 +46,6 @@ from storage.errors import (
 from storage.log.log import Log
 from storage.log.lookup import LargeEntries, TimestampOffset
 from storage.log.values import Isolation, ReadResult
-from storage.segment.manifest import UNKNOWN_MAXIMUM
 from storage.segment.segment import Segment
 from storage.segment.txn_index import AbortedTxn
 from storage.window.window_filter import (
@@ -185,7 +184,7 @@ class LogWindow:
         return end
 
     def _meets(self, segment: Segment) -> bool:
-        return segment.min_timestamp < self.end_ms and _newest_ms(segment) >= self.start_ms
+        return segment.min_timestamp < self.end_ms and segment.newest_record_ms >= self.start_ms
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -385,7 +384,7 @@ class LogWindow:
         # In most logs the newest segment of the window has it, and the others are not read.
         for segment in reversed(tuple(self.log.segments)):
             position = max(start, segment.base_offset)
-            while self._meets(segment) and largest < min(_newest_ms(segment), self.end_ms - 1):
+            while self._meets(segment) and largest < min(segment.newest_record_ms, self.end_ms - 1):
                 narrow = LogWindow(self.log, max(self.start_ms, largest + 1), self.end_ms)
                 answer = _Answer(position, _CHUNK_MAX, needs_one=True)
                 answer.first_offset = NO_OFFSET
@@ -419,12 +418,6 @@ class LogWindow:
                 yield from off_loop(large.search)
             except OSError as error:
                 raise storage_failure("lookup", self.log.path, error) from error
-
-
-def _newest_ms(segment: Segment) -> int:
-    """No record of the segment is newer; its markers may be, where that is not known."""
-    newest_ms = segment.data_max_timestamp
-    return segment.max_timestamp if newest_ms == UNKNOWN_MAXIMUM else newest_ms
 
 
 def _first_record(piece: Buffer, start_ms: int, end_ms: int) -> TimestampOffset:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from cli.topics import group
+from client.core.groups import GroupAdmin
 from client.core.offsets import EARLIEST
 from client.descriptions import GroupInfo
 from client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicInfo, TopicPartition
@@ -21,6 +22,8 @@ class FakeAdmin:
         return GroupInfo(
             group_id=group_id, state="Empty", protocol_type="", assignor="", members=()
         )
+
+    require_no_members = GroupAdmin.require_no_members
 
     async def group_offsets(self, _: str) -> dict[TopicPartition, OffsetAndMetadata]:
         return {STAYS: OffsetAndMetadata(5), GOES: OffsetAndMetadata(5)}
