@@ -22,6 +22,7 @@ Source: Kafka `LogManager` and `MetaPropertiesEnsemble`.
 
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -37,6 +38,7 @@ from storage.errors import (
     DataDirNotWritable,
     ForeignDataDir,
     HalfWrittenDataDir,
+    StorageFailed,
 )
 
 LOCK_FILE: Final = ".lock"
@@ -360,3 +362,24 @@ def notices_of_others(survey: Survey, journal: Metadata) -> Iterator[str]:
     if survey.unknown:
         shown = ", ".join(survey.unknown[:3])
         yield f"left alone {len(survey.unknown)} unknown directories: {shown}"
+
+
+@contextmanager
+def released_on_failure(claim: Claim, what: str) -> Iterator[None]:
+    """Load what was claimed; its lock is released when that fails.
+
+    Raises:
+        DataDirNotWritable: the disk failed; `what` names the directory.
+    """
+    try:
+        yield
+    except BaseException as error:
+        claim.lock.release()
+        if not isinstance(error, OSError | StorageFailed):
+            raise
+        raise DataDirNotWritable(
+            f"{what} cannot be loaded",
+            path=claim.path,
+            found=str(error),
+            cure="check the disk, the permissions and the free space",
+        ) from error

@@ -43,6 +43,7 @@ from storage.directory.claim import (
     notices_of_others,
     plan_adoption,
     random_uuid,
+    released_on_failure,
     survey,
 )
 from storage.directory.metadata import FIRST_WORKER, Json, Metadata, TopicMetadata
@@ -54,7 +55,7 @@ from storage.disk.checkpoints import write_clean_shutdown
 from storage.disk.file_names import partition_directory_name
 from storage.disk.files import Files
 from storage.disk.steps import Slice, Steps, off_loop, run_steps
-from storage.errors import DataDirNotWritable, StorageError, StorageFailed
+from storage.errors import StorageError, StorageFailed
 from storage.log.flush import FlushTicket
 from storage.log.log import Log
 from storage.recovery.recovery import open_log
@@ -164,7 +165,7 @@ class DataDir:
         """
         path = os.path.abspath(path)
         claim = claim_directory(path, files=files, config=broker_config, random_bytes=random_bytes)
-        try:
+        with released_on_failure(claim, "the data directory"):
             adopted, notices = plan_adoption(path, files, random_bytes)
             journal = MetadataJournal(path, files, adopted=adopted)
             self = cls(
@@ -179,17 +180,6 @@ class DataDir:
             if before_logs is not None:
                 journal.on_change = before_logs(self)
             self._load(now_ms, progress or _no_progress)
-        except (OSError, StorageFailed) as error:
-            claim.lock.release()
-            raise DataDirNotWritable(
-                "the data directory cannot be loaded",
-                path=path,
-                found=str(error),
-                cure="check the disk, the permissions and the free space",
-            ) from error
-        except BaseException:
-            claim.lock.release()
-            raise
         return self
 
     # --- topics ---------------------------------------------------------------------------------

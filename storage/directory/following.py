@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from config import BrokerConfig, ConfigErrors, topic_config
-from storage.directory.claim import RandomBytes, claim_directory
+from storage.directory.claim import RandomBytes, claim_directory, released_on_failure
 from storage.directory.data_dir import DataDir, Topic
 from storage.directory.metadata import (
     KIND_BROKER_OVERRIDES,
@@ -30,7 +30,7 @@ from storage.directory.metadata import (
 )
 from storage.disk.files import Files
 from storage.disk.steps import Steps
-from storage.errors import DataDirNotWritable, ForeignDataDir, StorageFailed
+from storage.errors import ForeignDataDir, StorageFailed
 
 Document: TypeAlias = tuple[str, str, Json]
 """Kind, key and value."""
@@ -102,7 +102,7 @@ class FollowingDataDir(DataDir):
             DataDirError: this process must not or cannot use the directory. The lock is released.
         """
         claim = claim_directory(path, files=files, config=broker_config, random_bytes=random_bytes)
-        try:
+        with released_on_failure(claim, "the directory of a worker"):
             if claim.meta.cluster_id != broker_config.cluster_id:
                 raise ForeignDataDir(
                     "the directory of a worker belongs to another cluster",
@@ -120,17 +120,6 @@ class FollowingDataDir(DataDir):
             )
             self.metadata = metadata
             self._load(now_ms, lambda loaded, total: None)
-        except (OSError, StorageFailed) as error:
-            claim.lock.release()
-            raise DataDirNotWritable(
-                "the directory of a worker cannot be loaded",
-                path=path,
-                found=str(error),
-                cure="check the disk, the permissions and the free space",
-            ) from error
-        except BaseException:
-            claim.lock.release()
-            raise
         return self
 
     def follow_change(self, kind: str, keys: Iterable[str], now_ms: int) -> Steps[None]:

@@ -129,18 +129,18 @@ class GroupLag:
         seen: set[_Key] = set()
         lookups = 0
         elsewhere: list[tuple[str, Position]] = []
-        for group, (topic, partition, committed) in self._positions():
-            log = self._log(topic, partition)
+        for group, position, log in self._positions():
+            topic, partition, committed = position
             if log is None:
-                elsewhere.append((group, (topic, partition, committed)))
+                elsewhere.append((group, position))
+                continue
+            if topic != log.topic:
+                yield _lag_of(group, position, measure(self._topics, *position), now_ms)
                 continue
             offset = max(committed, log.log_start_offset)
-            is_window = topic != log.topic
-            end = self._window_end(topic, partition, offset) if is_window else log.high_watermark
-            records = max(0, end - offset)
-            if is_window or not records:
-                # The first record of a window that is left may be far away.
-                yield Lag(group, topic, partition, records, None if records else 0.0)
+            records = max(0, log.high_watermark - offset)
+            if not records:
+                yield Lag(group, topic, partition, 0, 0.0)
                 continue
             key = (group, topic, partition)
             seen.add(key)
@@ -160,14 +160,18 @@ class GroupLag:
             del self._known[gone]
         yield from self._figures_elsewhere(elsewhere, now_ms)
 
-    def _positions(self) -> Iterator[tuple[str, Position]]:
-        """Every group and its committed offsets in partitions that exist, also in windows."""
+    def _positions(self) -> Iterator[tuple[str, Position, Log | None]]:
+        """Every group and its committed offsets in partitions that exist, also in windows.
+
+        With the log of the partition, None when another worker keeps it.
+        """
         for group in list(self._offsets.groups()):
             for (name, partition), committed in list(self._offsets.of_group(group).items()):
                 topic = self._topics.find(name)
                 is_mark = (committed.metadata or "").startswith(MARK_PREFIX)
                 if topic is not None and partition < len(topic.partitions) and not is_mark:
-                    yield group, (name, partition, committed.offset)
+                    log = topic.partitions[partition]
+                    yield group, (name, partition, committed.offset), log
 
     def _figures_elsewhere(
         self, positions: list[tuple[str, Position]], now_ms: int
@@ -186,7 +190,7 @@ class GroupLag:
             if end is not None:
                 unknown = end._replace(timestamp=NO_TIMESTAMP)
                 measured = self._elsewhere.get(position, unknown)
-                yield _lag_elsewhere(group, position, measured, now_ms)
+                yield _lag_of(group, position, measured, now_ms)
         self._ask_others(wanted)
 
     def _ask_others(self, positions: Iterable[Position]) -> None:
@@ -213,15 +217,6 @@ class GroupLag:
         self._elsewhere.update(found)
         self._ends.update({(name, number): one for (name, number, _), one in found.items()})
 
-    def _window_end(self, topic: str, partition: int, offset: int) -> int:
-        window = self._topics.led_window(topic, partition)
-        return offset if window is None else window.end_offset(_VISIBLE, 0)
-
-    def _log(self, topic: str, partition: int) -> Log | None:
-        """The log of an existing partition, None when another worker keeps it."""
-        found = self._topics.find(topic)
-        return None if found is None else found.partitions[partition]
-
 
 def slope_of(series: Sequence[tuple[int, float]]) -> float | None:
     """The slope of the least squares line through (ms, seconds), per second; None for one time."""
@@ -241,7 +236,7 @@ def _age_s(found: tuple[int, int] | None, now_ms: int) -> float | None:
     return max(0, now_ms - found[1]) / 1000
 
 
-def _lag_elsewhere(group: str, position: Position, measured: Measured, now_ms: int) -> Lag:
+def _lag_of(group: str, position: Position, measured: Measured, now_ms: int) -> Lag:
     topic, partition, offset = position
     offset = max(offset, measured.log_start_offset)
     records = max(0, measured.high_watermark - offset)
