@@ -56,7 +56,7 @@ def check_group_overrides(overrides: Mapping[str, str], broker: BrokerConfig) ->
         HEARTBEAT_INTERVAL, overrides, broker
     ):
         problems.append(
-            _problem(
+            Problem(
                 SESSION_TIMEOUT,
                 str(group_value(SESSION_TIMEOUT, overrides, broker)),
                 f"not above {HEARTBEAT_INTERVAL}",
@@ -84,16 +84,16 @@ def _check(name: str, text: str, broker: BrokerConfig) -> Problem | None:
     key = GROUP_KEYS.get(name)
     if key is None:
         cure = nearest(name, list(GROUP_KEYS), "see docs/configuration.md for the list")
-        return _problem(name, text, "no such group setting", cure)
+        return Problem(name, text, "no such group setting", cure)
     try:
         value = cast("int", key.parse(text))
     except InvalidValue as error:
-        return _problem(name, text, str(error), f"give {key.allowed()}")
+        return Problem(name, text, str(error), f"give {key.allowed()}")
     low, high = _bounds(key, broker)
     if value < low:
-        return _problem(name, text, "too small", f"{_bound_name(key, 'min')} is {low}")
+        return Problem(name, text, "too small", f"{_bound_name(key, 'min')} is {low}")
     if value > high:
-        return _problem(name, text, "too large", f"{_bound_name(key, 'max')} is {high}")
+        return Problem(name, text, "too large", f"{_bound_name(key, 'max')} is {high}")
     return None
 
 
@@ -109,7 +109,3 @@ def _bound_name(key: Key, which: str) -> str:
 
 def _broker_number(broker: BrokerConfig, name: str) -> int:
     return cast("int", getattr(broker, name.replace(".", "_")))
-
-
-def _problem(key: str, value: str, reason: str, cure: str) -> Problem:
-    return Problem(key=key, value=value, origin="", reason=reason, cure=cure)

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from cli.options import BrokerOptions, now_ms, run_async
+from cli.options import BrokerOptions, ask_admin, now_ms
 from cli.output import format_count, print_json
 from cli.time.options import metrics_options
 from client.admin import Admin
@@ -119,7 +119,14 @@ def _run(
     when: str | None = None,
     **changes: float,
 ) -> None:
-    reading = run_async(_ask(broker, metrics_url, when, changes))
+
+    async def ask(admin: Admin) -> dict[str, Any]:
+        if when is not None:
+            here_ms = (await admin.clock(metrics_url=metrics_url))["wall_ms"]
+            changes["set_ms"] = parse_time(when, now_ms=here_ms)
+        return await admin.clock(changes, metrics_url=metrics_url)
+
+    reading = ask_admin(broker, ask)
     if as_json:
         print_json(reading)
         return
@@ -132,13 +139,3 @@ def _run(
             f"{format_count(reading['segments_deleted'], 'segment')} deleted, "
             f"{format_count(reading['groups_expired'], 'group')} expired"
         )
-
-
-async def _ask(
-    broker: BrokerOptions, metrics_url: str | None, when: str | None, changes: dict[str, float]
-) -> dict[str, Any]:
-    async with Admin(**broker) as admin:
-        if when is not None:
-            here_ms = (await admin.clock(metrics_url=metrics_url))["wall_ms"]
-            changes["set_ms"] = parse_time(when, now_ms=here_ms)
-        return await admin.clock(changes, metrics_url=metrics_url)
