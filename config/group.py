@@ -12,32 +12,30 @@ from typing import Final, cast
 
 from config.errors import Problem
 from config.model import BrokerConfig
+from config.rows import topic_number
 from config.suggest import nearest
-from config.values import INT32_MAX, InvalidValue, Key, ValueType
+from config.values import InvalidValue, Key
 
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
 
 
-def _time(name: str, default: int, doc: str) -> Key:
-    return Key(
-        name=name,
-        type=ValueType.INT,
-        default=default,
-        low=1,
-        high=INT32_MAX,
-        doc=doc,
-        dynamic=True,
-        synonyms=((f"group.{name}", 1),),
-    )
-
-
 _KEYS = (
-    _time(HEARTBEAT_INTERVAL, 5_000, "How often members of the group send heartbeats."),
-    _time(
+    topic_number(
+        HEARTBEAT_INTERVAL,
+        5_000,
+        "How often members of the group send heartbeats.",
+        (f"group.{HEARTBEAT_INTERVAL}", 1),
+        low=1,
+        wide=False,
+    ),
+    topic_number(
         SESSION_TIMEOUT,
         45_000,
         "A member that is silent for longer than this is removed from the group.",
+        (f"group.{SESSION_TIMEOUT}", 1),
+        low=1,
+        wide=False,
     ),
 )
 

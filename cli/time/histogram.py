@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import click
 
-from cli.options import BrokerOptions, TimeType
+from cli.options import TIME, BrokerOptions
 from cli.output import RIGHT, format_count, format_size, print_json, print_table
 from cli.time.options import ask_about, topic_options
 from client.times import format_duration, format_time
@@ -16,8 +16,8 @@ _LONGEST: Final = 40
 
 @click.command()
 @topic_options
-@click.option("--from", "from_ms", type=TimeType(), help="Default: the oldest record.")
-@click.option("--until", "to_ms", type=TimeType(), help="Default: after the newest record.")
+@click.option("--from", "from_ms", type=TIME, help="Default: the oldest record.")
+@click.option("--until", "to_ms", type=TIME, help="Default: after the newest record.")
 @click.option(
     "--bars",
     type=click.IntRange(1, 1000),

@@ -5,8 +5,8 @@ from typing import Any
 import click
 
 from cli.options import (
+    TIME,
     BrokerOptions,
-    TimeType,
     broker_options,
     check_contradiction,
     json_option,
@@ -24,7 +24,7 @@ Hits = dict[TopicPartition, OffsetAndTimestamp | None]
 
 @click.command()
 @click.argument("topic")
-@click.option("--at", "at_ms", type=TimeType(), help="The first record at or after this time.")
+@click.option("--at", "at_ms", type=TIME, help="The first record at or after this time.")
 @click.option("--earliest", is_flag=True, help="The first offset there is.")
 @click.option("--latest", is_flag=True, help="One past the last offset.")
 @click.option("--max-timestamp", is_flag=True, help="The newest record by time.")
