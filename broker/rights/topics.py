@@ -34,7 +34,7 @@ from protocol.api import (
     produce,
 )
 from protocol.error_codes import ErrorCode
-from protocol.records.layout import MAGIC_V2
+from protocol.records.layout import MAGIC_V2, PRODUCER_EPOCH_AT, PRODUCER_ID_AT
 
 _WRITE = Operation.WRITE
 """Looking into an enumeration costs as much as the right that is known."""
@@ -44,6 +44,7 @@ _BY_ID_SINCE_METADATA = 12
 _CONFIGS_SINCE = 5
 _TRANSACTIONAL_BIT = 0x10
 _SIZE_AT, _OVERHEAD, _MAGIC_AT, _ATTRIBUTES_AT = 8, 12, 16, 21
+_SIGN_BIT = 0x80
 _SIZE_MIN = 14
 """The size field of the smallest message, one of magic 0."""
 
@@ -51,13 +52,13 @@ _SIZE_MIN = 14
 def produce_guard(
     context: Context, request: RequestContext, message: produce.ProduceRequest, handler: Handler
 ) -> Reply:
-    """WRITE on each topic, and on the transactional id if a batch is transactional."""
+    """WRITE on each topic, and on the transactional ids of the batches.
+
+    Kafka asks only for the id of transactional batches. Others of a producer that belongs to a
+    transactional id would let every writer of the topic spoil the epoch of that producer.
+    """
     check = Check(context, request)
-    if any(
-        _is_transactional(partition.records)
-        for topic in message.topic_data
-        for partition in topic.partition_data
-    ) and not check.transactional_id(_WRITE, message.transactional_id):
+    if not all(check.transactional_id(_WRITE, name) for name in _ids_of_batches(context, message)):
         return _refused_produce(message, message.topic_data, TRANSACTIONAL_ID_DENIED, None)
 
     def is_allowed(topic: produce.TopicProduceData) -> bool:
@@ -83,15 +84,27 @@ def produce_guard(
     )
 
 
-def _is_transactional(records: Any) -> bool:
-    """Whether the first batch is whole and flagged transactional."""
-    return (
-        records is not None
-        and len(records) > _ATTRIBUTES_AT + 1
-        and records[_MAGIC_AT] == MAGIC_V2
-        and bool(records[_ATTRIBUTES_AT + 1] & _TRANSACTIONAL_BIT)
-        and _size_field(records) + _OVERHEAD <= len(records)
-    )
+def _ids_of_batches(context: Context, message: produce.ProduceRequest) -> set[str | None]:
+    """The transactional ids to which the first batches belong, as far as these are whole."""
+    found: set[str | None] = set()
+    for topic in message.topic_data:
+        for partition in topic.partition_data:
+            records = partition.records
+            if (
+                records is None
+                or len(records) <= _ATTRIBUTES_AT + 1
+                or records[_MAGIC_AT] != MAGIC_V2
+                or _size_field(records) + _OVERHEAD > len(records)
+            ):
+                continue
+            if records[_ATTRIBUTES_AT + 1] & _TRANSACTIONAL_BIT:
+                found.add(message.transactional_id)
+            elif len(records) >= PRODUCER_EPOCH_AT and records[PRODUCER_ID_AT] < _SIGN_BIT:
+                producer_id = int.from_bytes(records[PRODUCER_ID_AT:PRODUCER_EPOCH_AT], "big")
+                owner = context.transactions.transactional_id_of(producer_id)
+                if owner is not None:
+                    found.add(owner)
+    return found
 
 
 def _is_corrupt(records: Any) -> bool:

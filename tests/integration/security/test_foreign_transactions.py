@@ -108,12 +108,13 @@ class Attack:
         return self._produce(self._batch(is_transactional=True)), self.source.randint(3, 12)
 
     def produce_plain(self) -> tuple[Any, int]:
-        """As if her producer had no transactional id."""
+        """As if her producer had no transactional id, which would spoil its epoch."""
         return self._produce(self._batch(is_transactional=False)), self.source.randint(3, 12)
 
     def produce_hidden(self) -> tuple[Any, int]:
-        """Into the transaction, after a batch that needs no right but that on the topic."""
-        two = batch("bob's") + self._batch(is_transactional=True)
+        """The same two, after a batch that needs no right but that on the topic."""
+        is_transactional = self.source.random() < 0.5
+        two = batch("bob's") + self._batch(is_transactional=is_transactional)
         return self._produce(two), self.source.randint(0, 12)
 
     def _batch(self, *, is_transactional: bool) -> bytes:
@@ -172,7 +173,7 @@ class Stage:
             dict(offsets.of_group(GROUP)), offsets.has_pending(GROUP),
         )  # fmt: skip
 
-    async def attack(self, source: random.Random, *, has_written: bool) -> None:
+    async def attack(self, source: random.Random) -> None:
         """Send one request that names something of Alice's, and see that it has no effect."""
         alice, bob = self.alice, self.bob
         what = Attack(
@@ -188,7 +189,7 @@ class Stage:
             *(what.init_producer_id, what.add_partitions, what.add_offsets, what.commit_offsets),
             *(what.end, what.produce, what.produce_hidden),
         ]
-        if has_written and what.producer_id == alice.id and what.epoch == alice.epoch:
+        if what.producer_id == alice.id:
             kinds.append(what.produce_plain)
         kind = source.choice(kinds)
         message, version = kind()
@@ -198,13 +199,11 @@ class Stage:
         case = (kind.__name__, what, version, codes)
         assert codes, case
         assert self.state() == before, case
-        # What she has written already is a duplicate, which has no effect either.
-        is_replay = kind == what.produce_plain and what.sequence < alice.sequence
-        assert is_replay or ErrorCode.NONE not in codes, case
-        is_id_asked = kind not in (what.produce_plain, what.produce_hidden)
-        if is_id_asked and (what.transactional_id != HIS or kind == what.init_producer_id):
+        if kind == what.produce_hidden:
+            assert codes == {ErrorCode.INVALID_RECORD}, case
+        elif what.transactional_id != HIS or kind in (what.init_producer_id, what.produce_plain):
             assert codes == {DENIED}, case
-        elif is_id_asked:
+        else:
             assert codes == {OF_ANOTHER}, case
         for code in codes:
             self.answers[kind.__name__, code.name] += 1
@@ -213,9 +212,9 @@ class Stage:
         """One transaction of Alice's with Bob's requests between her own."""
         alice = self.alice
 
-        async def bothered(*, has_written: bool) -> None:
+        async def bothered() -> None:
             for _ in range(attacks):
-                await self.attack(source, has_written=has_written)
+                await self.attack(source)
 
         async def ask(message: Any, version: int) -> None:
             codes = codes_of(await alice.client.request(message, version))
@@ -232,7 +231,7 @@ class Stage:
             await ask(request, 11)
             alice.sequence += 1
 
-        await bothered(has_written=False)
+        await bothered()
         partitions = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=HERS,
             v3_and_below_producer_id=alice.id,
@@ -240,33 +239,42 @@ class Stage:
             v3_and_below_topics=[AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])],
         )
         await ask(partitions, 3)
-        await bothered(has_written=False)
+        await bothered()
         await write()
-        await bothered(has_written=True)
+        await bothered()
         await ask(AddOffsetsToTxnRequest(**alice.named(), group_id=GROUP), 3)
         await ask(offsets(7, **alice.named()), 3)
-        await bothered(has_written=True)
+        await bothered()
         await write()
         await ask(EndTxnRequest(**alice.named(), committed=True), 3)
-        await bothered(has_written=False)
+        await bothered()
+
+
+async def prepare(running: RunningBroker) -> tuple[RawClient, RawClient]:
+    """Both users with their rights; their connections."""
+    add_users(running)
+    allow(running, "alice", (ResourceType.CLUSTER, CLUSTER_NAME, Operation.ALL))
+    for name, own in (("alice", HERS), ("bob", HIS)):
+        allow(
+            running, name,
+            (ResourceType.TOPIC, TOPIC, Operation.ALL),
+            (ResourceType.GROUP, GROUP, Operation.READ),
+            (ResourceType.TRANSACTIONAL_ID, own, Operation.ALL),
+        )  # fmt: skip
+    return await logged_in(running, "alice"), await logged_in(running, "bob")
+
+
+async def logged_in(running: RunningBroker, name: str) -> RawClient:
+    client = await running.client()
+    assert (await log_in(client, name)).error_code == 0
+    return client
 
 
 @pytest.mark.timeout(180)
 async def test_a_thousand_requests_of_another_user_change_nothing(tmp_path: Path) -> None:
     source = random.Random(SEED)
     async with running_broker(tmp_path / "data", **SETTINGS, **AUTHORIZER) as running:
-        add_users(running)
-        allow(running, "alice", (ResourceType.CLUSTER, CLUSTER_NAME, Operation.ALL))
-        for name, own in (("alice", HERS), ("bob", HIS)):
-            allow(
-                running, name,
-                (ResourceType.TOPIC, TOPIC, Operation.ALL),
-                (ResourceType.GROUP, GROUP, Operation.READ),
-                (ResourceType.TRANSACTIONAL_ID, own, Operation.ALL),
-            )  # fmt: skip
-        clients = [await running.client(), await running.client()]
-        for client, name in zip(clients, ("alice", "bob"), strict=True):
-            assert (await log_in(client, name)).error_code == 0
+        clients = await prepare(running)
         await create_topic(clients[0], TOPIC, partitions=2)
         alice, bob = Producer(clients[0], HERS), Producer(clients[1], HIS)
         await alice.begin_session()
@@ -280,3 +288,20 @@ async def test_a_thousand_requests_of_another_user_change_nothing(tmp_path: Path
         # Two records and a marker of each transaction of hers, nothing of Bob's.
         assert log.log_end_offset == log.last_stable_offset == 3 * transactions
     print(sorted(stage.answers.items()))
+
+
+async def test_after_a_restart_a_producer_still_belongs_to_its_transactional_id(
+    tmp_path: Path,
+) -> None:
+    async with running_broker(tmp_path / "data", **SETTINGS, **AUTHORIZER) as running:
+        client, _ = await prepare(running)
+        await create_topic(client, TOPIC)
+        alice = Producer(client, HERS)
+        for _ in range(3):
+            await alice.begin_session()
+    async with running_broker(tmp_path / "data", **SETTINGS, **AUTHORIZER) as running:
+        attack = Attack(None, alice.id, alice.epoch + 1, 0, random.Random(SEED))
+        for name, code in (("bob", DENIED), ("alice", ErrorCode.NONE)):
+            message, version = attack.produce_plain()
+            answer = await (await logged_in(running, name)).request(message, version)
+            assert codes_of(answer) == [code], name
