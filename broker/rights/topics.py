@@ -44,7 +44,6 @@ _BY_ID_SINCE_METADATA = 12
 _CONFIGS_SINCE = 5
 _TRANSACTIONAL_BIT = 0x10
 _SIZE_AT, _OVERHEAD, _MAGIC_AT, _ATTRIBUTES_AT = 8, 12, 16, 21
-_SIGN_BIT = 0x80
 _SIZE_MIN = 14
 """The size field of the smallest message, one of magic 0."""
 
@@ -52,13 +51,17 @@ _SIZE_MIN = 14
 def produce_guard(
     context: Context, request: RequestContext, message: produce.ProduceRequest, handler: Handler
 ) -> Reply:
-    """WRITE on each topic, and on the transactional ids of the batches.
+    """WRITE on each topic, and on the transactional id if a batch is transactional.
 
-    Kafka asks only for the id of transactional batches. Others of a producer that belongs to a
-    transactional id would let every writer of the topic spoil the epoch of that producer.
+    Differs from Kafka: other batches of a producer that belongs to a transactional id need WRITE on
+    that id too; else every writer of the topic could spoil the epoch of that producer.
     """
     check = Check(context, request)
-    if not all(check.transactional_id(_WRITE, name) for name in _ids_of_batches(context, message)):
+    if any(
+        _is_transactional(partition.records)
+        for topic in message.topic_data
+        for partition in topic.partition_data
+    ) and not check.transactional_id(_WRITE, message.transactional_id):
         return _refused_produce(message, message.topic_data, TRANSACTIONAL_ID_DENIED, None)
 
     def is_allowed(topic: produce.TopicProduceData) -> bool:
@@ -70,41 +73,50 @@ def produce_guard(
             name = found.name
         return check.topic(_WRITE, name)
 
+    def is_by_own_producers(topic: produce.TopicProduceData) -> bool:
+        return all(
+            (owner := _owner(context, partition.records)) is None
+            or check.transactional_id(_WRITE, owner)
+            for partition in topic.partition_data
+        )
+
     allowed, denied = parted(message.topic_data, is_allowed)
-    if not denied:
+    allowed, foreign = parted(allowed, is_by_own_producers)
+    if not denied and not foreign:
         return handler(context, request, message)
+
+    def with_refusals(answer: produce.ProduceResponse | None) -> produce.ProduceResponse:
+        answer = _refused_produce(message, denied, TOPIC_DENIED, answer)
+        return _refused_produce(message, foreign, TRANSACTIONAL_ID_DENIED, answer)
+
     if not allowed:
-        return _refused_produce(message, denied, TOPIC_DENIED, None)
+        return with_refusals(None)
     if message.acks == 0:
         raise ConnectionMustClose("a Produce without an answer wrote to a topic that it may not")
     message.topic_data = allowed
-    return then(
-        handler(context, request, message),
-        lambda answer: _refused_produce(message, denied, TOPIC_DENIED, answer),
+    return then(handler(context, request, message), with_refusals)
+
+
+def _is_transactional(records: Any) -> bool:
+    """Whether the first batch is whole and flagged transactional."""
+    return _is_whole(records) and bool(records[_ATTRIBUTES_AT + 1] & _TRANSACTIONAL_BIT)
+
+
+def _is_whole(records: Any) -> bool:
+    return (
+        records is not None
+        and len(records) > _ATTRIBUTES_AT + 1
+        and records[_MAGIC_AT] == MAGIC_V2
+        and _size_field(records) + _OVERHEAD <= len(records)
     )
 
 
-def _ids_of_batches(context: Context, message: produce.ProduceRequest) -> set[str | None]:
-    """The transactional ids to which the first batches belong, as far as these are whole."""
-    found: set[str | None] = set()
-    for topic in message.topic_data:
-        for partition in topic.partition_data:
-            records = partition.records
-            if (
-                records is None
-                or len(records) <= _ATTRIBUTES_AT + 1
-                or records[_MAGIC_AT] != MAGIC_V2
-                or _size_field(records) + _OVERHEAD > len(records)
-            ):
-                continue
-            if records[_ATTRIBUTES_AT + 1] & _TRANSACTIONAL_BIT:
-                found.add(message.transactional_id)
-            elif len(records) >= PRODUCER_EPOCH_AT and records[PRODUCER_ID_AT] < _SIGN_BIT:
-                producer_id = int.from_bytes(records[PRODUCER_ID_AT:PRODUCER_EPOCH_AT], "big")
-                owner = context.transactions.transactional_id_of(producer_id)
-                if owner is not None:
-                    found.add(owner)
-    return found
+def _owner(context: Context, records: Any) -> str | None:
+    """The transactional id to which the producer of a batch outside of a transaction belongs."""
+    if not _is_whole(records) or _is_transactional(records) or len(records) < PRODUCER_EPOCH_AT:
+        return None
+    producer_id = int.from_bytes(records[PRODUCER_ID_AT:PRODUCER_EPOCH_AT], "big", signed=True)
+    return None if producer_id < 0 else context.transactions.transactional_id_of(producer_id)
 
 
 def _is_corrupt(records: Any) -> bool:
