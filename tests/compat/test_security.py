@@ -51,7 +51,7 @@ WITHOUT_CODES = (
 )
 """Clients that log in with SaslHandshake v0, where the broker refuses by closing."""
 
-WITHOUT_REASON = ("aiokafka", "kafkajs", "kafka-python 3")
+WITHOUT_REASON = ("aiokafka", "kafkajs", "kafka-python", "@platformatic")
 """Refused tokens take a second round (RFC 7628), which these clients do not expect."""
 
 _PASSWORDS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
