@@ -1,5 +1,8 @@
 """Guards of the APIs about topics and records.
 
+Differs from Kafka: records outside of a transaction, by a producer that belongs to a transactional
+id, need WRITE on that id too; else every writer of the topic could spoil the producer's epoch.
+
 Source: Kafka `KafkaApis`, `ControllerApis`, `DescribeTopicPartitionsRequestHandler`; KIP-430.
 """
 
@@ -51,11 +54,7 @@ _SIZE_MIN = 14
 def produce_guard(
     context: Context, request: RequestContext, message: produce.ProduceRequest, handler: Handler
 ) -> Reply:
-    """WRITE on each topic, and on the transactional id if a batch is transactional.
-
-    Differs from Kafka: other batches of a producer that belongs to a transactional id need WRITE on
-    that id too; else every writer of the topic could spoil the epoch of that producer.
-    """
+    """WRITE on each topic, and on the transactional ids of the batches."""
     check = Check(context, request)
     if any(
         _is_transactional(partition.records)

@@ -141,9 +141,9 @@ class Audit:
         self._write(logging.INFO, f"SIGHUP: {what}", fields, is_kept=True)
 
     @property
-    def lost(self) -> int | None:
-        """Lines that are missing in the file; None without one."""
-        return None if self._file is None else self._file.lost
+    def lost(self) -> int:
+        """Lines that are missing in the file."""
+        return 0 if self._file is None else self._file.lost
 
     def reopen(self) -> None:
         """Append to the file that has the path now."""

@@ -18,8 +18,7 @@ INTENDED: tuple[Intended, ...] = (
         "records outside of a transaction, by a producer that belongs to a transactional id, need "
         "WRITE on that id",
         (ApiKey.PRODUCE,),
-        sent=r".*sequenced.*",
-        ours="(answered )?TRANSACTIONAL_ID_AUTHORIZATION_FAILED|connection closed",
+        sent=".*sequenced.*",
     ),
     Intended(
         "a fetch with an isolation level that does not exist is refused as a whole, in Kafka topic "

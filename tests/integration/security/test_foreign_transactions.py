@@ -35,7 +35,9 @@ CASES = 1_000
 SEED = 20261123
 TOPIC, GROUP = "t", "g"
 HERS, HIS = "hers", "his"
-AUTHORIZER = {"authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+AUTHORIZER: dict[str, Any] = {
+    "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+}
 DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 OF_ANOTHER = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
