@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
+from broker.quotas.throttle import Request as TimedRequest
 from broker.security.audit_file import AuditFile
 from broker.security.session import Session
 from protocol.acl import Operation, ResourceType
@@ -28,16 +29,8 @@ _KINDS_MAX: Final = 1_000
 _NAME_MAX: Final = 256
 
 
-class Request(Protocol):
+class Request(TimedRequest, Protocol):
     """What is asked of `broker.requests.context.RequestContext`."""
-
-    @property
-    def api_key(self) -> int:
-        """The API."""
-
-    @property
-    def client_id(self) -> str | None:
-        """The name that the client gives itself."""
 
     @property
     def session(self) -> Session:

@@ -128,7 +128,9 @@ class AuditFile:
 
 
 def _open(path: str) -> int:
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _MODE)
+    # Nonblocking for a named pipe: one without a reader is refused, and delays no start.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+    return os.open(path, flags, _MODE)
 
 
 def _append(file: int, prefix: bytes, lines: bytes) -> tuple[bytes, OSError | None]:

@@ -67,8 +67,10 @@ async def test_a_new_file_is_for_the_broker_alone(tmp_path: Path) -> None:
     assert place.path.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("name", ["missing/audit.jsonl", "."])
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("name", ["missing/audit.jsonl", ".", "pipe"])
 def test_a_file_that_cannot_be_written_refuses_the_start(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
     with pytest.raises(StartError, match=r"^audit\.log\.file: cannot write .*; name a file"):
         AuditFile(str(tmp_path / name), Pool("audit", 1), SystemClock())
 
