@@ -63,17 +63,19 @@ def produce_guard(
     ) and not check.transactional_id(_WRITE, message.transactional_id):
         return _refused_produce(message, message.topic_data, TRANSACTIONAL_ID_DENIED, None)
 
+    def name_of(topic: produce.TopicProduceData) -> str | None:
+        """None for an id that there is not, as the handler answers."""
+        if request.api_version < _BY_ID_SINCE_PRODUCE:
+            return topic.name
+        found = context.topics.find_by_id(topic.topic_id)
+        return None if found is None else found.name
+
     def is_allowed(topic: produce.TopicProduceData) -> bool:
-        name = topic.name
-        if request.api_version >= _BY_ID_SINCE_PRODUCE:
-            found = context.topics.find_by_id(topic.topic_id)
-            if found is None:
-                return True  # the handler answers that there is no such id
-            name = found.name
-        return check.topic(_WRITE, name)
+        name = name_of(topic)
+        return name is None or check.topic(_WRITE, name)
 
     def is_by_own_producers(topic: produce.TopicProduceData) -> bool:
-        return all(
+        return name_of(topic) is None or all(
             (owner := _owner(context, partition.records)) is None
             or check.transactional_id(_WRITE, owner)
             for partition in topic.partition_data
