@@ -189,6 +189,8 @@ public class JavaClient {
     properties.put("acks", "all");
     properties.put("linger.ms", "20");
     properties.put("compression.type", arguments.getOrDefault("codec", "none"));
+    // Before 1.0 a client that may not log in asks for metadata until this time is over.
+    properties.put("max.block.ms", String.valueOf(1000 * number("timeout", 40)));
     KafkaProducer<String, String> producer = new KafkaProducer<>(properties);
     List<Future<?>> sent = new ArrayList<>();
     int count = number("count", 1);
