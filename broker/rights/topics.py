@@ -114,7 +114,9 @@ def _is_whole(records: Any) -> bool:
 
 def _owner(context: Context, records: Any) -> str | None:
     """The transactional id to which the producer of a batch outside of a transaction belongs."""
-    if not _is_whole(records) or _is_transactional(records) or len(records) < PRODUCER_EPOCH_AT:
+    if not _is_whole(records) or len(records) < PRODUCER_EPOCH_AT:
+        return None
+    if records[_ATTRIBUTES_AT + 1] & _TRANSACTIONAL_BIT:
         return None
     producer_id = int.from_bytes(records[PRODUCER_ID_AT:PRODUCER_EPOCH_AT], "big", signed=True)
     return None if producer_id < 0 else context.transactions.transactional_id_of(producer_id)
