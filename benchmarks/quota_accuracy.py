@@ -9,6 +9,8 @@ that burst leaves the windows, so over a short time the use is not the limit.
     seen     bytes that the client itself counted, per second
     CPU      what the broker's process used, in percent of a core; with scrapes once a second
 
+With `--kafka` the same client asks an Apache Kafka, whose own metric `request-time` is read by JMX.
+
 Exits with 1 when live and computed figures differ by more than 5 % of the limit.
 """
 
@@ -16,21 +18,23 @@ import argparse
 import asyncio
 import contextlib
 import heapq
+import os
 import re
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks import loads, wire
 from broker.quotas.rates import Rate
 from client.admin import Admin
 from tests.compat.brokers import TidelogProcess
-from tests.support.kafka_peer import cpu_seconds
+from tests.support.kafka_peer import KafkaPeer, cpu_seconds, free_ports, tool_command
 
 CONNECTIONS = 4
 TOLERANCE = 0.05
@@ -51,16 +55,16 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=33.0, help="after the windows are full")
     parser.add_argument("--percent", default="5,10,20")
     parser.add_argument("--bytes", default="1000000,5000000")
+    parser.add_argument("--kafka", action="store_true", help="request_percentage of Apache Kafka")
     options = parser.parse_args()
+    measure = _measure_kafka if options.kafka else _measure
+    limits = [("request_percentage", options.percent), ("producer_byte_rate", options.bytes)]
     print(f"{'limit':<28} {'what':<7} {'live':>14} {'computed':>14} {'apart':>7} {'CPU %':>6}")
     worst = 0.0
-    for key, bounds in (
-        ("request_percentage", options.percent),
-        ("producer_byte_rate", options.bytes),
-    ):
+    for key, bounds in limits[:1] if options.kafka else limits:
         for text in bounds.split(","):
             bound = float(text)
-            *live, cpu = _measure(key, bound, options.seconds)
+            *live, cpu = measure(key, bound, options.seconds)
             computed = formula(key, bound, options.seconds)
             for what, own, other in zip(("metric", "seen"), live, computed, strict=True):
                 if what == "seen" and key == "request_percentage":
@@ -102,29 +106,69 @@ def _measure(key: str, bound: float, seconds: float) -> tuple[float, float, floa
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         settings = {"metrics.listener": "127.0.0.1:0", "log.flush.policy": "os"}
         broker = stack.enter_context(TidelogProcess(Path(folder, "data"), settings=settings))
-        loads.create_topic(broker.bootstrap, "t", 1)
-        asyncio.run(_limit(broker.bootstrap, key, bound))
-        sent: list[int] = []
-        stop = threading.Event()
-        threads = [
-            threading.Thread(target=_ask, args=(broker.bootstrap, _frame(key), sent, stop.is_set))
-            for _ in range(CONNECTIONS)
-        ]
-        for thread in threads:
-            thread.start()
-        time.sleep(_FILL_S)
-        used, counted, begun = cpu_seconds(broker.pid), len(sent), time.monotonic()
+        metrics_port = broker.ready["metrics_port"]
+        load = stack.enter_context(_load(broker.bootstrap, key, bound))
+        used, counted, begun = cpu_seconds(broker.pid), len(load), time.monotonic()
         rates = []
         while time.monotonic() - begun < seconds:
-            rates.append(_rate(broker.ready["metrics_port"]))
+            rates.append(_rate(metrics_port))
             time.sleep(_SAMPLE_S)
         elapsed = time.monotonic() - begun
         cpu = (cpu_seconds(broker.pid) - used) / elapsed
-        seen = sum(sent[counted:]) / elapsed
+        return statistics.fmean(rates), sum(load[counted:]) / elapsed, 100 * cpu
+
+
+def _measure_kafka(key: str, bound: float, seconds: float) -> tuple[float, float, float]:
+    """The same of an Apache Kafka; its metric is what it limits."""
+    (port,) = free_ports(1)
+    jmx = "-Dcom.sun.management.jmxremote"
+    os.environ["JAVA_TOOL_OPTIONS"] = (
+        f"{jmx}.port={port} {jmx}.rmi.port={port} {jmx}.host=127.0.0.1 {jmx}.authenticate=false "
+        f"{jmx}.ssl=false -Djava.rmi.server.hostname=127.0.0.1"
+    )
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        broker = stack.enter_context(KafkaPeer(Path(folder, "kafka")))
+        del os.environ["JAVA_TOOL_OPTIONS"]
+        assert broker.process is not None
+        pid = broker.process.pid
+        load = stack.enter_context(_load(broker.bootstrap, key, bound))
+        used, counted, begun = cpu_seconds(pid), len(load), time.monotonic()
+        command = tool_command(
+            *("org.apache.kafka.tools.JmxTool", "--attributes", "request-time", "--object-name"),
+            f"kafka.server:type=Request,client-id={wire.CLIENT_ID.decode()}",
+            *("--jmx-url", f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{port}/jmxrmi"),
+            *("--reporting-interval", str(int(_SAMPLE_S * 1000))),
+        )
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as tool:
+            time.sleep(seconds)
+            tool.terminate()
+            lines, _ = tool.communicate()
+        elapsed = time.monotonic() - begun
+        cpu = (cpu_seconds(pid) - used) / elapsed
+        rates = [float(line.rpartition(",")[2]) for line in lines.splitlines()[1:]]
+        return statistics.fmean(rates), sum(load[counted:]) / elapsed, 100 * cpu
+
+
+@contextlib.contextmanager
+def _load(bootstrap: str, key: str, bound: float) -> Iterator[list[int]]:
+    """A limit, and a client that asks as fast as it may; the sizes of its requests, growing."""
+    loads.create_topic(bootstrap, "t", 1)
+    asyncio.run(_limit(bootstrap, key, bound))
+    sent: list[int] = []
+    stop = threading.Event()
+    threads = [
+        threading.Thread(target=_ask, args=(bootstrap, _frame(key), sent, stop.is_set))
+        for _ in range(CONNECTIONS)
+    ]
+    for thread in threads:
+        thread.start()
+    time.sleep(_FILL_S)
+    try:
+        yield sent
+    finally:
         stop.set()
         for thread in threads:
             thread.join()
-        return statistics.fmean(rates), seen, 100 * cpu
 
 
 async def _limit(bootstrap: str, key: str, bound: float) -> None:

@@ -173,14 +173,17 @@ class Broker:
             await self._stack.aclose()
             raise
 
-    async def reload(self, fresh: BrokerConfig) -> None:
-        """Apply the settings of `fresh` that may change while the broker runs.
+    async def reload(self, fresh: BrokerConfig | None) -> None:
+        """Read files again, then apply what may change while the broker runs.
 
-        Settings made through the protocol still win. The log names the settings that need a
-        restart. It also names unacceptable ones; then nothing changes.
+        `fresh` is None if the settings are unreadable. Those made through the protocol still win.
+        The log names what needs a restart, and what is unacceptable; then nothing changes.
         """
+        self.security.audit.reopen()
         await self.certificates.reload_all()
         await self.identity_keys.reload_all()
+        if fresh is None:
+            return
         plan = plan_reload(self.topics.broker_config, self._given, fresh)
         if plan.needs_restart:
             logger.warning("changed, but needs a restart: %s", ", ".join(plan.needs_restart))
@@ -189,7 +192,7 @@ class Broker:
         except ConfigErrors as error:
             logger.error("the configuration is not reloaded: %s", error)
             return
-        changed = ", ".join(plan.changed) or "no setting has changed"
+        self.security.audit.reloaded(changed := ", ".join(plan.changed) or "no setting has changed")
         logger.info("the configuration is reloaded: %s", changed)
 
     async def stop(self) -> None:
@@ -210,7 +213,10 @@ class Broker:
         self._stack.callback(self._threads.close)
         await self._open_data_dir(sockets)
         self._open_store()
-        self.security = Security(self.config, self.data_dir, clock=self.live, metrics=self.metrics)
+        self.security = Security(
+            self.config, self.data_dir, self.live, self.metrics, self._threads.audit
+        )
+        self._stack.callback(self.security.audit.close)
         if self.security.access is not None:
             self.security.access.source_of = self.topics.windows.source_name
         self._open_guards()

@@ -161,9 +161,7 @@ async def _reload_at(hangup: asyncio.Event, broker: Broker, reread: Reread) -> N
         await hangup.wait()
         hangup.clear()
         try:
-            fresh = reread()
-            if fresh is not None:
-                await broker.reload(fresh)
+            await broker.reload(reread())
         except Exception:
             logger.exception("the reload failed; SIGHUP tries again")
 

@@ -8,6 +8,7 @@
 | control | 2       | steps of changes of topics, and loading code after a start              |
 | uploads | 1       | requests of uploads and deletions to the object store                   |
 | downloads | 8     | ranged GETs from the object store, for requests                         |
+| audit   | 1       | appends to the file of the audit log, in their order                    |
 
 A pool is used by the loop thread alone; its threads touch nothing that the loop thread changes
 meanwhile. A coroutine awaits `run` (one call) or `drive` (the steps of `storage.disk.steps`); code
@@ -208,8 +209,12 @@ class Threads:
         self.control = Pool("control", CONTROL_THREADS)
         self.uploads = Pool("uploads", UPLOAD_THREADS)
         self.downloads = Pool("downloads", DOWNLOAD_THREADS, is_left=True)
+        self.audit = Pool("audit", 1)
 
     def close(self) -> None:
         """End all threads, each after the call that it makes now."""
-        for pool in (self.downloads, self.side, self.jobs, self.control, self.uploads, self.sync):
+        for pool in (
+            *(self.downloads, self.side, self.jobs, self.control, self.uploads, self.sync),
+            self.audit,
+        ):
             pool.close()

@@ -184,6 +184,7 @@ class BrokerConfig:
     controller_quota_window_size_seconds: int
     allow_everyone_if_no_acl_found: bool
     insecure_allow: bool
+    audit_log_file: str
     secrets: Mapping[str, Secret] = field(default_factory=lambda: MappingProxyType({}))
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
     dynamic: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -40,7 +40,7 @@ async def handle(
         await context.topics.alone(lambda: _apply(context, checked))
         for entity, changes in checked:
             context.security.audit.changed(
-                request.session, f"changed the quota of {format_entity(entity)}: {_text(changes)}"
+                request, f"changed the quota of {format_entity(entity)}: {_text(changes)}"
             )
     return api.AlterClientQuotasResponse(entries=answers)
 

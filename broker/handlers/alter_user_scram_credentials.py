@@ -28,9 +28,7 @@ async def handle(
         for outcome in outcomes:
             if outcome.code == ErrorCode.NONE:
                 what = "removed" if outcome.name in removed else "changed"
-                context.security.audit.changed(
-                    request.session, f"{what} a credential of {outcome.name!r}"
-                )
+                context.security.audit.changed(request, f"{what} a credential of {outcome.name!r}")
     else:
         names = dict.fromkeys(change.name for change in message.deletions)
         names.update(dict.fromkeys(change.name for change in message.upsertions))

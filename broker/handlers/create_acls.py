@@ -53,7 +53,7 @@ async def handle(
     good = [acl for acl, complaint in zip(acls, complaints, strict=True) if complaint is None]
     await context.topics.alone(lambda: context.security.add_acls(good))
     for acl in good:
-        context.security.audit.changed(request.session, f"added the rule {acl}")
+        context.security.audit.changed(request, f"added the rule {acl}")
     return CreateAclsResponse(
         results=[
             AclCreationResult()

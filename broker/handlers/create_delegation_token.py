@@ -54,9 +54,7 @@ async def handle(
     except TokenRefused as refused:
         response.error_code = refused.code
         return response
-    context.security.audit.changed(
-        request.session, f"made the delegation token {token.id} of {owner}"
-    )
+    context.security.audit.changed(request, f"made the delegation token {token.id} of {owner}")
     response.issue_timestamp_ms = token.issued_ms
     response.expiry_timestamp_ms = token.expires_ms
     response.max_timestamp_ms = token.max_ms

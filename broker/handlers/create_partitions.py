@@ -38,6 +38,8 @@ async def handle(
             if not message.validate_only:
                 quota.charge(topic.count - _size(context, topic.name))
                 await context.topics.add_partitions(topic.name, topic.count, workers=workers)
+                what = f"grew topic {topic.name} to {topic.count} partitions"
+                context.security.audit.changed(request, what)
         except REFUSALS as error:
             result.error_code = error_code(error)
             result.error_message = str(error)

@@ -57,7 +57,7 @@ async def handle(
                 raise InvalidRequest(f"Topic {topic.name!r} stands in the request more than once.")
             results[topic.name] = await _create(context, message, topic, quota)
             if not message.validate_only:
-                context.security.audit.changed(request.session, f"created topic {topic.name}")
+                context.security.audit.changed(request, f"created topic {topic.name}")
         except REFUSALS as error:
             results[topic.name] = api.CreatableTopicResult(
                 name=topic.name, error_code=error_code(error), error_message=str(error)

@@ -31,7 +31,7 @@ async def handle(
     gone: list[Acl] = []
     answer = await context.topics.alone(lambda: _delete(context, message, gone))
     for acl in gone:
-        context.security.audit.changed(request.session, f"removed the rule {acl}")
+        context.security.audit.changed(request, f"removed the rule {acl}")
     return answer
 
 

@@ -27,6 +27,8 @@ def handle(
         nonlocal missing
         if result is not None:
             result.error_code = error
+            if error is ErrorCode.NONE:
+                context.security.audit.changed(request, f"deleted group {result.group_id!r}")
         missing -= 1
         if missing == 0:
             pending.resolve(api.DeleteGroupsResponse(results=results))

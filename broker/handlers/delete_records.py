@@ -43,15 +43,15 @@ def handle(
     asked = {tp: same[-1][1].offset for tp, same in named.items()}
     awaited = yield from _hidden_ends(context, asked)
     if awaited:
-        return _delete_when_committed(context, asked, awaited)
-    return (yield from _delete_all(context, asked, ()))
+        return _delete_when_committed(context, request, asked, awaited)
+    return (yield from _delete_all(context, request, asked, ()))
 
 
 async def _delete_when_committed(
-    context: Context, asked: _Asked, awaited: dict[Log, int]
+    context: Context, request: RequestContext, asked: _Asked, awaited: dict[Log, int]
 ) -> api.DeleteRecordsResponse:
     overdue = await committed(context, awaited)
-    return await context.turns.side.drive(_delete_all(context, asked, overdue))
+    return await context.turns.side.drive(_delete_all(context, request, asked, overdue))
 
 
 def _hidden_ends(context: Context, asked: _Asked) -> Steps[dict[Log, int]]:
@@ -71,14 +71,18 @@ def _hidden_ends(context: Context, asked: _Asked) -> Steps[dict[Log, int]]:
 
 
 def _delete_all(
-    context: Context, asked: _Asked, overdue: Collection[Log]
+    context: Context, request: RequestContext, asked: _Asked, overdue: Collection[Log]
 ) -> Steps[api.DeleteRecordsResponse]:
     topics: dict[str, api.DeleteRecordsTopicResult] = {}
     for (name, partition), offset in asked.items():
         if topics:
             yield None
         topic = topics.setdefault(name, api.DeleteRecordsTopicResult(name=name))
-        topic.partitions.append(_delete(context, name, partition, offset, overdue))
+        result = _delete(context, name, partition, offset, overdue)
+        topic.partitions.append(result)
+        if result.error_code == ErrorCode.NONE:
+            what = f"deleted the records of {name}-{partition} before {result.low_watermark}"
+            context.security.audit.changed(request, what)
     return api.DeleteRecordsResponse(topics=list(topics.values()))
 
 

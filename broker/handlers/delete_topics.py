@@ -45,7 +45,7 @@ async def handle(
             if len(same) > 1:
                 raise InvalidRequest("The topic stands in the request more than once.")
             await _delete(context, request, state, result, quota)
-            context.security.audit.changed(request.session, f"deleted topic {result.name}")
+            context.security.audit.changed(request, f"deleted topic {result.name}")
         except REFUSALS as error:
             result.error_code = error_code(error)
             result.error_message = str(error)

@@ -48,6 +48,10 @@ def handle(
         for tp, answer in existing:
             if tp in refused:
                 answer.error_code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        names = ", ".join(sorted({tp[0] for tp, _ in existing if tp not in refused}))
+        if names:
+            what = f"deleted committed offsets of group {message.group_id!r} in topics {names}"
+            context.security.audit.changed(request, what)
         pending.resolve(api.OffsetDeleteResponse(topics=topics))
 
     wanted = list(dict.fromkeys(tp for tp, _ in existing))

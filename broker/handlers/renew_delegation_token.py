@@ -42,5 +42,5 @@ async def change_expiry(
     except TokenRefused as refused:
         return refused.code, 0
     text = f"{what} the delegation token {token.id} of {token.owner}"
-    context.security.audit.changed(request.session, text)
+    context.security.audit.changed(request, text)
     return ErrorCode.NONE, token.expires_ms

@@ -34,7 +34,7 @@ def handle(
     context: Context, request: RequestContext, message: api.WriteTxnMarkersRequest
 ) -> Steps[Pending[api.WriteTxnMarkersResponse]]:
     """Write every marker; answer when all are on disk or refused."""
-    writing = _Writing(context)
+    writing = _Writing(context, request)
     for marker in message.markers:
         yield from writing.write(marker)
     writing.settle(None, ErrorCode.NONE)
@@ -54,7 +54,8 @@ def _refusal(marker: api.WritableTxnMarker) -> ErrorCode | None:
 class _Writing:
     """One request under way: counts the missing writes, and answers when none is left."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, request: RequestContext) -> None:
+        self._request = request
         self.pending: Pending[api.WriteTxnMarkersResponse] = Pending()
         self._context = context
         self._response = api.WriteTxnMarkersResponse()
@@ -111,7 +112,7 @@ class _Writing:
         self._context.transactions.append_marker(
             log,
             batch,
-            partial(self.settle, result),
+            partial(self._written, marker, tp, result),
             producer_id=marker.producer_id,
             is_commit=marker.transaction_result,
         )
@@ -134,6 +135,19 @@ class _Writing:
             self._results[producer_id, tp] = result
             topic.partitions.append(result)
         return result
+
+    def _written(
+        self,
+        marker: api.WritableTxnMarker,
+        tp: TopicPartition,
+        result: api.WritableTxnMarkerPartitionResult,
+        error: ErrorCode,
+    ) -> None:
+        if error is ErrorCode.NONE:
+            how = "committed" if marker.transaction_result else "aborted"
+            what = f"{how} the transaction of producer {marker.producer_id} in {tp[0]}-{tp[1]}"
+            self._context.security.audit.changed(self._request, what)
+        self.settle(result, error)
 
     def settle(self, result: api.WritableTxnMarkerPartitionResult | None, error: ErrorCode) -> None:
         """One write less is missing, or the request has no further ones (None)."""

@@ -202,6 +202,11 @@ class BrokerCollector:
         for words, count in metrics.authentications.items():
             logins.add_metric(words, count)
         yield logins
+        yield CounterMetricFamily(
+            "tidelog_audit_lines_lost",
+            "Lines that are missing in the audit log's file",
+            value=self._security.audit.lost,
+        )
 
     def _commits(self) -> Iterator[Any]:
         commits = self._metrics.commits

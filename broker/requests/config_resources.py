@@ -498,7 +498,7 @@ async def change(
     if answer.error_code == ErrorCode.NONE and not validate_only:
         names = ", ".join(config.name for config in asked.configs) or "none"
         context.security.audit.changed(
-            request.session,
+            request,
             f"changed settings of {ResourceType(asked.resource_type).name} "
             f"{asked.resource_name!r}: {names}",
         )

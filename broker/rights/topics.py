@@ -1,5 +1,8 @@
 """Guards of the APIs about topics and records.
 
+Differs from Kafka: records outside of a transaction, by a producer that belongs to a transactional
+id, need WRITE on that id too; else every writer of the topic could spoil the producer's epoch.
+
 Source: Kafka `KafkaApis`, `ControllerApis`, `DescribeTopicPartitionsRequestHandler`; KIP-430.
 """
 
@@ -37,7 +40,7 @@ from protocol.api import (
     produce,
 )
 from protocol.error_codes import ErrorCode
-from protocol.records.layout import MAGIC_V2
+from protocol.records.layout import MAGIC_V2, PRODUCER_EPOCH_AT, PRODUCER_ID_AT
 
 _WRITE = Operation.WRITE
 """Looking into an enumeration costs as much as the right that is known."""
@@ -54,7 +57,7 @@ _SIZE_MIN = 14
 def produce_guard(
     context: Context, request: RequestContext, message: produce.ProduceRequest, handler: Handler
 ) -> Reply:
-    """WRITE on each topic, and on the transactional id if a batch is transactional."""
+    """WRITE on each topic, and on the transactional ids of the batches."""
     check = Check(context, request)
     if any(
         _is_transactional(partition.records)
@@ -63,38 +66,63 @@ def produce_guard(
     ) and not check.transactional_id(_WRITE, message.transactional_id):
         return _refused_produce(message, message.topic_data, TRANSACTIONAL_ID_DENIED, None)
 
+    def name_of(topic: produce.TopicProduceData) -> str | None:
+        """None for an id that there is not, as the handler answers."""
+        if request.api_version < _BY_ID_SINCE_PRODUCE:
+            return topic.name
+        found = context.topics.find_by_id(topic.topic_id)
+        return None if found is None else found.name
+
     def is_allowed(topic: produce.TopicProduceData) -> bool:
-        name = topic.name
-        if request.api_version >= _BY_ID_SINCE_PRODUCE:
-            found = context.topics.find_by_id(topic.topic_id)
-            if found is None:
-                return True  # the handler answers that there is no such id
-            name = found.name
-        return check.topic(_WRITE, name)
+        name = name_of(topic)
+        return name is None or check.topic(_WRITE, name)
+
+    def is_by_own_producers(topic: produce.TopicProduceData) -> bool:
+        return name_of(topic) is None or all(
+            (owner := _owner(context, partition.records)) is None
+            or check.transactional_id(_WRITE, owner)
+            for partition in topic.partition_data
+        )
 
     allowed, denied = parted(message.topic_data, is_allowed)
-    if not denied:
+    allowed, foreign = parted(allowed, is_by_own_producers)
+    if not denied and not foreign:
         return handler(context, request, message)
+
+    def with_refusals(answer: produce.ProduceResponse | None) -> produce.ProduceResponse:
+        answer = _refused_produce(message, denied, TOPIC_DENIED, answer)
+        return _refused_produce(message, foreign, TRANSACTIONAL_ID_DENIED, answer)
+
     if not allowed:
-        return _refused_produce(message, denied, TOPIC_DENIED, None)
+        return with_refusals(None)
     if message.acks == 0:
         raise ConnectionMustClose("a Produce without an answer wrote to a topic that it may not")
     message.topic_data = allowed
-    return then(
-        handler(context, request, message),
-        lambda answer: _refused_produce(message, denied, TOPIC_DENIED, answer),
-    )
+    return then(handler(context, request, message), with_refusals)
 
 
 def _is_transactional(records: Any) -> bool:
     """Whether the first batch is whole and flagged transactional."""
+    return _is_whole(records) and bool(records[_ATTRIBUTES_AT + 1] & _TRANSACTIONAL_BIT)
+
+
+def _is_whole(records: Any) -> bool:
     return (
         records is not None
         and len(records) > _ATTRIBUTES_AT + 1
         and records[_MAGIC_AT] == MAGIC_V2
-        and bool(records[_ATTRIBUTES_AT + 1] & _TRANSACTIONAL_BIT)
         and _size_field(records) + _OVERHEAD <= len(records)
     )
+
+
+def _owner(context: Context, records: Any) -> str | None:
+    """The transactional id to which the producer of a batch outside of a transaction belongs."""
+    if not _is_whole(records) or len(records) < PRODUCER_EPOCH_AT:
+        return None
+    if records[_ATTRIBUTES_AT + 1] & _TRANSACTIONAL_BIT:
+        return None
+    producer_id = int.from_bytes(records[PRODUCER_ID_AT:PRODUCER_EPOCH_AT], "big", signed=True)
+    return None if producer_id < 0 else context.transactions.transactional_id_of(producer_id)
 
 
 def _is_corrupt(records: Any) -> bool:

@@ -32,6 +32,7 @@ from broker.quotas.throttle import (
 )
 from broker.security.acls import Access, format_acl, parse_acl
 from broker.security.audit import Audit
+from broker.security.audit_file import AuditFile
 from broker.security.credentials import (
     KEY_SECRET,
     KIND_SCRAM,
@@ -55,6 +56,7 @@ from broker.security.tls.contexts import TlsContexts, TlsUnusable, reveal
 from broker.security.tls.distinguished_name import MalformedName, subject_of
 from broker.security.tls.principal_mapping import NoRuleMatches, PrincipalMapping, RuleRefused
 from broker.security.tokens import KIND_TOKEN, Tokens
+from broker.threads import Pool
 from config import BrokerConfig, Listener
 from config.security.keys import ListenerSecurity, listener_security
 from config.values import InvalidValue
@@ -148,17 +150,22 @@ class Security:
     """Users and rules of one broker."""
 
     def __init__(
-        self, config: BrokerConfig, documents: Documents, *, clock: Clock, metrics: Metrics
+        self,
+        config: BrokerConfig,
+        documents: Documents,
+        clock: Clock,
+        metrics: Metrics,
+        audit_thread: Pool | None = None,
     ) -> None:
         """Load users, rules and quotas.
 
         Raises:
-            StartError: a document or a setting is unreadable; nothing is guessed.
+            StartError: a document or a setting is unreadable, and nothing is guessed; or the file
+                of the audit log cannot be written.
         """
         self.clock = clock
         self._documents = documents
         self._passwords = PasswordCache()
-        self.audit = Audit(clock.monotonic_ms)
         has_sasl = any(listener.protocol.startswith("SASL") for listener in config.listeners)
         secret = self._unknown_user_secret() if has_sasl else secrets.token_bytes(32)
         try:
@@ -183,6 +190,10 @@ class Security:
         )
         self.throttle = self._throttle if len(self.quotas) else None
         """What enforces the quotas, or None when none is set."""
+
+        path = config.audit_log_file
+        file = AuditFile(path, audit_thread, clock) if path and audit_thread else None
+        self.audit = Audit(clock.monotonic_ms, file)
 
     def guard(self, config: BrokerConfig, listener: Listener, *, now_ms: int) -> ListenerGuard:
         """The guard of `listener`; certificates have to be valid at `now_ms`.

@@ -117,6 +117,7 @@ class TransactionCoordinator:
             },
         )
         self._entries: dict[str, Entry] = {}
+        self._of_producer: dict[int, str] = {}
         self._open: set[str] = set()
         self._time = SteadyTime(services.clock)
         self._next_expiry_ms = 0
@@ -393,6 +394,10 @@ class TransactionCoordinator:
         entry = self._entries.get(transactional_id)
         return None if entry is None else entry.now
 
+    def transactional_id_of(self, producer_id: int) -> str | None:
+        """To which transactional id a producer id belongs, as far as this worker knows."""
+        return self._of_producer.get(producer_id)
+
     def snapshots(self) -> list[TxnSnapshot]:
         """Every transactional id."""
         return [entry.now for entry in self._entries.values()]
@@ -419,6 +424,9 @@ class TransactionCoordinator:
         except UnknownRecord as error:
             logger.warning("a record of the transaction log is not understood: %s", error)
             return
+        former = self._entries.get(transactional_id)
+        if former is not None:
+            self._of_producer.pop(former.now.producer_id, None)
         self._entries[transactional_id] = entry
         self._index(entry)
 
@@ -432,6 +440,7 @@ class TransactionCoordinator:
         def stored(error: ErrorCode) -> None:
             entry.is_busy = False
             if error is ErrorCode.NONE:
+                self._of_producer.pop(entry.now.producer_id, None)
                 entry.now = snapshot
                 self._index(entry)
             when_done(error)
@@ -440,6 +449,7 @@ class TransactionCoordinator:
         self._topic.append(self._topic.partition_of(transactional_id), [record], stored)
 
     def _index(self, entry: Entry) -> None:
+        self._of_producer[entry.now.producer_id] = entry.now.transactional_id
         if entry.now.state is TxnState.ONGOING or entry.now.state in PREPARED:
             self._open.add(entry.now.transactional_id)
         else:
@@ -545,6 +555,7 @@ class TransactionCoordinator:
             entry.is_busy = False
             if error is ErrorCode.NONE:
                 self._entries.pop(transactional_id, None)
+                self._of_producer.pop(entry.now.producer_id, None)
 
         tombstone = (records.encode_key(transactional_id), None)
         self._topic.append(self._topic.partition_of(transactional_id), [tombstone], stored)

@@ -225,11 +225,12 @@ def _files(place: _Place) -> Iterator[Finding]:
     own = [f"{config.data_dir}/{name}" for name in (JOURNAL_FILE, "ca.key", PROPERTIES)]
     for path in dict.fromkeys(path for path in (*keys, *secrets, *own) if path):
         yield from _secret_file(path, "a secret")
-    for path in dict.fromkeys(settings.truststore_location for settings in named):
+    effects = dict.fromkeys((one.truststore_location for one in named), "name whom to trust")
+    for path, effect in {**effects, config.audit_log_file: "hide what they did"}.items():
         if path and _mode(path) & (stat.S_IWGRP | stat.S_IWOTH):
             yield bad(
                 f"file {path}",
-                f"other users may write it (mode {_mode(path):04o}), and so name whom to trust",
+                f"other users may write it (mode {_mode(path):04o}), and so {effect}",
                 f"chmod go-w {path}",
             )
     for origin in dict.fromkeys(

@@ -330,6 +330,12 @@ SECURITY_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                     low=1,
                     wide=True,
                 ),
+                _word(
+                    "audit.log.file",
+                    "",
+                    "Tidelog's own. A file to which the audit log is appended as JSON lines. "
+                    "SIGHUP opens it again after it was moved.",
+                ),
                 flag(
                     "insecure.allow",
                     False,

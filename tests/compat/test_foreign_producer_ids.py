@@ -2,8 +2,8 @@
 
 Kafka remembers no owner of a producer id. So whoever may write to a partition may go on, and may
 spoil, the sequence of any idempotent producer there. Nobody else ends a transaction or adds to it:
-its id is a resource, and another producer id is refused for it. Tidelog also lets nobody else write
-into it.
+its id is a resource, and another producer id is refused for it. Tidelog also refuses all records of
+its producer from users without WRITE on its id.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ pytestmark = [pytest.mark.jvm, pytest.mark.timeout(240)]
 
 STRICTER = {
     "bob writes with ann's producer by his": ("INVALID_PRODUCER_ID_MAPPING", "NONE"),
-    "bob writes with ann's producer by none": ("INVALID_TXN_STATE", "NONE"),
+    "bob writes with ann's producer by none": ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "NONE"),
 }
-"""Where Tidelog protects an open transaction and Apache Kafka does not: both answers."""
+"""Where Tidelog protects a transactional producer and Apache Kafka does not: both answers."""
 
 TOPIC = "shared"
 PRODUCE = 11

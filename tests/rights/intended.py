@@ -15,6 +15,12 @@ INTENDED: tuple[Intended, ...] = (
         theirs="new producer|own producer.*",
     ),
     Intended(
+        "records outside of a transaction, by a producer that belongs to a transactional id, need "
+        "WRITE on that id",
+        (ApiKey.PRODUCE,),
+        sent=".*sequenced.*",
+    ),
+    Intended(
         "a fetch with an isolation level that does not exist is refused as a whole, in Kafka topic "
         "by topic if the client may not read",
         (ApiKey.FETCH,),

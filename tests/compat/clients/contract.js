@@ -1,5 +1,6 @@
 // The command line and the records that all JavaScript client programs share (see README.md).
 const fs = require("node:fs");
+const { inspect } = require("node:util");
 
 const started = Date.now();
 
@@ -29,7 +30,7 @@ exports.main = (scenarios) => {
   scenarios[name](args).then(
     () => process.exit(0),
     (error) => {
-      console.error(error);
+      console.error(inspect(error, { depth: 8 })); // the reason may be an error inside of errors
       process.exit(1);
     },
   );

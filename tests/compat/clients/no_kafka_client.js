@@ -1,10 +1,21 @@
 // no-kafka (see README.md): a client of the 0.9 era that never asks for versions and writes message
 // format v0, so its records have neither timestamps nor headers.
 const Kafka = require("no-kafka");
+const fs = require("node:fs");
 const { emit, main, record, text, wantsMore } = require("./contract.js");
 
 const CODECS = { none: Kafka.COMPRESSION_NONE, gzip: Kafka.COMPRESSION_GZIP };
-const settings = (args) => ({ connectionString: args.bootstrap, clientId: "no-kafka", logger: { logLevel: 1 } });
+const security = (args) => {
+  const read = (path) => fs.readFileSync(path, "utf8");
+  const own = args.cert ? { cert: read(args.cert), key: read(args.cert) } : {};
+  return args.ca ? { ssl: { ca: read(args.ca), ...own } } : {};
+};
+const settings = (args) => ({
+  connectionString: (args.ca ? "kafka+ssl://" : "") + args.bootstrap,
+  clientId: "no-kafka",
+  logger: { logLevel: 1 },
+  ...security(args),
+});
 
 async function produce(args) {
   const producer = new Kafka.Producer({ ...settings(args), requiredAcks: -1, codec: CODECS[args.codec || "none"] });

@@ -1,8 +1,23 @@
 // @platformatic/kafka (see README.md).
 const kafka = require("@platformatic/kafka");
+const fs = require("node:fs");
 const { emit, main, record, wantsMore } = require("./contract.js");
 
-const settings = (args) => ({ clientId: "platformatic", bootstrapBrokers: [args.bootstrap], autocreateTopics: false });
+const security = (args) => {
+  const read = (path) => fs.readFileSync(path, "utf8");
+  const own = args.cert ? { cert: read(args.cert), key: read(args.cert) } : {};
+  const login = args.token ? { token: () => read(args.token) } : { username: args.user, password: args.password };
+  return {
+    ...(args.ca && { tls: { ca: [read(args.ca)], ...own } }),
+    ...(args.mechanism && { sasl: { mechanism: args.mechanism, ...login } }),
+  };
+};
+const settings = (args) => ({
+  clientId: "platformatic",
+  bootstrapBrokers: [args.bootstrap],
+  autocreateTopics: false,
+  ...security(args),
+});
 
 async function produce(args) {
   const producer = new kafka.Producer({ ...settings(args), serializers: kafka.stringSerializers });

@@ -101,6 +101,29 @@ def test_the_recipe_of_the_metrics_port(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_recipe_of_a_laptop(tmp_path: Path) -> None:
+    _, (serve,) = recipe("A laptop")
+    (port,) = free_ports(1)
+    # By variables, as the recipe has no port; and as every address, which it must refuse.
+    for host, starts in (("0.0.0.0", False), ("127.0.0.1", True)):
+        broker = subprocess.Popen(
+            ["bash", "-c", f"{PATH} exec {serve}"], cwd=tmp_path, text=True,
+            env=environment(None) | ENVIRONMENT | {"TIDELOG_LISTENERS": f"PLAINTEXT://{host}:{port}"},
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        if starts:
+            assert broker.stdout is not None
+            assert broker.stdout.readline().startswith("Tidelog is ready")
+            assert "hello" in run(["echo hello | tidelog produce t -b 127.0.0.1:9092",
+                                   "tidelog consume t --from earliest --max 1 -b 127.0.0.1:9092"],
+                                  str(port), tmp_path)  # fmt: skip
+            broker.send_signal(signal.SIGTERM)
+        _, error = broker.communicate(timeout=60)
+        assert (broker.returncode == 0) is starts
+        assert starts or "--insecure" in error
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_recipes_of_a_service_and_of_an_edge_box(tmp_path: Path) -> None:
     serve, service = recipe("A small service")

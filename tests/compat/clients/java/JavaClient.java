@@ -1,14 +1,25 @@
+import java.io.ByteArrayInputStream;
 import java.io.File;
+import java.io.FileOutputStream;
 import java.io.FileReader;
 import java.io.IOException;
+import java.io.OutputStream;
 import java.io.Reader;
 import java.io.UncheckedIOException;
 import java.lang.reflect.Constructor;
 import java.lang.reflect.Method;
 import java.nio.file.Files;
 import java.nio.file.Paths;
+import java.security.GeneralSecurityException;
+import java.security.KeyFactory;
+import java.security.KeyStore;
+import java.security.PrivateKey;
+import java.security.cert.Certificate;
+import java.security.cert.CertificateFactory;
+import java.security.spec.PKCS8EncodedKeySpec;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.Collection;
 import java.util.Collections;
 import java.util.HashMap;
@@ -25,6 +36,7 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.utils.AppInfoParser;
 
 /**
  * Apache Kafka's Java client, any version from 0.9 to 4.x (see ../README.md for the contract).
@@ -36,6 +48,7 @@ import org.apache.kafka.common.TopicPartition;
 public class JavaClient {
   static Map<String, String> arguments = new HashMap<>();
   static final long STARTED = System.nanoTime();
+  private static final String PASSWORD = "of-this-run";
 
   public static void main(String[] words) throws Exception {
     for (int i = 1; i < words.length; i++) {
@@ -65,16 +78,25 @@ public class JavaClient {
 
   private static void secure(Properties properties) {
     properties.put("security.protocol", arguments.get("security"));
+    boolean readsPem = !AppInfoParser.getVersion().matches("[01]\\..*");
     if (arguments.containsKey("ca")) {
-      properties.put("ssl.truststore.type", "PEM");
-      properties.put("ssl.truststore.location", arguments.get("ca"));
+      properties.put("ssl.truststore.type", readsPem ? "PEM" : "PKCS12");
+      properties.put("ssl.truststore.location", readsPem ? arguments.get("ca") : store("ca", false));
+      if (!readsPem) {
+        properties.put("ssl.truststore.password", PASSWORD);
+      }
     }
-    if (arguments.containsKey("cert")) {
+    if (arguments.containsKey("cert") && readsPem) {
       // The texts, not the file's name: Kafka 2.8 wants a password for a key in a file.
       String pem = textOf(arguments.get("cert"));
       properties.put("ssl.keystore.type", "PEM");
       properties.put("ssl.keystore.key", pem);
       properties.put("ssl.keystore.certificate.chain", pem);
+    } else if (arguments.containsKey("cert")) {
+      properties.put("ssl.keystore.type", "PKCS12");
+      properties.put("ssl.keystore.location", store("cert", true));
+      properties.put("ssl.keystore.password", PASSWORD);
+      properties.put("ssl.key.password", PASSWORD);
     }
     if (arguments.containsKey("properties")) {
       try (Reader reader = new FileReader(arguments.get("properties"))) {
@@ -85,12 +107,59 @@ public class JavaClient {
     } else if (arguments.containsKey("mechanism")) {
       String mechanism = arguments.get("mechanism");
       String module = mechanism.equals("PLAIN") ? "plain.Plain" : "scram.Scram";
-      properties.put("sasl.mechanism", mechanism);
-      properties.put(
-          "sasl.jaas.config",
+      String line =
           String.format(
               "org.apache.kafka.common.security.%sLoginModule required username=\"%s\" password=\"%s\";",
-              module, arguments.get("user"), arguments.get("password")));
+              module, arguments.get("user"), arguments.get("password"));
+      properties.put("sasl.mechanism", mechanism);
+      if (AppInfoParser.getVersion().startsWith("0.10.0")) {
+        System.setProperty("java.security.auth.login.config", file("KafkaClient {" + line + "};"));
+      } else {
+        properties.put("sasl.jaas.config", line);
+      }
+    }
+  }
+
+  /** The name of a key store, which clients before PEM need, with what a PEM file has. */
+  private static String store(String argument, boolean hasKey) {
+    String pem = textOf(arguments.get(argument));
+    try {
+      Certificate certificate =
+          CertificateFactory.getInstance("X.509")
+              .generateCertificate(new ByteArrayInputStream(part(pem, "CERTIFICATE").getBytes()));
+      KeyStore made = KeyStore.getInstance("PKCS12");
+      made.load(null, null);
+      if (hasKey) {
+        String key = part(pem, "PRIVATE KEY").replaceAll("-----.*-----|\\s", "");
+        PrivateKey secret =
+            KeyFactory.getInstance("EC")
+                .generatePrivate(new PKCS8EncodedKeySpec(Base64.getDecoder().decode(key)));
+        made.setKeyEntry("own", secret, PASSWORD.toCharArray(), new Certificate[] {certificate});
+      } else {
+        made.setCertificateEntry("authority", certificate);
+      }
+      String path = file("");
+      try (OutputStream out = new FileOutputStream(path)) {
+        made.store(out, PASSWORD.toCharArray());
+      }
+      return path;
+    } catch (IOException | GeneralSecurityException error) {
+      throw new IllegalStateException(error);
+    }
+  }
+
+  private static String part(String pem, String kind) {
+    String end = "-----END " + kind + "-----";
+    return pem.substring(pem.indexOf("-----BEGIN " + kind), pem.indexOf(end) + end.length());
+  }
+
+  private static String file(String text) {
+    try {
+      File made = File.createTempFile("client", ".tmp");
+      made.deleteOnExit();
+      return Files.write(made.toPath(), text.getBytes()).toString();
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
     }
   }
 
@@ -120,6 +189,8 @@ public class JavaClient {
     properties.put("acks", "all");
     properties.put("linger.ms", "20");
     properties.put("compression.type", arguments.getOrDefault("codec", "none"));
+    // Before 1.0 a client that may not log in asks for metadata until this time is over.
+    properties.put("max.block.ms", String.valueOf(1000 * number("timeout", 40)));
     KafkaProducer<String, String> producer = new KafkaProducer<>(properties);
     List<Future<?>> sent = new ArrayList<>();
     int count = number("count", 1);

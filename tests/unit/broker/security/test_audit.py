@@ -2,10 +2,12 @@
 
 import pytest
 
+from broker.requests.context import RequestContext
 from broker.security.audit import FOLD_MS, Audit
 from broker.security.principal import user
 from broker.security.session import Session
 from protocol.acl import Operation, ResourceType
+from protocol.api_keys import ApiKey
 
 SESSION = Session(peer_host="10.0.0.1", principal=user("bob"))
 
@@ -59,7 +61,8 @@ def test_a_name_cannot_end_a_line_or_hide_text_of_it(caplog: pytest.LogCaptureFi
     audit = Audit(lambda: 5)
     session = Session(peer_host="10.0.0.1", principal=user(f"CN={FORGED}"))
     audit.authenticated(session, "a certificate")
-    audit.changed(session, f"deleted topic {FORGED}")
+    request = RequestContext(ApiKey.DELETE_TOPICS, 6, 1, "c", "10.0.0.1", 1, session)
+    audit.changed(request, f"deleted topic {FORGED}")
     audit.login_failed("10.0.0.1", "PLAIN", "SASL", "credentials", FORGED)
     audit.refused_certificate("10.0.0.1", "SSL", ValueError(FORGED))
     audit.refused(session, "FETCH", Operation.READ, ResourceType.TOPIC, FORGED)

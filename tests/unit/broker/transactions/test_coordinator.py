@@ -228,11 +228,21 @@ async def test_does_a_wall_clock_set_ahead_abort_anything() -> None:
 
 async def test_is_an_unused_id_forgotten() -> None:
     c = await Coordinated.start(transactional_id_expiration_ms="10000")
-    c.init()
+    producer_id, _ = c.init()
+    assert c.txns.transactional_id_of(producer_id) == "x"
     c.world.clock.advance(3_600_000)
     c.txns.tick()
     assert c.txns.find("x") is None
+    assert c.txns.transactional_id_of(producer_id) is None
     assert (await Coordinated.start(c.world)).txns.find("x") is None
+
+
+async def test_a_producer_id_belongs_to_its_transactional_id_from_its_first_answer_on() -> None:
+    c = await Coordinated.start()
+    mine, other = c.init()[0], c.init("y")[0]
+    assert c.init()[0] == mine
+    for txns in (c.txns, (await Coordinated.start(c.world)).txns):
+        assert [txns.transactional_id_of(it) for it in (mine, other, 999)] == ["x", "y", None]
 
 
 # -- what a partition takes (KIP-890) --------------------------------------------------------------

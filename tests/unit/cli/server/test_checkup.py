@@ -190,6 +190,14 @@ class TestFiles:
         )  # fmt: skip
         assert f"chmod go-w {signer}" in [cure for _, _, cure in found]
 
+    def test_an_audit_log_that_others_write(self, data: Path, tmp_path: Path) -> None:
+        path = tmp_path / "audit.jsonl"
+        path.touch()
+        for mode, wanted in ((0o640, []), (0o660, [f"chmod go-w {path}"])):
+            path.chmod(mode)
+            found = weaknesses(data, audit_log_file=str(path))
+            assert [cure for _, _, cure in found] == wanted
+
 
 SASL = {"listeners": "SASL_PLAINTEXT://127.0.0.1:9092"}
 

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
 )
 
 var scenarios = map[string]func(){
@@ -14,7 +17,42 @@ var scenarios = map[string]func(){
 }
 
 func client() *kafka.Client {
-	return &kafka.Client{Addr: kafka.TCP(arguments["bootstrap"]), Timeout: 20 * time.Second}
+	return &kafka.Client{Addr: kafka.TCP(arguments["bootstrap"]), Timeout: 20 * time.Second, Transport: transport()}
+}
+
+// transport and dialer say how to log in: the library has one for its writer, one for its readers.
+func transport() *kafka.Transport {
+	made := &kafka.Transport{SASL: login()}
+	if _, ok := arguments["ca"]; ok {
+		made.TLS = tlsConfig()
+	}
+	return made
+}
+
+func dialer() *kafka.Dialer {
+	made := &kafka.Dialer{Timeout: 10 * time.Second, DualStack: true, SASLMechanism: login()}
+	if _, ok := arguments["ca"]; ok {
+		made.TLS = tlsConfig()
+	}
+	return made
+}
+
+func login() sasl.Mechanism {
+	user, password := arguments["user"], arguments["password"]
+	switch arguments["mechanism"] {
+	case "":
+		return nil
+	case "PLAIN":
+		return plain.Mechanism{Username: user, Password: password}
+	case "SCRAM-SHA-256":
+		made, err := scram.Mechanism(scram.SHA256, user, password)
+		check(err)
+		return made
+	default:
+		made, err := scram.Mechanism(scram.SHA512, user, password)
+		check(err)
+		return made
+	}
 }
 
 func produce() {
@@ -26,7 +64,7 @@ func produce() {
 	})
 	writer := &kafka.Writer{
 		Addr: kafka.TCP(arguments["bootstrap"]), Topic: arguments["topic"], Balancer: manual,
-		RequiredAcks: kafka.RequireAll, Compression: codecs[codec()], BatchTimeout: 20 * time.Millisecond,
+		Transport: transport(), RequiredAcks: kafka.RequireAll, Compression: codecs[codec()], BatchTimeout: 20 * time.Millisecond,
 	}
 	var messages []kafka.Message
 	for i := 0; i < number("count", 1); i++ {
@@ -46,7 +84,7 @@ func consume() {
 	reader := kafka.NewReader(kafka.ReaderConfig{
 		Brokers: []string{arguments["bootstrap"]}, GroupID: arguments["group"], Topic: arguments["topic"],
 		StartOffset: kafka.FirstOffset, MaxWait: 200 * time.Millisecond, IsolationLevel: isolation,
-		SessionTimeout: 6 * time.Second, HeartbeatInterval: time.Second,
+		SessionTimeout: 6 * time.Second, HeartbeatInterval: time.Second, Dialer: dialer(),
 	})
 	records := []record{}
 	var seen []kafka.Message
@@ -72,7 +110,7 @@ func member() {
 	group, err := kafka.NewConsumerGroup(kafka.ConsumerGroupConfig{
 		ID: arguments["group"], Brokers: []string{arguments["bootstrap"]}, Topics: []string{arguments["topic"]},
 		SessionTimeout: 6 * time.Second, HeartbeatInterval: time.Second, RebalanceTimeout: 6 * time.Second,
-		StartOffset: kafka.FirstOffset,
+		StartOffset: kafka.FirstOffset, Dialer: dialer(),
 	})
 	check(err)
 	go func() {
