@@ -39,11 +39,51 @@ from storage.disk.steps import Steps, each
 
 _NULL_MEANS_ALL_SINCE = 1
 _IDS_SINCE = 12
+_FEW = 16
+"""Names that are handled at once if their topics have at most `_MANY` partitions together."""
+
 _MANY = 500
 """Names, or partitions of a topic, that are handled in one step."""
 
 
 def handle(
+    context: Context, request: RequestContext, message: api.MetadataRequest
+) -> api.MetadataResponse | Steps[api.MetadataResponse | Coroutine[Any, Any, api.MetadataResponse]]:
+    """Describe the requested topics: at once if they are few and exist, else in steps."""
+    topics = _find_few(context, message)
+    if topics is None:
+        return _handle_in_steps(context, request, message)
+    return _response(context, message, topics)
+
+
+def _find_few(
+    context: Context, message: api.MetadataRequest
+) -> list[api.MetadataResponseTopic] | None:
+    """The answer for topics requested by name, None if one does not exist or they are many."""
+    wanted = message.topics
+    if not wanted or len(wanted) > _FEW:
+        return None
+    find = context.topics.find
+    topics: dict[str, api.MetadataResponseTopic] = {}
+    room = _MANY
+    for asked in wanted:
+        if asked.name is None or asked.topic_id != NO_TOPIC_ID:
+            return None
+        found = find(asked.name)
+        if found is None:
+            return None
+        count = len(found.partitions)
+        room -= count
+        if room < 0:
+            return None
+        if asked.name not in topics:
+            topic = _describe(context, found, message.include_topic_authorized_operations)
+            topic.partitions = [_partition(context, found, number) for number in range(count)]
+            topics[asked.name] = topic
+    return list(topics.values())
+
+
+def _handle_in_steps(
     context: Context, request: RequestContext, message: api.MetadataRequest
 ) -> Steps[api.MetadataResponse | Coroutine[Any, Any, api.MetadataResponse]]:
     """Describe the requested topics; in a task of its own only if it must create some."""
@@ -95,7 +135,6 @@ def _answer(
     message: api.MetadataRequest,
     refused: dict[str, ErrorCode],
 ) -> Steps[api.MetadataResponse]:
-    endpoints = context.endpoints
     wants_all = message.topics is None or (
         not message.topics and request.api_version < _NULL_MEANS_ALL_SINCE
     )
@@ -108,6 +147,12 @@ def _answer(
             yield None
     else:
         topics = yield from _find_each_once(context, request, message, refused)
+    return _response(context, message, topics)
+
+
+def _response(
+    context: Context, message: api.MetadataRequest, topics: list[api.MetadataResponseTopic]
+) -> api.MetadataResponse:
     return api.MetadataResponse(
         brokers=[
             api.MetadataResponseBroker(
@@ -116,7 +161,7 @@ def _answer(
                 port=endpoint.port,
                 rack=endpoint.rack,
             )
-            for endpoint in endpoints
+            for endpoint in context.endpoints
         ],
         cluster_id=context.cluster_id,
         controller_id=context.endpoint.node_id,
@@ -148,11 +193,7 @@ def _find_each_once(
             topics.setdefault(missing.name or missing.topic_id, missing)
         elif found.name not in topics:
             topic = topics[found.name] = _describe(context, found, wants_operations)
-            if len(found.partitions) <= _MANY:
-                numbers = range(len(found.partitions))
-                topic.partitions = [_partition(context, found, number) for number in numbers]
-            else:
-                topic.partitions = yield from _partitions(context, found)
+            topic.partitions = yield from _partitions(context, found)
     return list(topics.values())
 
 

@@ -408,7 +408,6 @@ def _rebuild(entries: Sequence[IncomingEntry], target: Codec, place: _Place) -> 
         records += entry.decode(rules.decompressed_bytes_max)
     append_entries.refuse_negative_timestamps(records)
     # Offsets are assigned again: the producer's inner ones may be the reason for the rebuild.
-    records = [record._replace(offset=place.next_offset + i) for i, record in enumerate(records)]
     return build_batch(
         records,
         codec=target,

@@ -216,7 +216,7 @@ def _load_segment(
 
     Raises OSError, or CorruptLog when the log is damaged.
     """
-    segment, before = segments[at], [one for one in segments[:at] if not one.is_remote]
+    segment = segments[at]
     facts = opening.manifest.facts.get(segment.base_offset)
     indexes = (segment.offset_index, segment.time_index)
     if facts is None and segment.is_empty and not any(index.exists for index in indexes):
@@ -239,6 +239,7 @@ def _load_segment(
         damage = _adopt_indexes(segment, appended_ms)
     if damage is not None:
         opening.report.rebuilt_indexes.append((segment.base_offset, damage))
+        before = _local(segments[:at])
         try:
             has_markers = rebuild_indexes(
                 segment, index_interval=opening.config.index_interval_bytes

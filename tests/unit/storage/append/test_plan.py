@@ -492,6 +492,8 @@ def test_idempotent_batch_needs_a_sequence() -> None:
     made = plan(good)
     assert made.batches[0][9:12] == (5, 1, 2**31 - 1)
     assert made.batches[0].last_sequence == 0
+    first = build_batch(records_at(1, 2), producer_id=5, producer_epoch=1, base_sequence=0)
+    assert plan(first, AppendRules(codec=Codec.GZIP)).batches[0][9:12] == (5, 1, 0)
     with pytest.raises(InvalidRecord):
         plan(build_batch(records_at(1), producer_id=5, producer_epoch=1))
 
@@ -515,10 +517,17 @@ def test_impossible_counts_are_invalid_records(count: int) -> None:
         plan(reseal(data))
 
 
-def test_bomb_is_too_large_not_corrupt() -> None:
-    big = build_batch([Record(0, 1, b"k", bytes(200_000))], codec=Codec.ZSTD)
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_bomb_is_too_large_not_corrupt(magic: int) -> None:
+    records = [Record(0, 1, b"k", bytes(200_000))]
+    if magic == 2:
+        big = build_batch(records, codec=Codec.ZSTD)
+    else:
+        big = build_message_set(records, magic, Codec.GZIP)
     with pytest.raises(MessageTooLarge):
-        plan(big, AppendRules(decompressed_bytes_max=100_000))
+        plan(
+            big, AppendRules(decompressed_bytes_max=100_000), produce_version=7 if magic == 2 else 2
+        )
 
 
 def test_mixed_magics_are_invalid_in_one_append() -> None:

@@ -190,6 +190,16 @@ def test_without_snapshots_the_log_is_read_for_producers_once(
     assert len(read) == 1
 
 
+def test_a_crash_of_a_log_without_snapshots_leaves_one_at_each_segment() -> None:
+    log = log_of_three_segments()
+    for name in log.names():
+        if name.endswith(".snapshot"):
+            log.files.unlink(f"{DIRECTORY}/{name}")
+    log.crash()
+    snapshots = [name for name in log.names() if name.endswith(".snapshot")]
+    assert snapshots == [f"{offset:020d}.snapshot" for offset in (3, 6)]
+
+
 def test_each_roll_and_a_clean_stop_leave_a_snapshot_of_no_producers() -> None:
     log = log_of_three_segments()
     log.reopen()
@@ -513,6 +523,8 @@ def test_case_80_log_that_ends_below_its_start_begins_anew() -> None:
     log.log.abandon()
     log.open(is_clean=False, log_start_offset=50)
     assert (log.bases(), log.log.log_start_offset, log.log.log_end_offset) == ([50], 50, 50)
+    (note,) = log.log.recovery_report.notes
+    assert note == "the log ended at 9, below its start 50: it starts again"
     assert log.append(1).first_offset == 50
     assert log.log.leader_epochs.entries == ((0, 50),)
 
@@ -579,9 +591,16 @@ def of_kafka(log: LogHarness) -> LogHarness:
     return log
 
 
-def test_a_directory_of_kafka_that_stopped_cleanly_is_durable_from_then_on() -> None:
-    log = of_kafka(log_of_three_segments())
-    log.open(is_clean=True)
+@pytest.mark.parametrize("last_of_closed", [(2, 5), (5,)])
+def test_a_directory_of_kafka_that_stopped_cleanly_is_durable_from_then_on(
+    last_of_closed: tuple[int, ...],
+) -> None:
+    log = LogHarness(index_interval_bytes=0)
+    for timestamp in range(9):
+        log.append(timestamp)
+        if timestamp in last_of_closed:
+            log.log.roll(log.now_ms)
+    of_kafka(log).open(is_clean=True)
     log.log.abandon()
     log.files.damage(path_of(6, ".log"), len(batch(1)) + 8, b"\x7f")
     log.open(is_clean=False)
@@ -695,6 +714,17 @@ def test_stamps_continue_after_the_very_last_one() -> None:
     log.reopen()
     log.append(1)
     assert [record.timestamp for record in log.records()] == [2_000, 5_000, 5_000]
+
+
+def test_stamps_continue_after_those_of_an_earlier_segment() -> None:
+    log = LogHarness(message_timestamp_type="LogAppendTime")
+    log.now_ms = 5_000
+    log.append(1)
+    log.log.roll(log.now_ms)
+    log.now_ms = 1_000
+    log.reopen()
+    log.append(1)
+    assert [record.timestamp for record in log.records()] == [5_000, 5_000]
 
 
 def test_directory_of_kafka_brings_what_was_compacted_already() -> None:
