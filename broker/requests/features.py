@@ -4,6 +4,7 @@
 |-----------------------|-------------|------------------------------------------------------------|
 | `group.version`       | 1           | the consumer protocol of groups is served (KIP-848)        |
 | `metadata.version`    | 25, 4.0-IV3 | user interfaces show it as the version of the cluster      |
+| `share.version`       | 1           | share groups are served (KIP-932)                          |
 | `transaction.version` | 2           | producers send no AddPartitionsToTxn and take a new epoch  |
 |                       |             | for each transaction (KIP-890)                             |
 
@@ -20,9 +21,10 @@ from types import MappingProxyType
 
 GROUP_VERSION = "group.version"
 METADATA_VERSION = "metadata.version"
+SHARE_VERSION = "share.version"
 TRANSACTION_VERSION = "transaction.version"
 
 FINALIZED: Mapping[str, int] = MappingProxyType(
-    {GROUP_VERSION: 1, METADATA_VERSION: 25, TRANSACTION_VERSION: 2}
+    {GROUP_VERSION: 1, METADATA_VERSION: 25, SHARE_VERSION: 1, TRANSACTION_VERSION: 2}
 )
 """Feature to level. Lowest supported, highest supported and finalized level are the same."""
