@@ -254,14 +254,16 @@ class SharePartition:
         for extent in extents:
             if extent.last < self.end_offset:
                 continue
+            if left <= 0:
+                return
             if extent.is_aborted:
+                if begin is not None:
+                    left -= end - begin + 1
                 self._open_range(begin, end, taken)
                 begin = None
                 self._append_hole(extent.first, Delivery.ARCHIVED)
                 self._append(Run(self.end_offset, extent.last, Delivery.ARCHIVED, 0))
                 continue
-            if left <= 0:
-                break
             begin = max(extent.first, self.end_offset) if begin is None else begin
             end = min(extent.last, begin + left - 1) if wish.is_strict else extent.last
             size = end - begin + 1

@@ -49,9 +49,8 @@ class StoredState:
     was_written: bool = True
 
     def merge(self, start_offset: int, batches: Iterable[StateBatch], done_count: int) -> None:
-        """Fold an update in; a start offset of -1 is unchanged."""
-        if start_offset != UNKNOWN_START:
-            self.start_offset = start_offset
+        """Fold an update in. The start never moves back; -1 is unchanged."""
+        self.start_offset = max(self.start_offset, start_offset)
         for batch in batches:
             _overlay(self.batches, batch)
         _cut_below(self.batches, self.start_offset)
