@@ -223,19 +223,24 @@ def json_option(function: _Command) -> _Command:
     return click.option("--json", "as_json", is_flag=True, help="JSON for programs.")(function)
 
 
-class TimeType(click.ParamType[int]):
-    """A time, given as milliseconds since the epoch to the command."""
+class TimeType(click.ParamType[_T]):
+    """A time or a span of time, as `parse` reads it from text."""
 
-    name = "TIME"
+    def __init__(self, name: str, parse: Callable[[str], _T]) -> None:
+        """`name` stands in the help; `parse` raises InvalidTime."""
+        self.name = name
+        self._parse = parse
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Milliseconds; text that is not a time, or in a wrong unit, is a usage error."""
-        if isinstance(value, int):
-            return value
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> _T:
+        """The parsed text; what is not a time, or in a wrong unit, is a usage error."""
         try:
-            return parse_time(value, now_ms=now_ms())
+            return self._parse(value)
         except InvalidTime as error:
             self.fail(str(error), param, ctx)
+
+
+TIME = TimeType("TIME", lambda text: parse_time(text, now_ms=now_ms()))
+"""A time, given as milliseconds since the epoch to the command."""
 
 
 class DirectoryType(click.ParamType[Path]):

@@ -2,7 +2,8 @@
 
 Each call is one question or one change, answered when the broker has done it. The calls about
 groups are inherited from `client.core.groups`, those about users, access rules and quotas from
-`client.core.security`; requests about offsets are `client.core.offsets`.
+`client.core.security`, those about delegation tokens from `client.core.tokens`; requests about
+offsets are `client.core.offsets`.
 
     async with Admin("localhost:9092") as admin:
         await admin.create_topic("flights", partitions=4)
@@ -19,10 +20,6 @@ from client.aio.explain import (
     SECURITY_SETTING,
     SETTING,
     GroupLag,
-    audit_times,
-    count_by_time,
-    explain_lookup,
-    forecast_retention,
     group_lags,
     metrics_address,
     request_clock,
@@ -33,7 +30,6 @@ from client.aio.positions import to_timestamp
 from client.aio.reading import ReadRecords, read_records
 from client.aio.record_times import first_records
 from client.checks import check_text
-from client.core import tokens as token_requests
 from client.core.configs import describe_configs, describe_sizes
 from client.core.groups import GroupAdmin
 from client.core.offsets import (
@@ -46,10 +42,10 @@ from client.core.offsets import (
 from client.core.options import NOT_SECURED, ClusterOptions, Security, parse_bootstrap
 from client.core.parts import by_topic, check
 from client.core.security import SecurityAdmin
+from client.core.tokens import TokenAdmin
 from client.descriptions import (
     ClusterInfo,
     ConfigEntry,
-    DelegationToken,
     NewTopic,
     ResourceType,
 )
@@ -77,7 +73,7 @@ _SET = 0
 _DELETE = 1
 
 
-class Admin(GroupAdmin, SecurityAdmin):
+class Admin(GroupAdmin, SecurityAdmin, TokenAdmin):
     """Opened by ``async with``, closed by it or by `close`. Belongs to one event loop."""
 
     def __init__(
@@ -345,23 +341,19 @@ class Admin(GroupAdmin, SecurityAdmin):
 
         The leader's metrics port answers; the broker's settings name it unless `metrics_url`
         (``host:port`` or ``https://host:port``) gives another address. This client's user and TLS
-        settings count there too. Keys as of `client.aio.explain.explain_lookup`.
+        settings count there too, the user in clear on loopback only. Keys as of the broker's
+        /explain: times are ms, `found`, `before` and `after` are None or have `timestamp`, `offset`
+        and `leader_epoch`.
 
         Raises:
             BrokerRefused: the partition does not exist.
             BrokerUnreachable: no answer from the metrics port.
+            InvalidUse: the port refused the request; the message gives the reason.
             UnsupportedByBroker: the broker has no metrics port, or none that can be reached from
-                here.
+                here, or what answered is none.
         """
-        if metrics_url is None:
-            metrics_url = await self._leaders_metrics_url(partition.topic, partition.partition)
-        return await explain_lookup(
-            metrics_url,
-            partition.topic,
-            partition.partition,
-            timestamp_ms,
-            self._cluster.options.security,
-        )
+        asked = {"topic": partition.topic, "partition": partition.partition, "at": timestamp_ms}
+        return await self.ask_metrics_port("/explain", asked, metrics_url=metrics_url)
 
     async def forecast_retention(
         self,
@@ -376,11 +368,8 @@ class Admin(GroupAdmin, SecurityAdmin):
         `settings` (``retention.ms`` and the like) replace the topic's for the answer only. Keys as
         of the broker's /retention; raises as `explain_lookup`.
         """
-        if metrics_url is None:
-            metrics_url = await self._leaders_metrics_url(topic, partition)
-        return await forecast_retention(
-            metrics_url, topic, settings or {}, partition, self._cluster.options.security
-        )
+        asked = {"topic": topic, "partition": partition, **(settings or {})}
+        return await self.ask_metrics_port("/retention", asked, metrics_url=metrics_url)
 
     async def audit_times(
         self,
@@ -394,11 +383,8 @@ class Admin(GroupAdmin, SecurityAdmin):
 
         The broker reads about `size_bytes`. Keys as of its /skew; raises as `explain_lookup`.
         """
-        if metrics_url is None:
-            metrics_url = await self._leaders_metrics_url(topic, partition)
-        return await audit_times(
-            metrics_url, topic, size_bytes, partition, self._cluster.options.security
-        )
+        asked = {"topic": topic, "bytes": size_bytes, "partition": partition}
+        return await self.ask_metrics_port("/skew", asked, metrics_url=metrics_url)
 
     async def count_by_time(
         self,
@@ -416,21 +402,17 @@ class Admin(GroupAdmin, SecurityAdmin):
         first page: ``next`` is not None for a topic of more than 100 partitions. Raises as
         `explain_lookup`.
         """
-        if metrics_url is None:
-            metrics_url = await self._leaders_metrics_url(topic, partition)
-        wanted = {"from": from_ms, "to": to_ms, "buckets": buckets}
-        options = {name: value for name, value in wanted.items() if value is not None}
-        return await count_by_time(
-            metrics_url, topic, options, partition, self._cluster.options.security
+        asked = {"topic": topic, "from": from_ms, "to": to_ms, "buckets": buckets}
+        return await self.ask_metrics_port(
+            "/histogram", {**asked, "partition": partition}, metrics_url=metrics_url
         )
 
     async def group_lags(
         self, group_id: str, *, metrics_url: str | None = None
     ) -> dict[TopicPartition, GroupLag]:
         """How far a group is behind in time, and how fast that changes; raises as `clock`."""
-        if metrics_url is None:
-            metrics_url = await self._metrics_url((await self.brokers())[0].node_id)
-        found = await group_lags(metrics_url, group_id, self._cluster.options.security)
+        url = await self._metrics_url(metrics_url, {})
+        found = await group_lags(url, group_id, self._cluster.options.security)
         return {TopicPartition(*place): lag for place, lag in found.items()}
 
     async def clock(
@@ -445,32 +427,30 @@ class Admin(GroupAdmin, SecurityAdmin):
             InvalidUse: a change that the broker refuses.
             UnsupportedByBroker: the broker's clock cannot be set.
         """
-        if metrics_url is None:
-            metrics_url = await self._metrics_url((await self.brokers())[0].node_id)
-        return await request_clock(metrics_url, changes or {}, self._cluster.options.security)
+        url = await self._metrics_url(metrics_url, {})
+        return await request_clock(url, changes or {}, self._cluster.options.security)
 
     async def ask_metrics_port(
         self, path: str, asked: Mapping[str, object], *, metrics_url: str | None = None
     ) -> dict[str, Any]:
         """The JSON document of any path of the metrics port, such as ``/segments``.
 
-        The port is that of the leader of `asked`'s ``topic`` and ``partition``, of the first broker
-        without a topic. Raises as `explain_lookup`.
+        What is asked with None is left out. The port is that of the leader of `asked`'s ``topic``
+        and ``partition``, of the first broker without a topic. Raises as `explain_lookup`.
         """
-        if metrics_url is None and "topic" in asked:
-            partition = int(str(asked.get("partition", 0)))
-            metrics_url = await self._leaders_metrics_url(str(asked["topic"]), partition)
-        elif metrics_url is None:
-            metrics_url = await self._metrics_url((await self.brokers())[0].node_id)
-        return await request_document(metrics_url, path, asked, self._cluster.options.security)
+        given = {name: value for name, value in asked.items() if value is not None}
+        url = await self._metrics_url(metrics_url, given)
+        return await request_document(url, path, given, self._cluster.options.security)
 
-    async def _leaders_metrics_url(self, topic: str, partition: int | None) -> str:
-        """The metrics port of the leader of a partition, of the first one for None."""
-        leader = await self._cluster.leader(TopicPartition(topic, partition or 0))
-        return await self._metrics_url(leader)
-
-    async def _metrics_url(self, node_id: int) -> str:
-        """The address of a broker's metrics port, by its settings."""
+    async def _metrics_url(self, given: str | None, asked: Mapping[str, object]) -> str:
+        """The address `given`, else that of the port which can answer, by its broker's settings."""
+        if given is not None:
+            return given
+        if "topic" in asked:
+            partition = TopicPartition(str(asked["topic"]), int(str(asked.get("partition", 0))))
+            node_id = await self._cluster.leader(partition)
+        else:
+            node_id = (await self.brokers())[0].node_id
         configs = await self.broker_configs(node_id)
         listener, security = configs.get(SETTING), configs.get(SECURITY_SETTING)
         address = metrics_address(
@@ -578,43 +558,3 @@ class Admin(GroupAdmin, SecurityAdmin):
         for node_id in list(self._cluster.brokers):
             sizes |= await describe_sizes(await self._cluster.connection(node_id))
         return sizes
-
-    # Delegation tokens.
-
-    async def create_token(
-        self,
-        *,
-        owner: str | None = None,
-        renewers: Iterable[str] = (),
-        max_lifetime_ms: int | None = None,
-    ) -> DelegationToken:
-        """A new delegation token of this client's user, or of another one.
-
-        Raises:
-            BrokerRefused: the broker has no tokens, or the client may not make this one.
-        """
-        return await token_requests.create_token(self._cluster, owner, renewers, max_lifetime_ms)
-
-    async def tokens(self, owners: Iterable[str] | None = None) -> list[DelegationToken]:
-        """The delegation tokens that this client may see, with their secrets.
-
-        Raises:
-            BrokerRefused: the broker has no tokens, or the client has logged in with one.
-        """
-        return await token_requests.tokens(self._cluster, owners)
-
-    async def renew_token(self, secret: bytes, *, period_ms: int | None = None) -> int:
-        """Let a token expire later, by default after the broker's period; when it expires now.
-
-        Raises:
-            BrokerRefused: there is no such token, it has expired, or the client may not renew it.
-        """
-        return await token_requests.renew_token(self._cluster, secret, period_ms)
-
-    async def expire_token(self, secret: bytes, *, period_ms: int | None = None) -> int:
-        """Remove a token, or let it expire after a period; when it expires now.
-
-        Raises:
-            BrokerRefused: there is no such token, it has expired, or the client may not do this.
-        """
-        return await token_requests.expire_token(self._cluster, secret, period_ms)

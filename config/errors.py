@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem: the setting, the given value and its origin, the allowed values, the cure."""
+    """One problem: the setting, the given value, what is allowed, the cure, the origin."""
 
     key: str
     value: str
-    origin: str
     reason: str
     cure: str
+    origin: str = ""
 
     def __str__(self) -> str:
         """One line for a person."""

@@ -13,8 +13,9 @@ from typing import Final, cast
 
 from config.errors import Problem
 from config.model import BrokerConfig
+from config.rows import topic_number
 from config.suggest import nearest
-from config.values import INT32_MAX, InvalidValue, Key, Value, ValueType
+from config.values import InvalidValue, Key, Value, ValueType
 
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
@@ -40,16 +41,7 @@ _SESSIONS: Final = (
 
 
 def _number(name: str, default: int, doc: str, low: int = 1) -> Key:
-    return Key(
-        name=name,
-        type=ValueType.INT,
-        default=default,
-        low=low,
-        high=INT32_MAX,
-        doc=doc,
-        dynamic=True,
-        synonyms=((f"group.{name}", 1),),
-    )
+    return topic_number(name, default, doc, (f"group.{name}", 1), low=low, wide=False)
 
 
 _KEYS = (
@@ -130,7 +122,7 @@ def check_group_overrides(overrides: Mapping[str, str], broker: BrokerConfig) ->
         timeout_ms = group_value(session, overrides, broker)
         if timeout_ms <= group_value(heartbeat, overrides, broker):
             cure = "give several heartbeats to a session"
-            problems.append(_problem(session, str(timeout_ms), f"not above {heartbeat}", cure))
+            problems.append(Problem(session, str(timeout_ms), f"not above {heartbeat}", cure))
     return problems
 
 
@@ -170,18 +162,18 @@ def _check(name: str, text: str, broker: BrokerConfig) -> Problem | None:
     key = GROUP_KEYS.get(name)
     if key is None:
         cure = nearest(name, list(GROUP_KEYS), "see docs/configuration.md for the list")
-        return _problem(name, text, "no such group setting", cure)
+        return Problem(name, text, "no such group setting", cure)
     try:
         value = cast("int", key.parse(text))
     except InvalidValue as error:
-        return _problem(name, text, str(error), f"give {key.allowed()}")
+        return Problem(name, text, str(error), f"give {key.allowed()}")
     if key.type is not ValueType.INT:
         return None
     low, high = _bounds(key, broker)
     if value < low:
-        return _problem(name, text, "too small", f"{_bound_name(key, 'min')} is {low}")
+        return Problem(name, text, "too small", f"{_bound_name(key, 'min')} is {low}")
     if value > high:
-        return _problem(name, text, "too large", f"{_bound_name(key, 'max')} is {high}")
+        return Problem(name, text, "too large", f"{_bound_name(key, 'max')} is {high}")
     return None
 
 
@@ -197,7 +189,3 @@ def _bound_name(key: Key, which: str) -> str:
 
 def _broker_number(broker: BrokerConfig, name: str) -> int:
     return cast("int", getattr(broker, name.replace(".", "_")))
-
-
-def _problem(key: str, value: str, reason: str, cure: str) -> Problem:
-    return Problem(key=key, value=value, origin="", reason=reason, cure=cure)

@@ -73,7 +73,7 @@ def load(
     notices += _replication_notices(settings)
     config = _build(settings, secrets, {}, problems, notices)
     if config is not None:
-        problems += security_problems(config) + metrics_port_problems(config)
+        problems += [*security_problems(config), *metrics_port_problems(config)]
         problems += worker_problems(config)
     if problems or config is None:
         raise ConfigErrors(problems)
@@ -98,7 +98,7 @@ def with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConf
                 "no such broker setting" if key is None else "cannot change while the broker runs"
             )
             cure = "see docs/configuration.md" if key is None else "set it at start"
-            problems.append(Problem(key=name, value=text, origin="", reason=reason, cure=cure))
+            problems.append(Problem(name, text, reason, cure))
         elif name not in BROKER_KEYS:
             _parse(key, Setting(text=text, origin="set at run time", written_as=name), problems)
     built = _build(config.settings, config.secrets, dynamic, problems, list(config.notices))
@@ -120,7 +120,7 @@ def _read_file(text: str, name: str, problems: list[Problem]) -> Iterable[tuple[
         try:
             pairs = list(_flatten("", tomllib.loads(text)))
         except tomllib.TOMLDecodeError as error:
-            problems.append(_problem(name, "", "", f"not valid TOML: {error}", "correct the file"))
+            problems.append(Problem(name, "", f"not valid TOML: {error}", "correct the file"))
             return []
         return [(key, Setting(text=value, origin=name)) for key, value in pairs]
     import javaproperties
@@ -130,7 +130,7 @@ def _read_file(text: str, name: str, problems: list[Problem]) -> Iterable[tuple[
     except javaproperties.InvalidUEscapeError as error:
         reason = "no four hexadecimal digits after \\u"
         cure = "write a backslash as \\\\ in a .properties file"
-        problems.append(_problem(name, error.escape, "", reason, cure))
+        problems.append(Problem(name, error.escape, reason, cure))
         return []
     return [(key, Setting(text=value, origin=name)) for key, value in found.items()]
 
@@ -160,7 +160,7 @@ def _read_environment(
         name = known.get(variable)
         if name is None:
             cure = nearest(variable, known, "unset it, or see docs/configuration.md")
-            problems.append(_problem(variable, text, "environment", "no such setting", cure))
+            problems.append(Problem(variable, text, "no such setting", cure, "environment"))
         else:
             yield name, Setting(text=text, origin=f"environment {variable}")
 
@@ -187,12 +187,12 @@ def _accept(
         settings[name] = replace(setting, text=HIDDEN)
         if setting.origin == "command line" and secrets[name].is_literal:
             problems.append(
-                _problem(
+                Problem(
                     given,
                     HIDDEN,
-                    setting.origin,
                     "every user of this machine sees it",
                     "write file:/PATH or env:NAME",
+                    setting.origin,
                 )
             )
     elif key is not None and name not in BROKER_KEYS:
@@ -206,11 +206,11 @@ def _accept(
         (cure for prefix, cure in REFUSED_PREFIXES.items() if name.startswith(prefix)), None
     ):
         # The value may be a secret of a setting that this program does not know.
-        problems.append(_problem(given, HIDDEN, setting.origin, "not served", cure))
+        problems.append(Problem(given, HIDDEN, "not served", cure, setting.origin))
     else:
         problems.append(
-            _problem(
-                given, setting.text, setting.origin, "no such setting", _cure_for_unknown(given)
+            Problem(
+                given, setting.text, "no such setting", _cure_for_unknown(given), setting.origin
             )
         )
 
@@ -263,7 +263,7 @@ def _parse(key: Key, setting: Setting, problems: list[Problem]) -> Value:
     except InvalidValue as error:
         cure = f"give {key.allowed()}"
         name = setting.written_as or key.name
-        problems.append(_problem(name, setting.text, setting.origin, str(error), cure))
+        problems.append(Problem(name, setting.text, str(error), cure, setting.origin))
         return key.default
 
 
@@ -278,12 +278,12 @@ def _addresses(
             text = setting.text if setting else str(values[name])
             cure = "write NAME://HOST:PORT" if "listeners" in name else "see docs/configuration.md"
             problems.append(
-                _problem(
+                Problem(
                     (setting and setting.written_as) or name,
                     text,
-                    setting.origin if setting else "",
                     str(error),
                     cure,
+                    setting.origin if setting else "",
                 )
             )
             return ()
@@ -320,7 +320,7 @@ def _check_together(values: Mapping[str, Value], problems: list[Problem]) -> Non
         low, high = values[low_name], values[high_name]
         if isinstance(low, int) and isinstance(high, int) and low > high:
             reason, cure = f"more than {high_name} = {high}", "lower it, or raise the other"
-            problems.append(_problem(low_name, str(low), "", reason, cure))
+            problems.append(Problem(low_name, str(low), reason, cure))
 
 
 def _replication_notices(settings: Mapping[str, Setting]) -> list[str]:
@@ -330,7 +330,3 @@ def _replication_notices(settings: Mapping[str, Setting]) -> list[str]:
         for name, setting in settings.items()
         if name.endswith("replication.factor") and setting.text.strip() != "1"
     ]
-
-
-def _problem(key: str, value: str, origin: str, reason: str, cure: str) -> Problem:
-    return Problem(key=key, value=value, origin=origin, reason=reason, cure=cure)

@@ -26,28 +26,20 @@ def canonical_topic_key(name: str) -> str:
     return TOPIC_ALIASES.get(name, name)
 
 
-def check_topic_overrides(overrides: Mapping[str, str], origin: str = "") -> list[Problem]:
+def check_topic_overrides(overrides: Mapping[str, str]) -> list[Problem]:
     """All problems of a topic's own settings; empty when there is none."""
     problems = []
     parsed: dict[str, Value] = {}
     for given, text in overrides.items():
         key = TOPIC_KEYS.get(canonical_topic_key(given))
         if key is None:
-            problems.append(_unknown(given, text, origin))
+            problems.append(_unknown(given, text))
             continue
         try:
             parsed[key.name] = key.parse(text)
         except InvalidValue as error:
-            problems.append(
-                Problem(
-                    key=given,
-                    value=text,
-                    origin=origin,
-                    reason=str(error),
-                    cure=f"give {key.allowed()}",
-                )
-            )
-    problems.extend(_check_lags(parsed, overrides, origin))
+            problems.append(Problem(given, text, str(error), f"give {key.allowed()}"))
+    problems.extend(_check_lags(parsed, overrides))
     return problems
 
 
@@ -83,36 +75,22 @@ def topic_config(
 
 def _check_tiered(config: TopicConfig, broker: BrokerConfig) -> list[Problem]:
     problems = []
-
-    def refuse(key: str, value: str, reason: str, cure: str) -> None:
-        problems.append(Problem(key=key, value=value, origin="", reason=reason, cure=cure))
-
     if not broker.remote_storage_url:
-        refuse(
-            "remote.storage.enable",
-            "true",
-            "the broker has no object store",
-            "start it with remote.storage.url",
-        )
+        reason, cure = "the broker has no object store", "start it with remote.storage.url"
+        problems.append(Problem("remote.storage.enable", "true", reason, cure))
     if config.is_compacted:
-        refuse(
-            "remote.storage.enable",
-            "true",
-            "not for a topic whose cleanup.policy contains compact",
-            "give cleanup.policy=delete, or leave the topic local",
-        )
+        reason = "not for a topic whose cleanup.policy contains compact"
+        cure = "give cleanup.policy=delete, or leave the topic local"
+        problems.append(Problem("remote.storage.enable", "true", reason, cure))
     for name, local, whole in (
         ("local.retention.ms", config.local_retention_ms, config.retention_ms),
         ("local.retention.bytes", config.local_retention_bytes, config.retention_bytes),
     ):
         # As in Kafka: the local part is no longer kept than the whole.
         if whole >= 0 and (local == -1 or local > whole):
-            refuse(
-                name,
-                str(local),
-                f"more than {name.removeprefix('local.')} = {whole}",
-                "give a value no larger than that, or -2",
-            )
+            reason = f"more than {name.removeprefix('local.')} = {whole}"
+            cure = "give a value no larger than that, or -2"
+            problems.append(Problem(name, str(local), reason, cure))
     return problems
 
 
@@ -150,30 +128,16 @@ def _timestamp_bound(name: str, own: Mapping[str, str], broker: BrokerConfig) ->
     return cast("int", key.default)
 
 
-def _unknown(given: str, text: str, origin: str) -> Problem:
-    return Problem(
-        key=given,
-        value=text,
-        origin=origin,
-        reason="no such topic setting",
-        cure=nearest(
-            given, [*TOPIC_KEYS, *TOPIC_ALIASES], "see docs/configuration.md for the list"
-        ),
-    )
+def _unknown(given: str, text: str) -> Problem:
+    names = [*TOPIC_KEYS, *TOPIC_ALIASES]
+    cure = nearest(given, names, "see docs/configuration.md for the list")
+    return Problem(given, text, "no such topic setting", cure)
 
 
-def _check_lags(
-    parsed: Mapping[str, Value], given: Mapping[str, str], origin: str
-) -> list[Problem]:
+def _check_lags(parsed: Mapping[str, Value], given: Mapping[str, str]) -> list[Problem]:
     low, high = parsed.get("min.compaction.lag.ms"), parsed.get("max.compaction.lag.ms")
     if isinstance(low, int) and isinstance(high, int) and low > high:
-        return [
-            Problem(
-                key="min.compaction.lag.ms",
-                value=given["min.compaction.lag.ms"],
-                origin=origin,
-                reason=f"more than max.compaction.lag.ms = {high}",
-                cure="give a value no larger than that, or raise the other",
-            )
-        ]
+        reason = f"more than max.compaction.lag.ms = {high}"
+        cure = "give a value no larger than that, or raise the other"
+        return [Problem("min.compaction.lag.ms", given["min.compaction.lag.ms"], reason, cure)]
     return []

@@ -76,9 +76,9 @@ def worker_problems(config: BrokerConfig) -> list[Problem]:
 def _problems(config: BrokerConfig) -> Iterator[Problem]:
     last = config.workers - 1
     if config.node_id + last > INT32_MAX:
-        yield _problem("node.id", str(config.node_id), "has no ids after it", "lower it")
+        yield Problem("node.id", str(config.node_id), "has no ids after it", "lower it")
     if config.remote_storage_url:
-        yield _problem(
+        yield Problem(
             "workers",
             str(config.workers),
             "remote.storage.url is set, and only one worker can keep segments in an object store",
@@ -89,11 +89,16 @@ def _problems(config: BrokerConfig) -> Iterator[Problem]:
         served.append(config.metrics_listener)
     for listener in served:
         if listener.port + last > PORT_MAX:
-            yield _problem("workers", str(config.workers), f"{listener} has too few ports", "")
+            yield Problem(
+                "workers",
+                str(config.workers),
+                f"{listener} has too few ports",
+                "use lower ports or fewer",
+            )
     for one, other in combinations(served, 2):
         distance = abs(one.port - other.port)
         if one.port and other.port and 0 < distance <= last and _may_meet(one, other):
-            yield _problem(
+            yield Problem(
                 "workers",
                 str(config.workers),
                 f"each worker takes the next port, and {one} and {other} are too close",
@@ -111,9 +116,3 @@ def _moved(listener: Listener, step: int) -> Listener:
 
 def _may_meet(one: Listener, other: Listener) -> bool:
     return one.host == other.host or one.host in _ANY_HOST or other.host in _ANY_HOST
-
-
-def _problem(key: str, value: str, reason: str, cure: str) -> Problem:
-    return Problem(
-        key=key, value=value, origin="", reason=reason, cure=cure or "use lower ports or fewer"
-    )

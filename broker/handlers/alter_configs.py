@@ -5,6 +5,8 @@ A setting that is not named returns to its default, so clients prefer Incrementa
 Source: KIP-133; Kafka `ConfigAdminManager`.
 """
 
+from functools import partial
+
 from broker.errors import InvalidRequest
 from broker.requests.config_resources import Operation, Resource, change
 from broker.requests.context import Context, RequestContext
@@ -17,31 +19,22 @@ async def handle(
     """Replace the settings of every resource, independently of the others."""
     return api.AlterConfigsResponse(
         responses=[
-            await _alter(context, request, resource, validate_only=message.validate_only)
-            for resource in message.resources
+            await change(
+                context,
+                request,
+                asked,
+                partial(_named_alone, asked),
+                validate_only=message.validate_only,
+            )
+            for asked in message.resources
         ]
     )
 
 
-async def _alter(
-    context: Context,
-    request: RequestContext,
-    asked: api.AlterConfigsResource,
-    *,
-    validate_only: bool,
-) -> api.AlterConfigsResourceResponse:
-    response = api.AlterConfigsResourceResponse(
-        resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
-    )
-
-    def named_alone(resource: Resource) -> dict[str, str]:
-        if not resource.may_be_replaced:
-            raise InvalidRequest("Levels of loggers are set one by one: use incremental changes.")
-        resource.check_each_once(config.name for config in asked.configs)
-        overrides: dict[str, str] = {}
-        for config in asked.configs:
-            resource.apply(overrides, config.name, Operation.SET, config.value)
-        return overrides
-
-    await change(context, request, asked, response, named_alone, validate_only=validate_only)
-    return response
+def _named_alone(asked: api.AlterConfigsResource, resource: Resource) -> dict[str, str]:
+    if not resource.may_be_replaced:
+        raise InvalidRequest("Levels of loggers are set one by one: use incremental changes.")
+    overrides: dict[str, str] = {}
+    for config in asked.configs:
+        resource.apply(overrides, config.name, Operation.SET, config.value)
+    return overrides

@@ -6,10 +6,10 @@ Source: KIP-339; Kafka `ConfigAdminManager`.
 """
 
 from collections import Counter
+from functools import partial
 
 from broker.requests.config_resources import Resource, change
 from broker.requests.context import Context, RequestContext
-from protocol.api.alter_configs import AlterConfigsResourceResponse
 from protocol.api.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
@@ -24,10 +24,11 @@ async def handle(
     named = Counter((asked.resource_type, asked.resource_name) for asked in message.resources)
     return IncrementalAlterConfigsResponse(
         responses=[
-            await _alter(
+            await change(
                 context,
                 request,
                 asked,
+                partial(_changed, asked),
                 validate_only=message.validate_only,
                 is_repeated=named[asked.resource_type, asked.resource_name] > 1,
             )
@@ -36,32 +37,8 @@ async def handle(
     )
 
 
-async def _alter(
-    context: Context,
-    request: RequestContext,
-    asked: AlterConfigsResource,
-    *,
-    validate_only: bool,
-    is_repeated: bool,
-) -> AlterConfigsResourceResponse:
-    response = AlterConfigsResourceResponse(
-        resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
-    )
-
-    def changed(resource: Resource) -> dict[str, str]:
-        resource.check_each_once(config.name for config in asked.configs)
-        overrides = resource.overrides()
-        for config in asked.configs:
-            resource.apply(overrides, config.name, config.config_operation, config.value)
-        return overrides
-
-    await change(
-        context,
-        request,
-        asked,
-        response,
-        changed,
-        validate_only=validate_only,
-        is_repeated=is_repeated,
-    )
-    return response
+def _changed(asked: AlterConfigsResource, resource: Resource) -> dict[str, str]:
+    overrides = resource.overrides()
+    for config in asked.configs:
+        resource.apply(overrides, config.name, config.config_operation, config.value)
+    return overrides

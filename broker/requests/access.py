@@ -21,13 +21,13 @@ _TOPIC: Final = ResourceType.TOPIC
 class Check:
     """The rights of one request's client."""
 
-    __slots__ = ("_access", "_audit", "_decided", "_host", "_principal", "_request")
+    __slots__ = ("_access", "_decided", "_host", "_principal", "context", "request")
 
     def __init__(self, context: Context, request: RequestContext) -> None:
         """Ask for the client of `request`."""
+        self.context = context
+        self.request = request
         self._access = context.security.access
-        self._audit = context.security.audit
-        self._request = request
         self._principal = request.session.principal
         self._host = request.session.peer_host
         access = self._access
@@ -49,8 +49,8 @@ class Check:
         """Whether the client has a right; a refusal goes to the audit log."""
         if self.sees(operation, resource_type, name):
             return True
-        request = self._request
-        self._audit.refused(
+        request = self.request
+        self.context.security.audit.refused(
             request.session, ApiKey(request.api_key).name, operation, resource_type, name
         )
         return False

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from functools import partial
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from broker.errors import (
     InvalidConfig,
@@ -57,6 +57,7 @@ from config.group import GROUP_KEYS
 from config.topic import canonical_topic_key, resolve
 from config.topic_keys import TOPIC_KEYS
 from config.values import Key, ValueType, format_value
+from protocol.api import alter_configs, describe_configs, incremental_alter_configs
 from protocol.error_codes import ErrorCode
 
 
@@ -423,36 +424,15 @@ def find_resource(context: Context, resource_type: int, name: str) -> Resource:
     )
 
 
-class Asked(Protocol):
-    """The common fields of the three requests: the resource they name."""
-
-    resource_type: int
-    resource_name: str
-
-
-class Changed(Protocol):
-    """The common fields of a changed setting."""
-
-    name: str
-    value: str | None
+AskedChange: TypeAlias = (
+    alter_configs.AlterConfigsResource | incremental_alter_configs.AlterConfigsResource
+)
+"""What a request says of a resource whose settings it changes."""
 
 
-class AskedChange(Asked, Protocol):
-    """The common fields of the two requests that change settings."""
-
-    @property
-    def configs(self) -> Iterable[Changed]:
-        """The changed settings."""
-
-
-class Answered(Protocol):
-    """The common fields of their answers, per resource."""
-
-    error_code: int
-    error_message: str | None
-
-
-def complaint_about(configs: Iterable[Changed]) -> str | None:
+def complaint_about(
+    configs: Iterable[alter_configs.AlterableConfig | incremental_alter_configs.AlterableConfig],
+) -> str | None:
     """Why changes are refused before their resource is looked for, or None."""
     names: set[str] = set()
     for config in configs:
@@ -465,7 +445,10 @@ def complaint_about(configs: Iterable[Changed]) -> str | None:
 
 
 def act_on(
-    context: Context, asked: Asked, answer: Answered, act: Callable[[Resource], object]
+    context: Context,
+    asked: AskedChange | describe_configs.DescribeConfigsResource,
+    answer: alter_configs.AlterConfigsResourceResponse | describe_configs.DescribeConfigsResult,
+    act: Callable[[Resource], object],
 ) -> None:
     """Find a resource and `act` on it; a refusal becomes the answer's error."""
     try:
@@ -479,12 +462,11 @@ async def change(
     context: Context,
     request: RequestContext,
     asked: AskedChange,
-    answer: Answered,
     wanted: Callable[[Resource], Mapping[str, str]],
     *,
     validate_only: bool,
     is_repeated: bool = False,
-) -> None:
+) -> alter_configs.AlterConfigsResourceResponse:
     """Replace a resource's own settings with those of `wanted`, and audit it; a topic needs a name.
 
     What is wrong with the request itself is refused before the resource is looked for: a client
@@ -492,7 +474,9 @@ async def change(
 
     No other change runs in between: the later of two concurrent changes builds on the earlier.
     """
-
+    answer = alter_configs.AlterConfigsResourceResponse(
+        resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=None
+    )
     complaint = complaint_about(asked.configs)
     if is_repeated:
         complaint = "A resource stands in the request more than once."
@@ -501,9 +485,10 @@ async def change(
     if complaint is not None:
         answer.error_code = ErrorCode.INVALID_REQUEST
         answer.error_message = complaint
-        return
+        return answer
 
     def act(resource: Resource) -> None:
+        resource.check_each_once(config.name for config in asked.configs)
         overrides = wanted(resource)
         resource.check(overrides)
         if not validate_only:
@@ -517,3 +502,4 @@ async def change(
             f"changed settings of {ResourceType(asked.resource_type).name} "
             f"{asked.resource_name!r}: {names}",
         )
+    return answer

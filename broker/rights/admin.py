@@ -3,14 +3,13 @@
 Source: Kafka `KafkaApis`, `ControllerApis`, `ConfigAdminManager`.
 """
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from broker.replies.forms import then
 from broker.requests.access import Check
 from broker.requests.config_resources import ResourceType as ConfigResourceType
 from broker.requests.config_resources import complaint_about, is_our_node
-from broker.requests.context import Context, Handler, Reply, RequestContext
+from broker.requests.context import Context
 from broker.rights.guards import (
     CLUSTER_DENIED,
     CLUSTER_MESSAGE,
@@ -20,9 +19,12 @@ from broker.rights.guards import (
     TOPIC_MESSAGE,
     TRANSACTIONAL_ID_DENIED,
     Guard,
+    Steps,
+    guard,
     on_cluster,
+    on_items,
     parted,
-    repeated,
+    refused_topic,
 )
 from broker.rights.topics import cluster_bits
 from protocol.acl import Operation
@@ -43,16 +45,21 @@ from protocol.api import (
     list_partition_reassignments,
     update_features,
 )
+from protocol.error_codes import ErrorCode
 
 _MANY_KEYS_SINCE = 4
 _LOG_DIRS_ERROR_SINCE = 3
 _ELECT_ERROR_SINCE = 1
-_WHY: Final[Mapping[int, str]] = {
-    GROUP_DENIED: GROUP_MESSAGE,
-    TRANSACTIONAL_ID_DENIED: "Transactional Id authorization failed.",
-    CLUSTER_DENIED: CLUSTER_MESSAGE,
+_DENIED: Final[Mapping[int, tuple[int, str]]] = {
+    ConfigResourceType.TOPIC: (TOPIC_DENIED, TOPIC_MESSAGE),
+    ConfigResourceType.GROUP: (GROUP_DENIED, GROUP_MESSAGE),
 }
 _GROUP_KEY, _TRANSACTION_KEY, _SHARE_KEY = 0, 1, 2
+_REFUSED_KEYS: Final[Mapping[int, tuple[ErrorCode, str]]] = {
+    _GROUP_KEY: (GROUP_DENIED, GROUP_MESSAGE),
+    _TRANSACTION_KEY: (TRANSACTIONAL_ID_DENIED, "Transactional Id authorization failed."),
+    _SHARE_KEY: (CLUSTER_DENIED, CLUSTER_MESSAGE),
+}
 
 describe_quorum_guard = on_cluster(
     Operation.DESCRIBE,
@@ -72,16 +79,11 @@ alter_partition_reassignments_guard = on_cluster(
         error_code=CLUSTER_DENIED,
         error_message=CLUSTER_MESSAGE,
         responses=[
-            alter_partition_reassignments.ReassignableTopicResponse(
-                name=topic.name,
-                partitions=[
-                    alter_partition_reassignments.ReassignablePartitionResponse(
-                        partition_index=partition.partition_index,
-                        error_code=CLUSTER_DENIED,
-                        error_message=CLUSTER_MESSAGE,
-                    )
-                    for partition in topic.partitions
-                ],
+            refused_topic(
+                alter_partition_reassignments.ReassignableTopicResponse,
+                topic,
+                error_code=CLUSTER_DENIED,
+                error_message=CLUSTER_MESSAGE,
             )
             for topic in message.topics
         ],
@@ -93,13 +95,7 @@ list_partition_reassignments_guard = on_cluster(
         error_code=CLUSTER_DENIED,
         error_message=CLUSTER_MESSAGE,
         topics=[
-            list_partition_reassignments.OngoingTopicReassignment(
-                name=topic.name,
-                partitions=[
-                    list_partition_reassignments.OngoingPartitionReassignment(partition_index=index)
-                    for index in topic.partition_indexes
-                ],
-            )
+            refused_topic(list_partition_reassignments.OngoingTopicReassignment, topic)
             for topic in message.topics or ()
         ],
     ),
@@ -137,14 +133,10 @@ alter_replica_log_dirs_guard = on_cluster(
     Operation.ALTER,
     lambda message, request: alter_replica_log_dirs.AlterReplicaLogDirsResponse(
         results=[
-            alter_replica_log_dirs.AlterReplicaLogDirTopicResult(
-                topic_name=topic.name,
-                partitions=[
-                    alter_replica_log_dirs.AlterReplicaLogDirPartitionResult(
-                        partition_index=index, error_code=CLUSTER_DENIED
-                    )
-                    for index in topic.partitions
-                ],
+            refused_topic(
+                alter_replica_log_dirs.AlterReplicaLogDirTopicResult,
+                topic,
+                error_code=CLUSTER_DENIED,
             )
             for directory in message.dirs
             for topic in directory.topics
@@ -156,14 +148,11 @@ elect_leaders_guard = on_cluster(
     lambda message, request: elect_leaders.ElectLeadersResponse(
         error_code=CLUSTER_DENIED if request.api_version >= _ELECT_ERROR_SINCE else 0,
         replica_election_results=[
-            elect_leaders.ReplicaElectionResult(
-                topic=topic.topic,
-                partition_result=[
-                    elect_leaders.PartitionResult(
-                        partition_id=index, error_code=CLUSTER_DENIED, error_message=CLUSTER_MESSAGE
-                    )
-                    for index in topic.partitions
-                ],
+            refused_topic(
+                elect_leaders.ReplicaElectionResult,
+                topic,
+                error_code=CLUSTER_DENIED,
+                error_message=CLUSTER_MESSAGE,
             )
             for topic in message.topic_partitions or ()
         ],
@@ -171,78 +160,58 @@ elect_leaders_guard = on_cluster(
 )
 
 
-def describe_cluster_guard(
-    context: Context,
-    request: RequestContext,
-    message: describe_cluster.DescribeClusterRequest,
-    handler: Handler,
-) -> Reply:
+@guard
+def describe_cluster_guard(check: Check, message: describe_cluster.DescribeClusterRequest) -> Steps:
     """Everyone sees the brokers; the operations need DESCRIBE on the cluster."""
-
-    def with_bits(answer: describe_cluster.DescribeClusterResponse) -> object:
-        if message.include_cluster_authorized_operations and not answer.error_code:
-            answer.cluster_authorized_operations = cluster_bits(Check(context, request))
-        return answer
-
-    return then(handler(context, request, message), with_bits)
+    answer: describe_cluster.DescribeClusterResponse = yield
+    if message.include_cluster_authorized_operations and not answer.error_code:
+        answer.cluster_authorized_operations = cluster_bits(check)
+    return answer
 
 
-def find_coordinator_guard(
-    context: Context,
-    request: RequestContext,
-    message: find_coordinator.FindCoordinatorRequest,
-    handler: Handler,
-) -> Reply:
+@guard
+def find_coordinator_guard(check: Check, message: find_coordinator.FindCoordinatorRequest) -> Steps:
     """DESCRIBE on each key, which is a group or a transactional id."""
-    check = Check(context, request)
+    kind = message.key_type
+    code, why = _REFUSED_KEYS.get(kind, (ErrorCode.NONE, ""))
 
-    def refusal(key: str) -> int:
-        kind = message.key_type
-        if kind == _GROUP_KEY and not check.group(Operation.DESCRIBE, key):
-            return GROUP_DENIED
-        if kind == _TRANSACTION_KEY and not check.transactional_id(Operation.DESCRIBE, key):
-            return TRANSACTIONAL_ID_DENIED
-        if kind == _SHARE_KEY and not check.cluster(Operation.CLUSTER_ACTION):
-            return CLUSTER_DENIED
-        return 0
+    def is_allowed(key: str) -> bool:
+        if kind == _GROUP_KEY:
+            return check.group(Operation.DESCRIBE, key)
+        if kind == _TRANSACTION_KEY:
+            return check.transactional_id(Operation.DESCRIBE, key)
+        return kind != _SHARE_KEY or check.cluster(Operation.CLUSTER_ACTION)
 
-    if request.api_version < _MANY_KEYS_SINCE:
-        code = refusal(message.key)
-        if not code:
-            return handler(context, request, message)
+    if check.request.api_version < _MANY_KEYS_SINCE:
+        if is_allowed(message.key):
+            return None
         return find_coordinator.FindCoordinatorResponse(
-            error_code=code, error_message=_WHY[code], node_id=-1, host="", port=-1
+            error_code=code, error_message=why, node_id=-1, host="", port=-1
         )
-    refusals = [(key, code) for key in message.coordinator_keys if (code := refusal(key))]
-    if not refusals:
-        return handler(context, request, message)
-
-    def with_refusals(answer: find_coordinator.FindCoordinatorResponse) -> object:
-        answer.coordinators.extend(
-            find_coordinator.Coordinator(
-                key=key, node_id=-1, host="", port=-1, error_code=code, error_message=""
-            )
-            for key, code in refusals
+    message.coordinator_keys, denied = parted(message.coordinator_keys, is_allowed)
+    if not denied:
+        return None
+    answer = find_coordinator.FindCoordinatorResponse()
+    if message.coordinator_keys:
+        answer = yield
+    answer.coordinators.extend(
+        find_coordinator.Coordinator(
+            key=key, node_id=-1, host="", port=-1, error_code=code, error_message=""
         )
-        return answer
-
-    denied = {key for key, _ in refusals}
-    message.coordinator_keys = [key for key in message.coordinator_keys if key not in denied]
-    if not message.coordinator_keys:
-        return with_refusals(find_coordinator.FindCoordinatorResponse())
-    return then(handler(context, request, message), with_refusals)
+        for key in denied
+    )
+    return answer
 
 
-def _refusal(check: Check, operation: Operation, resource: Any) -> tuple[int, str] | None:
-    """Why a resource's settings may not be seen or changed, or None."""
+def _may(check: Check, operation: Operation, resource: Any) -> bool:
+    """Whether a resource's settings may be seen or changed."""
     kind, name = resource.resource_type, resource.resource_name
     if kind == ConfigResourceType.TOPIC:
-        return None if check.topic(operation, name) else (TOPIC_DENIED, TOPIC_MESSAGE)
+        return check.topic(operation, name)
     if kind == ConfigResourceType.GROUP:
-        return None if check.group(operation, name) else (GROUP_DENIED, GROUP_MESSAGE)
-    if kind in tuple(ConfigResourceType):
-        return None if check.cluster(operation) else (CLUSTER_DENIED, CLUSTER_MESSAGE)
-    return None  # the handler answers that there is no such type
+        return check.group(operation, name)
+    # The handler answers that there is no such type.
+    return kind not in tuple(ConfigResourceType) or check.cluster(operation)
 
 
 def _is_invalid(context: Context, resource: Any) -> bool:
@@ -264,56 +233,34 @@ def _on_resources(
     answers: str,
     result: Any,
     empty: Any,
-    is_invalid: Callable[[Context, Any], bool] | None = None,
-    refuses_repeated: bool = False,
+    is_invalid: Callable[[Context, Any], bool] = lambda context, resource: False,
+    once: Callable[[Any], Any] | None = None,
 ) -> Guard:
     """A right on each resource whose settings a request names.
 
     A change that `is_invalid` goes to the handler whatever the rights are: it is refused before the
-    resource is looked for. So does a resource that stands in the request twice, if the handler
-    `refuses_repeated` ones.
+    resource is looked for. So does a resource that stands in the request twice, if `once` names it.
     """
 
-    def guard(context: Context, request: RequestContext, message: Any, handler: Handler) -> Reply:
-        check = Check(context, request)
-        refusals: list[Any] = []
-        twice: Container[Any] = ()
-        if refuses_repeated:
-            twice = repeated((r.resource_type, r.resource_name) for r in message.resources)
+    def refuse(resource: Any) -> Any:
+        code, why = _DENIED.get(resource.resource_type, (CLUSTER_DENIED, CLUSTER_MESSAGE))
+        return result(
+            error_code=code,
+            error_message=why,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
 
-        def is_allowed(resource: Any) -> bool:
-            if is_invalid is not None and (
-                (resource.resource_type, resource.resource_name) in twice
-                or is_invalid(context, resource)
-            ):
-                return True
-            refusal = _refusal(check, operation, resource)
-            if refusal is None:
-                return True
-            refusals.append(
-                result(
-                    error_code=refusal[0],
-                    error_message=refusal[1],
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                )
-            )
-            return False
-
-        allowed, _ = parted(message.resources, is_allowed)
-        if not refusals:
-            return handler(context, request, message)
-
-        def with_refusals(answer: Any) -> Any:
-            getattr(answer, answers).extend(refusals)
-            return answer
-
-        if not allowed:
-            return with_refusals(empty())
-        message.resources = allowed
-        return then(handler(context, request, message), with_refusals)
-
-    return guard
+    return on_items(
+        "resources",
+        lambda check, resource: (
+            is_invalid(check.context, resource) or _may(check, operation, resource)
+        ),
+        answers,
+        refuse,
+        empty,
+        once=once,
+    )
 
 
 describe_configs_guard = _on_resources(
@@ -335,5 +282,5 @@ incremental_alter_configs_guard = _on_resources(
     alter_configs.AlterConfigsResourceResponse,
     incremental_alter_configs.IncrementalAlterConfigsResponse,
     _is_invalid,
-    refuses_repeated=True,
+    once=lambda resource: (resource.resource_type, resource.resource_name),
 )

@@ -7,17 +7,22 @@ Source: Kafka `KafkaApis`.
 
 from typing import Any
 
-from broker.replies.forms import then
 from broker.requests.access import Check
-from broker.requests.context import Context, Handler, Reply, RequestContext
+from broker.requests.context import RequestContext
 from broker.rights.guards import (
     GROUP_DENIED,
     GROUP_MESSAGE,
     TOPIC_DENIED,
+    Guard,
+    Steps,
+    guard,
     joined,
     on_group,
     on_items,
     parted,
+    refuse_topics,
+    refused_topic,
+    whole,
 )
 from protocol.acl import CLUSTER_NAME, Operation, ResourceType
 from protocol.api import (
@@ -32,6 +37,8 @@ from protocol.api import (
     offset_commit,
     offset_delete,
     offset_fetch,
+    share_group_describe,
+    share_group_heartbeat,
     sync_group,
 )
 from protocol.error_codes import ErrorCode
@@ -82,218 +89,166 @@ delete_groups_guard = on_items(
 )
 
 
-def describe_groups_guard(
-    context: Context,
-    request: RequestContext,
-    message: describe_groups.DescribeGroupsRequest,
-    handler: Handler,
-) -> Reply:
+@guard
+def describe_groups_guard(check: Check, message: describe_groups.DescribeGroupsRequest) -> Steps:
     """DESCRIBE on each group."""
-    check = Check(context, request)
-    allowed, denied = parted(message.groups, lambda name: check.group(Operation.DESCRIBE, name))
+    message.groups, denied = parted(
+        message.groups, lambda name: check.group(Operation.DESCRIBE, name)
+    )
+    answer = describe_groups.DescribeGroupsResponse()
+    if message.groups or not denied:
+        answer = yield
+    if message.include_authorized_operations and check.request.api_version >= _BITS_SINCE:
+        for group in answer.groups:
+            if not group.error_code:
+                group.authorized_operations = check.bits(ResourceType.GROUP, group.group_id)
+    answer.groups.extend(
+        describe_groups.DescribedGroup(group_id=name, error_code=GROUP_DENIED, error_message=None)
+        for name in denied
+    )
+    return answer
 
-    def with_rights(answer: describe_groups.DescribeGroupsResponse) -> object:
-        if message.include_authorized_operations and request.api_version >= _BITS_SINCE:
-            for group in answer.groups:
-                if not group.error_code:
-                    group.authorized_operations = check.bits(ResourceType.GROUP, group.group_id)
-        answer.groups.extend(
-            describe_groups.DescribedGroup(
-                group_id=name, error_code=GROUP_DENIED, error_message=None
-            )
-            for name in denied
+
+def _describing(response: Any, described: Any, *assignments: str) -> Guard:
+    """DESCRIBE on each group, and on every topic that its members have.
+
+    Args:
+        response: the class of the answer.
+        described: the class of a group in it.
+        assignments: the fields of a member that have its partitions.
+    """
+
+    @guard
+    def describe_guard(check: Check, message: Any) -> Steps:
+        message.group_ids, denied = parted(
+            message.group_ids, lambda name: check.group(Operation.DESCRIBE, name)
         )
-        return answer
-
-    if not allowed and denied:
-        return with_rights(describe_groups.DescribeGroupsResponse())
-    message.groups = allowed
-    return then(handler(context, request, message), with_rights)
-
-
-def consumer_group_describe_guard(
-    context: Context,
-    request: RequestContext,
-    message: consumer_group_describe.ConsumerGroupDescribeRequest,
-    handler: Handler,
-) -> Reply:
-    """DESCRIBE on each group, and on every topic that its members have."""
-    check = Check(context, request)
-    allowed, denied = parted(message.group_ids, lambda name: check.group(Operation.DESCRIBE, name))
-
-    def with_rights(answer: consumer_group_describe.ConsumerGroupDescribeResponse) -> object:
+        answer = response()
+        if message.group_ids or not denied:
+            answer = yield
         for place, group in enumerate(answer.groups):
             topics = {
                 topic.topic_name
                 for member in group.members
-                for assignment in (member.assignment, member.target_assignment)
-                for topic in assignment.topic_partitions
+                for assignment in assignments
+                for topic in getattr(member, assignment).topic_partitions
             }
             if not all(check.topic(Operation.DESCRIBE, name) for name in topics):
-                answer.groups[place] = consumer_group_describe.DescribedGroup(
+                answer.groups[place] = described(
                     group_id=group.group_id, error_code=TOPIC_DENIED, error_message=_TOPICS_HIDDEN
                 )
             elif message.include_authorized_operations and not group.error_code:
                 group.authorized_operations = check.bits(ResourceType.GROUP, group.group_id)
         answer.groups.extend(
-            consumer_group_describe.DescribedGroup(
-                group_id=name, error_code=GROUP_DENIED, error_message=GROUP_MESSAGE
-            )
+            described(group_id=name, error_code=GROUP_DENIED, error_message=GROUP_MESSAGE)
             for name in denied
         )
         return answer
 
-    if not allowed and denied:
-        return with_rights(consumer_group_describe.ConsumerGroupDescribeResponse())
-    message.group_ids = allowed
-    return then(handler(context, request, message), with_rights)
+    return describe_guard
 
 
-def list_groups_guard(
-    context: Context,
-    request: RequestContext,
-    message: list_groups.ListGroupsRequest,
-    handler: Handler,
-) -> Reply:
+consumer_group_describe_guard = _describing(
+    consumer_group_describe.ConsumerGroupDescribeResponse,
+    consumer_group_describe.DescribedGroup,
+    "assignment",
+    "target_assignment",
+)
+share_group_describe_guard = _describing(
+    share_group_describe.ShareGroupDescribeResponse,
+    share_group_describe.DescribedGroup,
+    "assignment",
+)
+
+
+@guard
+def list_groups_guard(check: Check, message: list_groups.ListGroupsRequest) -> Steps:
     """All groups with DESCRIBE on the cluster, else those with DESCRIBE on the group."""
-    check = Check(context, request)
     if check.sees(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-        return handler(context, request, message)
-
-    def filtered(answer: list_groups.ListGroupsResponse) -> object:
-        answer.groups = [
-            group
-            for group in answer.groups
-            if check.sees(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
-        ]
-        return answer
-
-    return then(handler(context, request, message), filtered)
+        return None
+    answer: list_groups.ListGroupsResponse = yield
+    answer.groups = [
+        group
+        for group in answer.groups
+        if check.sees(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
+    ]
+    return answer
 
 
-def consumer_group_heartbeat_guard(
-    context: Context,
-    request: RequestContext,
-    message: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest,
-    handler: Handler,
-) -> Reply:
+def _heartbeat(response: Any) -> Guard:
     """READ on the group, and DESCRIBE on every topic that the member names."""
-    check = Check(context, request)
-    code = ErrorCode.NONE
-    if not check.group(Operation.READ, message.group_id):
-        code = GROUP_DENIED
-    elif not all(
-        check.topic(Operation.DESCRIBE, name) for name in message.subscribed_topic_names or ()
-    ):
-        code = TOPIC_DENIED
-    if code:
-        return consumer_group_heartbeat.ConsumerGroupHeartbeatResponse(error_code=code)
-    return handler(context, request, message)
+
+    @whole
+    def heartbeat_guard(check: Check, message: Any) -> Any:
+        if not check.group(Operation.READ, message.group_id):
+            return response(error_code=GROUP_DENIED)
+        names = message.subscribed_topic_names or ()
+        if not all(check.topic(Operation.DESCRIBE, name) for name in names):
+            return response(error_code=TOPIC_DENIED)
+        return None
+
+    return heartbeat_guard
 
 
-def offset_commit_guard(
-    context: Context,
-    request: RequestContext,
-    message: offset_commit.OffsetCommitRequest,
-    handler: Handler,
-) -> Reply:
+consumer_group_heartbeat_guard = _heartbeat(consumer_group_heartbeat.ConsumerGroupHeartbeatResponse)
+share_group_heartbeat_guard = _heartbeat(share_group_heartbeat.ShareGroupHeartbeatResponse)
+
+
+@guard
+def offset_commit_guard(check: Check, message: offset_commit.OffsetCommitRequest) -> Steps:
     """READ on the group, then READ on each topic."""
-    check = Check(context, request)
+    answer = offset_commit.OffsetCommitResponse()
     if not check.group(Operation.READ, message.group_id):
-        return _refused_commit(offset_commit.OffsetCommitResponse(), message.topics, GROUP_DENIED)
+        return refuse_topics(
+            answer, offset_commit.OffsetCommitResponseTopic, message.topics, GROUP_DENIED
+        )
 
     def is_allowed(topic: offset_commit.OffsetCommitRequestTopic) -> bool:
         name = topic.name
-        if request.api_version >= _COMMIT_BY_ID_SINCE:
-            found = context.topics.find_by_id(topic.topic_id)
+        if check.request.api_version >= _COMMIT_BY_ID_SINCE:
+            found = check.context.topics.find_by_id(topic.topic_id)
             if found is None:
                 return True  # the handler answers that there is no such id
             name = found.name
         return check.topic(Operation.READ, name)
 
-    allowed, denied = parted(message.topics, is_allowed)
+    message.topics, denied = parted(message.topics, is_allowed)
     if not denied:
-        return handler(context, request, message)
-    if not allowed:
-        return _refused_commit(offset_commit.OffsetCommitResponse(), joined(denied), TOPIC_DENIED)
-    message.topics = allowed
-    return then(
-        handler(context, request, message),
-        lambda answer: _refused_commit(answer, joined(denied), TOPIC_DENIED),
+        return None
+    if message.topics:
+        answer = yield
+    return refuse_topics(
+        answer, offset_commit.OffsetCommitResponseTopic, joined(denied), TOPIC_DENIED
     )
 
 
-def _refused_commit(
-    answer: offset_commit.OffsetCommitResponse,
-    topics: list[offset_commit.OffsetCommitRequestTopic],
-    code: int,
-) -> offset_commit.OffsetCommitResponse:
-    answer.topics.extend(
-        offset_commit.OffsetCommitResponseTopic(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partitions=[
-                offset_commit.OffsetCommitResponsePartition(
-                    partition_index=partition.partition_index, error_code=code
-                )
-                for partition in topic.partitions
-            ],
-        )
-        for topic in topics
-    )
-    return answer
-
-
-def offset_delete_guard(
-    context: Context,
-    request: RequestContext,
-    message: offset_delete.OffsetDeleteRequest,
-    handler: Handler,
-) -> Reply:
+@guard
+def offset_delete_guard(check: Check, message: offset_delete.OffsetDeleteRequest) -> Steps:
     """DELETE on the group, then READ on each topic."""
-    check = Check(context, request)
     if not check.group(Operation.DELETE, message.group_id):
         return offset_delete.OffsetDeleteResponse(error_code=GROUP_DENIED)
-    allowed, denied = parted(message.topics, lambda t: check.topic(Operation.READ, t.name))
+    message.topics, denied = parted(message.topics, lambda t: check.topic(Operation.READ, t.name))
     if not denied:
-        return handler(context, request, message)
-
-    def with_refusals(answer: offset_delete.OffsetDeleteResponse) -> object:
-        if answer.error_code:
-            return answer
-        answer.topics.extend(
-            offset_delete.OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=[
-                    offset_delete.OffsetDeleteResponsePartition(
-                        partition_index=partition.partition_index, error_code=TOPIC_DENIED
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in joined(denied)
-        )
+        return None
+    answer: offset_delete.OffsetDeleteResponse = yield
+    if answer.error_code:
         return answer
+    return refuse_topics(
+        answer, offset_delete.OffsetDeleteResponseTopic, joined(denied), TOPIC_DENIED
+    )
 
-    message.topics = allowed
-    return then(handler(context, request, message), with_refusals)
 
-
-def offset_fetch_guard(
-    context: Context,
-    request: RequestContext,
-    message: offset_fetch.OffsetFetchRequest,
-    handler: Handler,
-) -> Reply:
+@guard
+def offset_fetch_guard(check: Check, message: offset_fetch.OffsetFetchRequest) -> Steps:
     """DESCRIBE on the group, then DESCRIBE on each topic; a list of all topics hides some."""
-    check = Check(context, request)
-    if request.api_version >= _GROUPS_SINCE:
-        return _many_groups(context, request, message, handler, check)
+    if check.request.api_version >= _GROUPS_SINCE:
+        return (yield from _many_groups(check, message))
+    answer = offset_fetch.OffsetFetchResponse()
     if not check.group(Operation.DESCRIBE, message.group_id):
-        if request.api_version >= _GROUP_ERROR_SINCE:
-            return offset_fetch.OffsetFetchResponse(error_code=GROUP_DENIED)
-        answer = offset_fetch.OffsetFetchResponse()
-        answer.topics = [_refused_topic(topic, GROUP_DENIED) for topic in message.topics or ()]
+        if check.request.api_version >= _GROUP_ERROR_SINCE:
+            answer.error_code = GROUP_DENIED
+        else:
+            answer.topics = [_refused_topic(topic, GROUP_DENIED) for topic in message.topics or ()]
         return answer
     asks_all = message.topics is None
     allowed, denied = parted(
@@ -301,14 +256,11 @@ def offset_fetch_guard(
     )
     if not asks_all:
         message.topics = allowed
-
-    def with_rights(answer: offset_fetch.OffsetFetchResponse) -> object:
-        if asks_all:
-            answer.topics = [t for t in answer.topics if _sees_topic(check, t.name)]
-        answer.topics.extend(_refused_topic(topic, TOPIC_DENIED) for topic in denied)
-        return answer
-
-    return then(handler(context, request, message), with_rights)
+    answer = yield
+    if asks_all:
+        answer.topics = [t for t in answer.topics if _sees_topic(check, t.name)]
+    answer.topics.extend(_refused_topic(topic, TOPIC_DENIED) for topic in denied)
+    return answer
 
 
 def _sees_topic(check: Check, name: str) -> bool:
@@ -316,40 +268,29 @@ def _sees_topic(check: Check, name: str) -> bool:
 
 
 def _refused_topic(
-    topic: offset_fetch.OffsetFetchRequestTopic, code: int
-) -> offset_fetch.OffsetFetchResponseTopic:
-    return offset_fetch.OffsetFetchResponseTopic(
-        name=topic.name,
-        partitions=[
-            offset_fetch.OffsetFetchResponsePartition(
-                partition_index=index,
-                committed_offset=-1,
-                committed_leader_epoch=-1,
-                metadata="",
-                error_code=code,
-            )
-            for index in topic.partition_indexes
-        ],
+    topic: Any, code: int, answers: Any = offset_fetch.OffsetFetchResponseTopic
+) -> Any:
+    return refused_topic(
+        answers,
+        topic,
+        committed_offset=-1,
+        committed_leader_epoch=-1,
+        metadata="",
+        error_code=code,
     )
 
 
-def _many_groups(
-    context: Context,
-    request: RequestContext,
-    message: offset_fetch.OffsetFetchRequest,
-    handler: Handler,
-    check: Check,
-) -> Reply:
+def _many_groups(check: Check, message: offset_fetch.OffsetFetchRequest) -> Steps:
     allowed, denied = parted(
         message.groups, lambda group: check.group(Operation.DESCRIBE, group.group_id)
     )
     refused: dict[str, list[offset_fetch.OffsetFetchRequestTopics]] = {}
     lists_all = set()
 
-    def name_of(topic: offset_fetch.OffsetFetchRequestTopics) -> str | None:
+    def name_of(topic: Any) -> str | None:
         if topic.name:
-            return topic.name
-        found = context.topics.find_by_id(topic.topic_id)
+            return str(topic.name)
+        found = check.context.topics.find_by_id(topic.topic_id)
         return None if found is None else found.name
 
     for group in allowed:
@@ -362,41 +303,25 @@ def _many_groups(
         )
         group.topics = kept
         refused.setdefault(group.group_id, []).extend(hidden)
-
-    def with_rights(answer: offset_fetch.OffsetFetchResponse) -> object:
-        for group in answer.groups:
-            if group.group_id in lists_all:
-                group.topics = [
-                    topic
-                    for topic in group.topics
-                    if (name := name_of(topic)) is None or _sees_topic(check, name)  # type: ignore[arg-type]
-                ]
-            group.topics.extend(
-                offset_fetch.OffsetFetchResponseTopics(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    partitions=[
-                        offset_fetch.OffsetFetchResponsePartitions(
-                            partition_index=index,
-                            committed_offset=-1,
-                            committed_leader_epoch=-1,
-                            metadata="",
-                            error_code=TOPIC_DENIED,
-                        )
-                        for index in topic.partition_indexes
-                    ],
-                )
-                for topic in refused.get(group.group_id, ())
-            )
-        answer.groups.extend(
-            offset_fetch.OffsetFetchResponseGroup(
-                group_id=group.group_id, topics=[], error_code=GROUP_DENIED
-            )
-            for group in denied
-        )
-        return answer
-
-    if not allowed and denied:
-        return with_rights(offset_fetch.OffsetFetchResponse())
     message.groups = allowed
-    return then(handler(context, request, message), with_rights)
+    answer = offset_fetch.OffsetFetchResponse()
+    if allowed or not denied:
+        answer = yield
+    for answered in answer.groups:
+        if answered.group_id in lists_all:
+            answered.topics = [
+                topic
+                for topic in answered.topics
+                if (name := name_of(topic)) is None or _sees_topic(check, name)
+            ]
+        answered.topics.extend(
+            _refused_topic(topic, TOPIC_DENIED, offset_fetch.OffsetFetchResponseTopics)
+            for topic in refused.get(answered.group_id, ())
+        )
+    answer.groups.extend(
+        offset_fetch.OffsetFetchResponseGroup(
+            group_id=group.group_id, topics=[], error_code=GROUP_DENIED
+        )
+        for group in denied
+    )
+    return answer

@@ -14,9 +14,12 @@ from broker.rights.guards import (
     TOPIC_DENIED,
     TOPIC_MESSAGE,
     TRANSACTIONAL_ID_DENIED,
+    Steps,
+    guard,
     joined,
     on_items,
     parted,
+    refused_topic,
     repeated,
 )
 from broker.topics.registry import NO_TOPIC_ID, RESERVED_TOPICS, check_topic_name
@@ -146,17 +149,12 @@ list_offsets_guard = on_items(
     "topics",
     lambda check, topic: check.topic(Operation.DESCRIBE, topic.name),
     "topics",
-    lambda topic: list_offsets.ListOffsetsTopicResponse(
-        name=topic.name,
-        partitions=[
-            list_offsets.ListOffsetsPartitionResponse(
-                partition_index=partition.partition_index,
-                error_code=TOPIC_DENIED,
-                timestamp=-1,
-                offset=-1,
-            )
-            for partition in topic.partitions
-        ],
+    lambda topic: refused_topic(
+        list_offsets.ListOffsetsTopicResponse,
+        topic,
+        error_code=TOPIC_DENIED,
+        timestamp=-1,
+        offset=-1,
     ),
     list_offsets.ListOffsetsResponse,
 )
@@ -175,16 +173,8 @@ delete_records_guard = on_items(
     "topics",
     lambda check, topic: check.topic(Operation.DELETE, topic.name),
     "topics",
-    lambda topic: delete_records.DeleteRecordsTopicResult(
-        name=topic.name,
-        partitions=[
-            delete_records.DeleteRecordsPartitionResult(
-                partition_index=partition.partition_index,
-                low_watermark=-1,
-                error_code=TOPIC_DENIED,
-            )
-            for partition in topic.partitions
-        ],
+    lambda topic: refused_topic(
+        delete_records.DeleteRecordsTopicResult, topic, low_watermark=-1, error_code=TOPIC_DENIED
     ),
     delete_records.DeleteRecordsResponse,
     merge=_each_partition_once,
@@ -214,14 +204,11 @@ describe_producers_guard = on_items(
     "topics",
     _may_see_producers,
     "topics",
-    lambda topic: describe_producers.TopicResponse(
-        name=topic.name,
-        partitions=[
-            describe_producers.PartitionResponse(
-                partition_index=index, error_code=TOPIC_DENIED, error_message=TOPIC_MESSAGE
-            )
-            for index in topic.partition_indexes
-        ],
+    lambda topic: refused_topic(
+        describe_producers.TopicResponse,
+        topic,
+        error_code=TOPIC_DENIED,
+        error_message=TOPIC_MESSAGE,
     ),
     describe_producers.DescribeProducersResponse,
 )
@@ -237,38 +224,31 @@ offset_for_leader_epoch_guard = on_items(
     "topics",
     _may_see_epochs,
     "topics",
-    lambda topic: offset_for_leader_epoch.OffsetForLeaderTopicResult(
-        topic=topic.topic,
-        partitions=[
-            offset_for_leader_epoch.EpochEndOffset(
-                partition=partition.partition,
-                error_code=TOPIC_DENIED,
-                leader_epoch=-1,
-                end_offset=-1,
-            )
-            for partition in topic.partitions
-        ],
+    lambda topic: refused_topic(
+        offset_for_leader_epoch.OffsetForLeaderTopicResult,
+        topic,
+        error_code=TOPIC_DENIED,
+        leader_epoch=-1,
+        end_offset=-1,
     ),
     offset_for_leader_epoch.OffsetForLeaderEpochResponse,
 )
 
 
-def metadata_guard(
-    context: Context, request: RequestContext, message: metadata.MetadataRequest, handler: Handler
-) -> Reply:
+@guard
+def metadata_guard(check: Check, message: metadata.MetadataRequest) -> Steps:
     """DESCRIBE on each topic, and CREATE where the request would create it."""
-    check = Check(context, request)
-    asks_all = message.topics is None or (request.api_version == 0 and not message.topics)
+    version = check.request.api_version
+    asks_all = message.topics is None or (version == 0 and not message.topics)
     denied: list[metadata.MetadataRequestTopic] = []
     by_id = any(map(_is_by_id, message.topics or ()))
-    if by_id and request.api_version < _BY_ID_SINCE_METADATA:
-        return handler(context, request, message)  # it is refused as a whole
+    if by_id and version < _BY_ID_SINCE_METADATA:
+        return None  # it is refused as a whole
     if not asks_all:
         assert message.topics is not None
-        allowed, denied = parted(
-            message.topics, lambda topic: _may_describe(context, check, message, topic)
+        message.topics, denied = parted(
+            message.topics, lambda topic: _may_describe(check, message, topic)
         )
-        message.topics = allowed
         # A name beside ids is not refused, but left out; a topic asked for twice is refused once.
         denied = list(
             {
@@ -277,35 +257,32 @@ def metadata_guard(
                 if not by_id or topic.name is None
             }.values()
         )
-    hides_all = request.api_version == 0 and bool(denied) and not message.topics
-
-    def with_rights(answer: metadata.MetadataResponse) -> metadata.MetadataResponse:
-        if hides_all:
-            answer.topics = []
-        elif asks_all:
-            answer.topics = [
-                topic
-                for topic in answer.topics
-                if check.sees(Operation.DESCRIBE, ResourceType.TOPIC, topic.name or "")
-            ]
-        for topic in answer.topics:
-            if message.include_topic_authorized_operations and not topic.error_code:
-                topic.topic_authorized_operations = check.bits(ResourceType.TOPIC, topic.name or "")
-        answer.topics.extend(
-            metadata.MetadataResponseTopic(
-                error_code=TOPIC_DENIED,
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[],
-                topic_authorized_operations=NOT_ASKED,
-            )
-            for topic in denied
+    hides_all = version == 0 and bool(denied) and not message.topics
+    answer: metadata.MetadataResponse = yield
+    if hides_all:
+        answer.topics = []
+    elif asks_all:
+        answer.topics = [
+            topic
+            for topic in answer.topics
+            if check.sees(Operation.DESCRIBE, ResourceType.TOPIC, topic.name or "")
+        ]
+    for topic in answer.topics:
+        if message.include_topic_authorized_operations and not topic.error_code:
+            topic.topic_authorized_operations = check.bits(ResourceType.TOPIC, topic.name or "")
+    answer.topics.extend(
+        metadata.MetadataResponseTopic(
+            error_code=TOPIC_DENIED,
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[],
+            topic_authorized_operations=NOT_ASKED,
         )
-        if message.include_cluster_authorized_operations:
-            answer.cluster_authorized_operations = cluster_bits(check)
-        return answer
-
-    return then(handler(context, request, message), with_rights)
+        for topic in denied
+    )
+    if message.include_cluster_authorized_operations:
+        answer.cluster_authorized_operations = cluster_bits(check)
+    return answer
 
 
 def cluster_bits(check: Check) -> int:
@@ -316,11 +293,9 @@ def cluster_bits(check: Check) -> int:
 
 
 def _may_describe(
-    context: Context,
-    check: Check,
-    message: metadata.MetadataRequest,
-    asked: metadata.MetadataRequestTopic,
+    check: Check, message: metadata.MetadataRequest, asked: metadata.MetadataRequestTopic
 ) -> bool:
+    context = check.context
     if _is_by_id(asked):
         found = context.topics.find_by_id(asked.topic_id)
         return found is None or check.topic(Operation.DESCRIBE, found.name)
@@ -349,59 +324,46 @@ def _may_create(check: Check, name: str) -> bool:
     return on_cluster or check.topic(Operation.CREATE, name)
 
 
-def create_topics_guard(
-    context: Context,
-    request: RequestContext,
-    message: create_topics.CreateTopicsRequest,
-    handler: Handler,
-) -> Reply:
+@guard
+def create_topics_guard(check: Check, message: create_topics.CreateTopicsRequest) -> Steps:
     """CREATE on the cluster or on each topic; DESCRIBE_CONFIGS to see the settings it got."""
-    check = Check(context, request)
     invalid = RESERVED_TOPICS | repeated(topic.name for topic in message.topics)
-    allowed, denied = parted(
+    message.topics, denied = parted(
         message.topics, lambda topic: topic.name in invalid or _may_create(check, topic.name)
     )
-
-    def with_rights(answer: create_topics.CreateTopicsResponse) -> object:
-        for result in answer.topics:
-            if (
-                request.api_version >= _CONFIGS_SINCE
-                and not result.error_code
-                and not check.sees(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name)
-            ):
-                result.topic_config_error_code = TOPIC_DENIED
-                result.num_partitions = result.replication_factor = -1
-                result.configs = None
-        answer.topics.extend(
-            create_topics.CreatableTopicResult(
-                name=topic.name,
-                error_code=TOPIC_DENIED,
-                error_message="Authorization failed.",
-                num_partitions=-1,
-                replication_factor=-1,
-                configs=[],
-            )
-            for topic in denied
+    answer = create_topics.CreateTopicsResponse()
+    if message.topics or not denied:
+        answer = yield
+    for result in answer.topics:
+        if (
+            check.request.api_version >= _CONFIGS_SINCE
+            and not result.error_code
+            and not check.sees(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name)
+        ):
+            result.topic_config_error_code = TOPIC_DENIED
+            result.num_partitions = result.replication_factor = -1
+            result.configs = None
+    answer.topics.extend(
+        create_topics.CreatableTopicResult(
+            name=topic.name,
+            error_code=TOPIC_DENIED,
+            error_message="Authorization failed.",
+            num_partitions=-1,
+            replication_factor=-1,
+            configs=[],
         )
-        return answer
-
-    if not allowed and denied:
-        return with_rights(create_topics.CreateTopicsResponse())
-    message.topics = allowed
-    return then(handler(context, request, message), with_rights)
+        for topic in denied
+    )
+    return answer
 
 
-def delete_topics_guard(
-    context: Context,
-    request: RequestContext,
-    message: delete_topics.DeleteTopicsRequest,
-    handler: Handler,
-) -> Reply:
+@guard
+def delete_topics_guard(check: Check, message: delete_topics.DeleteTopicsRequest) -> Steps:
     """DELETE on the cluster or on each topic; a forbidden id shows its name with DESCRIBE only."""
-    check = Check(context, request)
     has_no_time = message.timeout_ms <= 0  # the handler answers so
     if has_no_time or check.sees(Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME):
-        return handler(context, request, message)
+        return None
+    topics = check.context.topics
     refusals: list[delete_topics.DeletableTopicResult] = []
     twice = repeated(
         (*message.topic_names, *(topic.name or topic.topic_id for topic in message.topics))
@@ -409,7 +371,7 @@ def delete_topics_guard(
 
     def is_allowed(name: str | None, topic_id: bytes) -> bool:
         is_invalid = (name is None) == (topic_id == NO_TOPIC_ID) or (name or topic_id) in twice
-        found = context.topics.find_by_id(topic_id) if name is None else context.topics.find(name)
+        found = topics.find_by_id(topic_id) if name is None else topics.find(name)
         known = name if found is None else found.name
         sees = known is not None and check.sees(Operation.DESCRIBE, ResourceType.TOPIC, known)
         if is_invalid or (found is None and (sees or name is None)):
@@ -428,30 +390,24 @@ def delete_topics_guard(
 
     message.topics = [t for t in message.topics if is_allowed(t.name, t.topic_id)]
     message.topic_names = [n for n in message.topic_names if is_allowed(n, NO_TOPIC_ID)]
-
-    def with_refusals(answer: delete_topics.DeleteTopicsResponse) -> object:
-        answer.responses.extend(refusals)
-        return answer
-
-    if refusals and not message.topics and not message.topic_names:
-        return with_refusals(delete_topics.DeleteTopicsResponse())
-    return then(handler(context, request, message), with_refusals)
+    answer = delete_topics.DeleteTopicsResponse()
+    if message.topics or message.topic_names or not refusals:
+        answer = yield
+    answer.responses.extend(refusals)
+    return answer
 
 
+@guard
 def describe_topic_partitions_guard(
-    context: Context,
-    request: RequestContext,
-    message: describe_topic_partitions.DescribeTopicPartitionsRequest,
-    handler: Handler,
-) -> Reply:
+    check: Check, message: describe_topic_partitions.DescribeTopicPartitionsRequest
+) -> Steps:
     """DESCRIBE on each topic; those that a list of all would hide count for no page."""
-    check = Check(context, request)
     cursor = message.cursor
     asked = {topic.name for topic in message.topics}
     if cursor is not None and (
         cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)
     ):
-        return handler(context, request, message)  # it is refused as a whole
+        return None  # it is refused as a whole
     denied: list[str] = []
     if asked:
         allowed, denied = parted(
@@ -461,31 +417,26 @@ def describe_topic_partitions_guard(
     else:
         allowed = [
             topic.name
-            for topic in context.topics
+            for topic in check.context.topics
             if check.sees(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         ]
     if cursor is not None and cursor.topic_name not in allowed:
         allowed = [name for name in allowed if name > cursor.topic_name]
         message.cursor = None
-
-    def with_rights(
-        answer: describe_topic_partitions.DescribeTopicPartitionsResponse,
-    ) -> object:
-        for topic in answer.topics:
-            if not topic.error_code:
-                topic.topic_authorized_operations = check.bits(ResourceType.TOPIC, topic.name or "")
-        answer.topics.extend(
-            describe_topic_partitions.DescribeTopicPartitionsResponseTopic(
-                error_code=TOPIC_DENIED,
-                name=name,
-                partitions=[],
-                topic_authorized_operations=NOT_ASKED,
-            )
-            for name in denied
-        )
-        return answer
-
-    if not allowed:
-        return with_rights(describe_topic_partitions.DescribeTopicPartitionsResponse())
     message.topics = [describe_topic_partitions.TopicRequest(name=name) for name in allowed]
-    return then(handler(context, request, message), with_rights)
+    answer = describe_topic_partitions.DescribeTopicPartitionsResponse()
+    if allowed:
+        answer = yield
+    for topic in answer.topics:
+        if not topic.error_code:
+            topic.topic_authorized_operations = check.bits(ResourceType.TOPIC, topic.name or "")
+    answer.topics.extend(
+        describe_topic_partitions.DescribeTopicPartitionsResponseTopic(
+            error_code=TOPIC_DENIED,
+            name=name,
+            partitions=[],
+            topic_authorized_operations=NOT_ASKED,
+        )
+        for name in denied
+    )
+    return answer

@@ -5,17 +5,19 @@ Source: Kafka `KafkaApis`; KIP-679 (idempotent producers need no right of their 
 
 from typing import Any
 
-from broker.replies.forms import then
 from broker.requests.access import Check
-from broker.requests.context import Context, Handler, Reply, RequestContext
 from broker.rights.guards import (
     CLUSTER_DENIED,
     GROUP_DENIED,
     TOPIC_DENIED,
     TRANSACTIONAL_ID_DENIED,
+    Steps,
+    guard,
     joined,
-    on_transactional_id,
     parted,
+    refuse_topics,
+    refused_topic,
+    whole,
 )
 from broker.topics.registry import is_internal
 from protocol.acl import CLUSTER_NAME, Operation, ResourceType
@@ -31,19 +33,20 @@ from protocol.api import (
 )
 from protocol.error_codes import ErrorCode
 
-end_txn_guard = on_transactional_id(
-    lambda message, request: end_txn.EndTxnResponse(error_code=TRANSACTIONAL_ID_DENIED)
-)
+
+@whole
+def end_txn_guard(check: Check, message: end_txn.EndTxnRequest) -> end_txn.EndTxnResponse | None:
+    """WRITE on the transactional id."""
+    if check.transactional_id(Operation.WRITE, message.transactional_id):
+        return None
+    return end_txn.EndTxnResponse(error_code=TRANSACTIONAL_ID_DENIED)
 
 
+@whole
 def init_producer_id_guard(
-    context: Context,
-    request: RequestContext,
-    message: init_producer_id.InitProducerIdRequest,
-    handler: Handler,
-) -> Reply:
+    check: Check, message: init_producer_id.InitProducerIdRequest
+) -> init_producer_id.InitProducerIdResponse | None:
     """WRITE on the transactional id; without one IDEMPOTENT_WRITE, or WRITE on any topic."""
-    check = Check(context, request)
     code = ErrorCode.NONE
     if message.transactional_id is None:
         may = check.sees(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
@@ -59,32 +62,26 @@ def init_producer_id_guard(
         return init_producer_id.InitProducerIdResponse(
             error_code=code, producer_id=-1, producer_epoch=-1
         )
-    return handler(context, request, message)
+    return None
 
 
+@whole
 def add_offsets_to_txn_guard(
-    context: Context,
-    request: RequestContext,
-    message: add_offsets_to_txn.AddOffsetsToTxnRequest,
-    handler: Handler,
-) -> Reply:
+    check: Check, message: add_offsets_to_txn.AddOffsetsToTxnRequest
+) -> add_offsets_to_txn.AddOffsetsToTxnResponse | None:
     """WRITE on the transactional id, then READ on the group."""
-    check = Check(context, request)
     if not check.transactional_id(Operation.WRITE, message.transactional_id):
         return add_offsets_to_txn.AddOffsetsToTxnResponse(error_code=TRANSACTIONAL_ID_DENIED)
     if not check.group(Operation.READ, message.group_id):
         return add_offsets_to_txn.AddOffsetsToTxnResponse(error_code=GROUP_DENIED)
-    return handler(context, request, message)
+    return None
 
 
+@whole
 def add_partitions_to_txn_guard(
-    context: Context,
-    request: RequestContext,
-    message: add_partitions_to_txn.AddPartitionsToTxnRequest,
-    handler: Handler,
-) -> Reply:
+    check: Check, message: add_partitions_to_txn.AddPartitionsToTxnRequest
+) -> add_partitions_to_txn.AddPartitionsToTxnResponse | None:
     """WRITE on the transactional id, then on each topic; one refusal, and nothing is added."""
-    check = Check(context, request)
     topics = message.v3_and_below_topics
     if not check.transactional_id(Operation.WRITE, message.v3_and_below_transactional_id):
         return _added(topics, lambda name, index: TRANSACTIONAL_ID_DENIED)
@@ -94,12 +91,12 @@ def add_partitions_to_txn_guard(
         if is_internal(topic.name) or not check.topic(Operation.WRITE, topic.name)
     }
     if not denied:
-        return handler(context, request, message)
+        return None
 
     def code(name: str, index: int) -> ErrorCode:
         if name in denied:
             return TOPIC_DENIED
-        if not context.topics.has_partition(name, index):
+        if not check.context.topics.has_partition(name, index):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.OPERATION_NOT_ATTEMPTED
 
@@ -123,135 +120,97 @@ def _added(topics: Any, code: Any) -> add_partitions_to_txn.AddPartitionsToTxnRe
     )
 
 
+@guard
 def txn_offset_commit_guard(
-    context: Context,
-    request: RequestContext,
-    message: txn_offset_commit.TxnOffsetCommitRequest,
-    handler: Handler,
-) -> Reply:
+    check: Check, message: txn_offset_commit.TxnOffsetCommitRequest
+) -> Steps:
     """WRITE on the transactional id, then READ on the group, then READ on each topic."""
-    check = Check(context, request)
     answer = txn_offset_commit.TxnOffsetCommitResponse()
+    code = TOPIC_DENIED
     if not check.transactional_id(Operation.WRITE, message.transactional_id):
-        return _refused_commit(answer, message.topics, TRANSACTIONAL_ID_DENIED)
-    if not check.group(Operation.READ, message.group_id):
-        return _refused_commit(answer, message.topics, GROUP_DENIED)
-    allowed, denied = parted(message.topics, lambda t: check.topic(Operation.READ, t.name))
-    if not denied:
-        return handler(context, request, message)
-    if not allowed:
-        return _refused_commit(answer, joined(denied), TOPIC_DENIED)
-    message.topics = allowed
-    return then(
-        handler(context, request, message),
-        lambda answer: _refused_commit(answer, joined(denied), TOPIC_DENIED),
-    )
-
-
-def _refused_commit(
-    answer: txn_offset_commit.TxnOffsetCommitResponse,
-    topics: list[txn_offset_commit.TxnOffsetCommitRequestTopic],
-    code: int,
-) -> txn_offset_commit.TxnOffsetCommitResponse:
-    answer.topics.extend(
-        txn_offset_commit.TxnOffsetCommitResponseTopic(
-            name=topic.name,
-            partitions=[
-                txn_offset_commit.TxnOffsetCommitResponsePartition(
-                    partition_index=partition.partition_index, error_code=code
-                )
-                for partition in topic.partitions
-            ],
+        code, denied = TRANSACTIONAL_ID_DENIED, message.topics
+    elif not check.group(Operation.READ, message.group_id):
+        code, denied = GROUP_DENIED, message.topics
+    else:
+        message.topics, denied = parted(
+            message.topics, lambda t: check.topic(Operation.READ, t.name)
         )
-        for topic in topics
-    )
-    return answer
+        if not denied:
+            return None
+        denied = joined(denied)
+        if message.topics:
+            answer = yield
+    return refuse_topics(answer, txn_offset_commit.TxnOffsetCommitResponseTopic, denied, code)
 
 
+@whole
 def write_txn_markers_guard(
-    context: Context,
-    request: RequestContext,
-    message: write_txn_markers.WriteTxnMarkersRequest,
-    handler: Handler,
-) -> Reply:
+    check: Check, message: write_txn_markers.WriteTxnMarkersRequest
+) -> write_txn_markers.WriteTxnMarkersResponse | None:
     """ALTER or CLUSTER_ACTION on the cluster."""
-    check = Check(context, request)
     if check.sees(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME) or check.cluster(
         Operation.ALTER
     ):
-        return handler(context, request, message)
+        return None
     markers = {marker.producer_id: marker for marker in message.markers}
     return write_txn_markers.WriteTxnMarkersResponse(
         markers=[
             write_txn_markers.WritableTxnMarkerResult(
-                producer_id=producer_id,
-                topics=[
-                    write_txn_markers.WritableTxnMarkerTopicResult(
-                        name=topic.name,
-                        partitions=[
-                            write_txn_markers.WritableTxnMarkerPartitionResult(
-                                partition_index=index, error_code=CLUSTER_DENIED
-                            )
-                            for index in dict.fromkeys(topic.partition_indexes)
-                        ],
-                    )
-                    for topic in joined(marker.topics, "partition_indexes")
-                    if topic.partition_indexes
-                ],
+                producer_id=producer_id, topics=_refused_marker(marker)
             )
             for producer_id, marker in markers.items()
         ]
     )
 
 
+def _refused_marker(marker: write_txn_markers.WritableTxnMarker) -> list[Any]:
+    topics = joined(marker.topics, "partition_indexes")
+    for topic in topics:
+        topic.partition_indexes = list(dict.fromkeys(topic.partition_indexes))
+    return [
+        refused_topic(
+            write_txn_markers.WritableTxnMarkerTopicResult, topic, error_code=CLUSTER_DENIED
+        )
+        for topic in topics
+        if topic.partition_indexes
+    ]
+
+
+@guard
 def describe_transactions_guard(
-    context: Context,
-    request: RequestContext,
-    message: describe_transactions.DescribeTransactionsRequest,
-    handler: Handler,
-) -> Reply:
+    check: Check, message: describe_transactions.DescribeTransactionsRequest
+) -> Steps:
     """DESCRIBE on each transactional id; topics inside are shown with DESCRIBE on the topic."""
-    check = Check(context, request)
-    allowed, denied = parted(
+    message.transactional_ids, denied = parted(
         message.transactional_ids, lambda name: check.transactional_id(Operation.DESCRIBE, name)
     )
-
-    def with_rights(answer: describe_transactions.DescribeTransactionsResponse) -> object:
-        for state in answer.transaction_states:
-            state.topics = [
-                topic
-                for topic in state.topics
-                if check.sees(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
-            ]
-        answer.transaction_states.extend(
-            describe_transactions.TransactionState(
-                transactional_id=name, error_code=TRANSACTIONAL_ID_DENIED
-            )
-            for name in denied
-        )
-        return answer
-
-    if not allowed and denied:
-        return with_rights(describe_transactions.DescribeTransactionsResponse())
-    message.transactional_ids = allowed
-    return then(handler(context, request, message), with_rights)
-
-
-def list_transactions_guard(
-    context: Context,
-    request: RequestContext,
-    message: list_transactions.ListTransactionsRequest,
-    handler: Handler,
-) -> Reply:
-    """The transactions with DESCRIBE on their ids."""
-    check = Check(context, request)
-
-    def filtered(answer: list_transactions.ListTransactionsResponse) -> object:
-        answer.transaction_states = [
-            state
-            for state in answer.transaction_states
-            if check.sees(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, state.transactional_id)
+    answer = describe_transactions.DescribeTransactionsResponse()
+    if message.transactional_ids or not denied:
+        answer = yield
+    for state in answer.transaction_states:
+        state.topics = [
+            topic
+            for topic in state.topics
+            if check.sees(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
         ]
-        return answer
+    answer.transaction_states.extend(
+        describe_transactions.TransactionState(
+            transactional_id=name, error_code=TRANSACTIONAL_ID_DENIED
+        )
+        for name in denied
+    )
+    return answer
 
-    return then(handler(context, request, message), filtered)
+
+@guard
+def list_transactions_guard(
+    check: Check, message: list_transactions.ListTransactionsRequest
+) -> Steps:
+    """The transactions with DESCRIBE on their ids."""
+    answer: list_transactions.ListTransactionsResponse = yield
+    answer.transaction_states = [
+        state
+        for state in answer.transaction_states
+        if check.sees(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, state.transactional_id)
+    ]
+    return answer

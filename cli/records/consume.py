@@ -24,7 +24,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from cli.options import BrokerOptions, TimeType, broker_options, now_ms, run_async
+from cli.options import TIME, BrokerOptions, broker_options, now_ms, run_async
 from cli.record_format import DEFAULT_FORMAT, check_format, format_line, to_json
 from cli.records.consume_alone import read_alone
 from cli.records.consume_group import read_as_group
@@ -74,7 +74,7 @@ class StartType(click.ParamType[Start]):
 @click.command()
 @click.argument("topic")
 @click.option("-f", "--from", "start", type=StartType(), help="Where to begin; default latest.")
-@click.option("-u", "--until", "until_ms", type=TimeType(), help="Only records before this time.")
+@click.option("-u", "--until", "until_ms", type=TIME, help="Only records before this time.")
 @click.option("-e", "--exit-at-end", is_flag=True, help="Stop at the present end.")
 @click.option("-n", "--max", "limit", type=click.IntRange(min=1), help="Stop after so many.")
 @click.option("-p", "--partition", "numbers", type=click.IntRange(min=0), multiple=True)

@@ -12,8 +12,8 @@ import click
 
 from cli.failures import CommandFailed
 from cli.options import (
+    TIME,
     BrokerOptions,
-    TimeType,
     ask_admin,
     broker_options,
     check_contradiction,
@@ -97,7 +97,7 @@ class LineRules:
     show_default=True,
     help="raw: a line is a value; json: a line is a record, as consume --json writes it.",
 )
-@click.option("--timestamp", "timestamp_ms", type=TimeType(), help="For all records.")
+@click.option("--timestamp", "timestamp_ms", type=TIME, help="For all records.")
 @click.option("--timestamp-field", metavar="FIELD", help="A field of the JSON value with the time.")
 @click.option("--key-field", metavar="FIELD", help="A field of the JSON value to use as key.")
 @click.option("-H", "--header", "header_texts", metavar="NAME=VALUE", multiple=True)

@@ -10,7 +10,7 @@ import click
 
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import BrokerOptions, json_option, login_options, run_async
+from cli.options import BrokerOptions, ask_admin, json_option, login_options
 from cli.output import note, print_json, print_table
 from client.admin import Admin
 from client.descriptions import DelegationToken
@@ -43,14 +43,12 @@ def create(
     as_json: bool,
 ) -> None:
     """Make a token and print its id and its secret, once."""
-
-    async def work() -> DelegationToken:
-        async with Admin(**broker) as admin:
-            return await admin.create_token(
-                owner=owner, renewers=renewers, max_lifetime_ms=lifetime_ms
-            )
-
-    made = run_async(work())
+    made = ask_admin(
+        broker,
+        lambda admin: admin.create_token(
+            owner=owner, renewers=renewers, max_lifetime_ms=lifetime_ms
+        ),
+    )
     secret = base64.b64encode(made.secret).decode()
     if as_json:
         print_json({**_fields(made), "secret": secret})
@@ -68,12 +66,8 @@ def create(
 @json_option
 def list_tokens(*, owners: tuple[str, ...], broker: BrokerOptions, as_json: bool) -> None:
     """List the tokens that you may see, without their secrets."""
-
-    async def work() -> list[DelegationToken]:
-        async with Admin(**broker) as admin:
-            return await admin.tokens(owners or None)
-
-    found = sorted(run_async(work()), key=lambda token: token.expires_ms)
+    found = ask_admin(broker, lambda admin: admin.tokens(owners or None))
+    found.sort(key=lambda token: token.expires_ms)
     if as_json:
         print_json([_fields(token) for token in found])
     elif found:
@@ -100,12 +94,11 @@ def list_tokens(*, owners: tuple[str, ...], broker: BrokerOptions, as_json: bool
 def renew(*, token_id: str, period_ms: int | None, broker: BrokerOptions) -> None:
     """Let a token expire later."""
 
-    async def work() -> int:
-        async with Admin(**broker) as admin:
-            token = await _find(admin, token_id)
-            return await admin.renew_token(token.secret, period_ms=period_ms)
+    async def work(admin: Admin) -> int:
+        token = await _find(admin, token_id)
+        return await admin.renew_token(token.secret, period_ms=period_ms)
 
-    click.echo(f"{token_id} expires {format_time(run_async(work()))}")
+    click.echo(f"{token_id} expires {format_time(ask_admin(broker, work))}")
 
 
 @command.command()
@@ -115,12 +108,11 @@ def renew(*, token_id: str, period_ms: int | None, broker: BrokerOptions) -> Non
 def expire(*, token_id: str, period_ms: int | None, broker: BrokerOptions) -> None:
     """Remove a token, or let it expire earlier."""
 
-    async def work() -> int:
-        async with Admin(**broker) as admin:
-            token = await _find(admin, token_id)
-            return await admin.expire_token(token.secret, period_ms=period_ms)
+    async def work(admin: Admin) -> int:
+        token = await _find(admin, token_id)
+        return await admin.expire_token(token.secret, period_ms=period_ms)
 
-    expires_ms = run_async(work())
+    expires_ms = ask_admin(broker, work)
     if period_ms is None:
         click.echo(f"{token_id} is removed")
     else:

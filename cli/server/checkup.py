@@ -62,6 +62,21 @@ class Finding:
     cure: str = ""
 
 
+def good(check: str, seen: str) -> Finding:
+    """Nothing needs to be done."""
+    return Finding(check=check, verdict=Verdict.GOOD, seen=seen)
+
+
+def warn(check: str, seen: str, cure: str = "") -> Finding:
+    """A weakness, or what is slow."""
+    return Finding(check=check, verdict=Verdict.WARN, seen=seen, cure=cure)
+
+
+def bad(check: str, seen: str, cure: str) -> Finding:
+    """What has to be cured."""
+    return Finding(check=check, verdict=Verdict.BAD, seen=seen, cure=cure)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
     """What the checks look at."""
@@ -82,7 +97,7 @@ def examine_security(config: BrokerConfig) -> Iterator[Finding]:
     try:
         place = _place(config)
     except ValueError as error:
-        yield _bad("metadata journal", str(error), "restore metadata.journal from a copy")
+        yield bad("metadata journal", str(error), "restore metadata.journal from a copy")
         return
     checks: tuple[tuple[str, str, Callable[[_Place], Iterator[Finding]]], ...] = (
         ("listeners", "none lets strangers in from the network", _listeners),
@@ -92,8 +107,8 @@ def examine_security(config: BrokerConfig) -> Iterator[Finding]:
         ("rules", "none is for everyone, none never matches", _rules),
         ("metrics port", "strangers learn nothing from it", _metrics_port),
     )
-    for name, good, check in checks:
-        yield from list(check(place)) or [Finding(check=name, verdict=Verdict.GOOD, seen=good)]
+    for name, seen, check in checks:
+        yield from list(check(place)) or [good(name, seen)]
 
 
 def _place(config: BrokerConfig) -> _Place:
@@ -125,7 +140,7 @@ def _listeners(place: _Place) -> Iterator[Finding]:
         if listener.is_loopback:
             continue
         if security.protocol == "PLAINTEXT":
-            yield _warn(
+            yield warn(
                 check,
                 f"{listener.address} is open to everyone who reaches it (insecure.allow)",
                 "use SASL_SSL (tidelog serve --secure), or listen on 127.0.0.1",
@@ -133,7 +148,7 @@ def _listeners(place: _Place) -> Iterator[Finding]:
         if security.protocol == "SASL_PLAINTEXT":
             sends = "PLAIN" in security.mechanisms
             what = "passwords and records" if sends else "records"
-            yield (_bad if sends else _warn)(
+            yield (bad if sends else warn)(
                 check, f"{listener.address} sends {what} in clear", "use SASL_SSL"
             )
         if (
@@ -142,7 +157,7 @@ def _listeners(place: _Place) -> Iterator[Finding]:
             and security.tls.client_auth != "required"
             and not place.has_authorizer
         ):
-            yield _warn(
+            yield warn(
                 check,
                 f"{listener.address} encrypts, but serves everyone who reaches it",
                 "ask for certificates (ssl.client.auth=required) or users (SASL_SSL)",
@@ -165,21 +180,21 @@ def _certificate(
     try:
         _, certificate = build_context(settings, reveal)
     except TlsUnusable as error:
-        yield _bad(check, str(error), "correct the ssl.* settings or the files that they name")
+        yield bad(check, str(error), "correct the ssl.* settings or the files that they name")
         return
     now_ms = int(time.time() * 1000)
     days = (certificate.not_after_ms - now_ms) // _DAY_MS
     if now_ms > certificate.not_after_ms:
-        yield _bad(check, f"{certificate.subject} has expired {-days} days ago", cure)
+        yield bad(check, f"{certificate.subject} has expired {-days} days ago", cure)
     elif now_ms < certificate.not_before_ms:
-        yield _bad(check, f"{certificate.subject} is not valid yet", "set the clock, or renew it")
+        yield bad(check, f"{certificate.subject} is not valid yet", "set the clock, or renew it")
     elif days < EXPIRY_WARNING_DAYS:
-        yield _warn(check, f"{certificate.subject} expires in {days} days", cure)
+        yield warn(check, f"{certificate.subject} expires in {days} days", cure)
     hosts = [one.host for one in config.advertised_listeners if one.name == listener.name]
     for host in hosts or [listener.host]:
         if host not in _ANY_HOST and not _covers(certificate.names, host):
             names = ", ".join(certificate.names) or "no name"
-            yield _warn(
+            yield warn(
                 check,
                 f"it is for {names}, but clients connect to {host}",
                 f"make one with the name {host}, or advertise another address",
@@ -212,7 +227,7 @@ def _files(place: _Place) -> Iterator[Finding]:
         yield from _secret_file(path, "a secret")
     for path in dict.fromkeys(settings.truststore_location for settings in named):
         if path and _mode(path) & (stat.S_IWGRP | stat.S_IWOTH):
-            yield _bad(
+            yield bad(
                 f"file {path}",
                 f"other users may write it (mode {_mode(path):04o}), and so name whom to trust",
                 f"chmod go-w {path}",
@@ -228,7 +243,7 @@ def _files(place: _Place) -> Iterator[Finding]:
 def _secret_file(path: str, what: str) -> Iterator[Finding]:
     mode = _mode(path)
     if mode & (stat.S_IRWXO | stat.S_IWGRP):
-        yield _bad(
+        yield bad(
             f"file {path}",
             f"it has {what}, and users beside its own may read or write it (mode {mode:04o})",
             f"chmod 600 {path}",
@@ -250,7 +265,7 @@ def _mode(path: str) -> int:
 def _users(place: _Place) -> Iterator[Finding]:
     for listener, security in place.listeners:
         if security.mechanisms and _PASSWORDS.issuperset(security.mechanisms) and not place.users:
-            yield _bad(
+            yield bad(
                 f"listener {listener.name}",
                 "it asks for users, and there are none",
                 f"tidelog user add admin --data-dir {place.config.data_dir}",
@@ -261,7 +276,7 @@ def _users(place: _Place) -> Iterator[Finding]:
         if any(one.iterations < ITERATIONS_GOOD for one in credentials)
     ]
     if weak:
-        yield _warn(
+        yield warn(
             "users",
             f"the keys of {_listed(weak)} have fewer than {ITERATIONS_GOOD} iterations",
             f"set these passwords again: tidelog user add NAME --iterations {ITERATIONS_GOOD}",
@@ -272,7 +287,7 @@ def _users(place: _Place) -> Iterator[Finding]:
         if any(len(one.salt) < SALT_BYTES_GOOD for one in credentials)
     ]
     if bare:
-        yield _warn(
+        yield warn(
             "users",
             f"the keys of {_listed(bare)} have a salt of less than {SALT_BYTES_GOOD} bytes",
             "set these passwords again: tidelog user add NAME",
@@ -284,13 +299,13 @@ def _users(place: _Place) -> Iterator[Finding]:
 
 def _super_users(place: _Place) -> Iterator[Finding]:
     if not place.super_users and not place.acls and not place.config.allow_everyone_if_no_acl_found:
-        yield _bad(
+        yield bad(
             "super users",
             "there is an authorizer, but no super user and no rule: everything is refused",
             "set super.users=User:admin",
         )
     if ANONYMOUS in place.super_users:
-        yield _bad(
+        yield bad(
             "super users",
             f"{ANONYMOUS} is one: who proves nothing may do everything",
             "take it out of super.users, and give rules to named users",
@@ -302,11 +317,11 @@ def _super_users(place: _Place) -> Iterator[Finding]:
     )  # users of certificates, identity providers and Kerberos, who have no credentials here
     for one in place.super_users:
         if one.type != USER_TYPE or one.name == WILDCARD:
-            yield _warn(
+            yield warn(
                 "super users", f"{one} never matches", "name single users: super.users=User:admin"
             )
         elif one != ANONYMOUS and one.name not in place.users and not knows_others:
-            yield _warn(
+            yield warn(
                 "super users",
                 f"{one} is one, but there is no such user",
                 "correct the name, or take it out: who makes that user gets every right",
@@ -317,7 +332,7 @@ def _users_without_rules(place: _Place) -> Iterator[Finding]:
     named = {acl.principal for acl in place.acls} | {str(one) for one in place.super_users}
     idle = [name for name in sorted(place.users) if f"{USER_TYPE}:{name}" not in named]
     if idle and ANY_USER not in named and not place.config.allow_everyone_if_no_acl_found:
-        yield _warn(
+        yield warn(
             "users",
             f"{_listed(idle)} may do nothing: no rule names them",
             "tidelog acl add --user NAME --produce TOPIC, or tidelog user remove NAME",
@@ -329,13 +344,13 @@ def _users_without_rules(place: _Place) -> Iterator[Finding]:
 
 def _rules(place: _Place) -> Iterator[Finding]:
     if place.acls and not place.has_authorizer:
-        yield _warn(
+        yield warn(
             "rules",
             f"there are {len(place.acls)} rules, but no authorizer: none of them counts",
             "set authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         )
     if place.has_authorizer and place.config.allow_everyone_if_no_acl_found:
-        yield _warn(
+        yield warn(
             "rules",
             "everyone may use what no rule names, and make rules while none is for the cluster",
             "set allow.everyone.if.no.acl.found=false, and add the rules that are needed",
@@ -343,10 +358,10 @@ def _rules(place: _Place) -> Iterator[Finding]:
     for acl in place.acls:
         is_for_all = acl.principal == ANY_USER and acl.host == WILDCARD
         if is_for_all and acl.permission == Permission.ALLOW:
-            yield _warn("rules", f"everyone is let in: {acl}", "name the users that need it")
+            yield warn("rules", f"everyone is let in: {acl}", "name the users that need it")
         if (reason := why_it_never_matches(acl, place.super_users)) is not None:
             is_deny = acl.permission == Permission.DENY
-            yield (_bad if is_deny else _warn)(
+            yield (bad if is_deny else warn)(
                 "rules",
                 f"it never matches, {reason}: {acl}",
                 "it protects nothing: remove it and add one that matches (tidelog acl)"
@@ -388,14 +403,14 @@ def _metrics_port(place: _Place) -> Iterator[Finding]:
         return
     if not listener.is_loopback:
         shows = not place.has_authorizer and config.insecure_allow
-        yield _warn(
+        yield warn(
             "metrics port",
             f"{listener.address} shows {'everything' if shows else 'figures without names'} to "
             "everyone who reaches it",
             "set metrics.auth=basic and metrics.listener.security=tls",
         )
     elif place.has_authorizer:
-        yield _warn(
+        yield warn(
             "metrics port",
             f"every user of {socket.gethostname()} reads names of topics and times of records",
             "set metrics.auth=basic if others use this machine",
@@ -406,11 +421,3 @@ def _listed(names: list[str]) -> str:
     shown = ", ".join(names[:NAMES_SHOWN])
     rest = len(names) - NAMES_SHOWN
     return f"{shown} and {rest} more" if rest > 0 else shown
-
-
-def _warn(check: str, seen: str, cure: str) -> Finding:
-    return Finding(check=check, verdict=Verdict.WARN, seen=seen, cure=cure)
-
-
-def _bad(check: str, seen: str, cure: str) -> Finding:
-    return Finding(check=check, verdict=Verdict.BAD, seen=seen, cure=cure)

@@ -24,7 +24,7 @@ import click
 from cli.exit_codes import ExitCode
 from cli.options import json_option
 from cli.output import format_size, print_json, print_table
-from cli.server.checkup import Finding, Verdict, examine_security
+from cli.server.checkup import Finding, Verdict, bad, examine_security, good, warn
 from cli.server.serve import command_line_settings, read_config
 from config import BrokerConfig, Listener, load, worker_config
 
@@ -87,37 +87,30 @@ def examine(config: BrokerConfig) -> Iterator[Finding]:
 def _interpreter(_: BrokerConfig) -> Iterator[Finding]:
     version = platform.python_version()
     if sys.flags.optimize:
-        yield Finding(
-            check="python",
-            verdict=Verdict.BAD,
-            seen=f"{version} with -O, which strips the checks that protect the log",
-            cure="run it without -O and without PYTHONOPTIMIZE",
+        yield bad(
+            "python",
+            f"{version} with -O, which strips the checks that protect the log",
+            "run it without -O and without PYTHONOPTIMIZE",
         )
     else:
-        yield Finding(check="python", verdict=Verdict.GOOD, seen=version)
+        yield good("python", version)
 
 
 def _speedups(_: BrokerConfig) -> Iterator[Finding]:
     from protocol.records import checksums, record_loops
 
     if record_loops.COMPILED:
-        yield Finding(check="record loops", verdict=Verdict.GOOD, seen="compiled")
+        yield good("record loops", "compiled")
     else:
-        yield Finding(
-            check="record loops",
-            verdict=Verdict.WARN,
-            seen="plain Python, some fifty times slower per record",
-            cure="install a C compiler, then reinstall tidelog",
+        yield warn(
+            "record loops",
+            "plain Python, some fifty times slower per record",
+            "install a C compiler, then reinstall tidelog",
         )
     if checksums.HARDWARE_CRC32C:
-        yield Finding(check="CRC-32C", verdict=Verdict.GOOD, seen="in hardware")
+        yield good("CRC-32C", "in hardware")
     else:
-        yield Finding(
-            check="CRC-32C",
-            verdict=Verdict.WARN,
-            seen="in plain Python",
-            cure="install the package crc32c",
-        )
+        yield warn("CRC-32C", "in plain Python", "install the package crc32c")
 
 
 def _open_files(_: BrokerConfig) -> Iterator[Finding]:
@@ -125,9 +118,9 @@ def _open_files(_: BrokerConfig) -> Iterator[Finding]:
     seen = f"{soft:,} now, {hard:,} at most (the broker raises it to that)"
     if hard < OPEN_FILES_MIN:
         cure = f"raise the hard limit to {OPEN_FILES_MIN:,} or more (ulimit -Hn, LimitNOFILE=)"
-        yield Finding(check="open files", verdict=Verdict.WARN, seen=seen, cure=cure)
+        yield warn("open files", seen, cure)
     else:
-        yield Finding(check="open files", verdict=Verdict.GOOD, seen=seen)
+        yield good("open files", seen)
 
 
 def _ports(config: BrokerConfig) -> Iterator[Finding]:
@@ -151,7 +144,7 @@ def _ports_of(config: BrokerConfig, where: str) -> Iterator[Finding]:
 def _port(check: str, listener: Listener, *, is_fixed: bool) -> Finding:
     address = f"{listener.host}:{listener.port}"
     if listener.port == 0:
-        return Finding(check=check, verdict=Verdict.GOOD, seen="a free one will be picked")
+        return good(check, "a free one will be picked")
     try:
         family, *_, where = socket.getaddrinfo(
             listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -163,15 +156,14 @@ def _port(check: str, listener: Listener, *, is_fixed: bool) -> Finding:
     except OSError as error:
         if error.errno == errno.EADDRINUSE and not is_fixed:
             seen = f"{address} is taken; a free one will be picked"
-            return Finding(check=check, verdict=Verdict.WARN, seen=seen)
+            return warn(check, seen)
         why = "is taken" if error.errno == errno.EADDRINUSE else f"cannot be used: {error.strerror}"
-        return Finding(
-            check=check,
-            verdict=Verdict.BAD,
-            seen=f"{address} {why}",
-            cure="stop what uses it, or choose another address (--listen, --set)",
+        return bad(
+            check,
+            f"{address} {why}",
+            "stop what uses it, or choose another address (--listen, --set)",
         )
-    return Finding(check=check, verdict=Verdict.GOOD, seen=f"{address} is free")
+    return good(check, f"{address} is free")
 
 
 def _directory(config: BrokerConfig) -> Iterator[Finding]:
@@ -180,25 +172,23 @@ def _directory(config: BrokerConfig) -> Iterator[Finding]:
     while not place.exists():
         place = place.parent
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-        yield Finding(
-            check="data directory",
-            verdict=Verdict.BAD,
-            seen=f"{place} is not a directory that this user may write to",
-            cure="choose another one (--data-dir), or change its owner or mode",
+        yield bad(
+            "data directory",
+            f"{place} is not a directory that this user may write to",
+            "choose another one (--data-dir), or change its owner or mode",
         )
         return
     try:
         sync = _sync_time(place)
     except OSError as error:
-        yield Finding(
-            check="data directory",
-            verdict=Verdict.BAD,
-            seen=f"no file can be written in {place}: {error.strerror}",
-            cure="choose another one (--data-dir)",
+        yield bad(
+            "data directory",
+            f"no file can be written in {place}: {error.strerror}",
+            "choose another one (--data-dir)",
         )
         return
     seen = str(directory) if place == directory else f"{directory} will be made"
-    yield Finding(check="data directory", verdict=Verdict.GOOD, seen=seen)
+    yield good("data directory", seen)
     yield _free_space(place)
     yield sync
 
@@ -208,8 +198,8 @@ def _free_space(place: Path) -> Finding:
     seen = f"{format_size(free)} free"
     if free < DISK_FREE_MIN_BYTES:
         cure = "free some, or choose another disk; appends stop when it is full"
-        return Finding(check="disk space", verdict=Verdict.WARN, seen=seen, cure=cure)
-    return Finding(check="disk space", verdict=Verdict.GOOD, seen=seen)
+        return warn("disk space", seen, cure)
+    return good("disk space", seen)
 
 
 def _sync_time(place: Path) -> Finding:
@@ -225,19 +215,18 @@ def _sync_time(place: Path) -> Finding:
     seen = f"{median:.2f} ms for 1 KiB, {max(times):.2f} ms at worst"
     if median > SYNC_SLOW_MS:
         cure = "acks=all waits for it: use a faster disk, or flush.policy=os where loss is bearable"
-        return Finding(check="sync", verdict=Verdict.WARN, seen=seen, cure=cure)
-    return Finding(check="sync", verdict=Verdict.GOOD, seen=seen)
+        return warn("sync", seen, cure)
+    return good("sync", seen)
 
 
 def _clock(_: BrokerConfig) -> Iterator[Finding]:
     now_ms = time.time_ns() // 1_000_000
     seen = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now_ms / 1000))
     if now_ms < CLOCK_FLOOR_MS:
-        yield Finding(
-            check="clock",
-            verdict=Verdict.BAD,
-            seen=f"{seen}, which cannot be",
-            cure="set the clock; timestamps, retention and bounds depend on it",
+        yield bad(
+            "clock",
+            f"{seen}, which cannot be",
+            "set the clock; timestamps, retention and bounds depend on it",
         )
     else:
-        yield Finding(check="clock", verdict=Verdict.GOOD, seen=seen)
+        yield good("clock", seen)

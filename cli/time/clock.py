@@ -4,41 +4,22 @@ from typing import Any
 
 import click
 
-from cli.options import BrokerOptions, now_ms, run_async
+from cli.options import BrokerOptions, TimeType, ask_admin, now_ms
 from cli.output import format_count, print_json
 from cli.time.options import metrics_options
 from client.admin import Admin
-from client.errors import InvalidTime
 from client.times import format_time, parse_duration, parse_time
 
 
-class _WhenType(click.ParamType[str]):
-    """A time whose relative forms count from the broker's clock, so it stays text here."""
-
-    name = "TIME"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The text itself; text that is no time is a usage error."""
-        try:
-            parse_time(value, now_ms=now_ms())
-        except InvalidTime as error:
-            self.fail(str(error), param, ctx)
-        return str(value)
+def _checked(text: str) -> str:
+    """The text of a time itself: its relative forms count from the broker's clock."""
+    parse_time(text, now_ms=now_ms())
+    return text
 
 
-class _DurationType(click.ParamType[int]):
-    """A duration such as 8d or 1h30m, in milliseconds."""
-
-    name = "DURATION"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Milliseconds; negative with a minus sign."""
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_duration(value)
-        except InvalidTime as error:
-            self.fail(str(error), param, ctx)
+_WHEN = TimeType("TIME", _checked)
+_DURATION = TimeType("DURATION", parse_duration)
+"""A duration such as 8d or 1h30m, in milliseconds; negative with a minus sign."""
 
 
 @click.group()
@@ -58,7 +39,7 @@ def show(**options: Any) -> None:
 
 
 @command.command()
-@click.argument("when", type=_WhenType(), required=False)
+@click.argument("when", type=_WHEN, required=False)
 @metrics_options
 def freeze(*, when: str | None, **options: Any) -> None:
     """Stop the clock, where it stands or at a TIME.
@@ -69,7 +50,7 @@ def freeze(*, when: str | None, **options: Any) -> None:
 
 
 @command.command(name="set")
-@click.argument("when", type=_WhenType())
+@click.argument("when", type=_WHEN)
 @metrics_options
 def set_clock(*, when: str, **options: Any) -> None:
     """Advance to a TIME, or jump back to it; +8d and the like count from the broker's clock."""
@@ -77,7 +58,7 @@ def set_clock(*, when: str, **options: Any) -> None:
 
 
 @command.command()
-@click.argument("duration_ms", metavar="DURATION", type=_DurationType())
+@click.argument("duration_ms", metavar="DURATION", type=_DURATION)
 @metrics_options
 def advance(*, duration_ms: int, **options: Any) -> None:
     """Let a DURATION pass, such as 8d or 1h30m."""
@@ -87,7 +68,7 @@ def advance(*, duration_ms: int, **options: Any) -> None:
 
 
 @command.command(context_settings={"ignore_unknown_options": True})
-@click.argument("duration_ms", metavar="DURATION", type=_DurationType())
+@click.argument("duration_ms", metavar="DURATION", type=_DURATION)
 @metrics_options
 def jump(*, duration_ms: int, **options: Any) -> None:
     """Move the wall clock alone, as a clock that is set wrong does; -8d moves it back.
@@ -119,7 +100,14 @@ def _run(
     when: str | None = None,
     **changes: float,
 ) -> None:
-    reading = run_async(_ask(broker, metrics_url, when, changes))
+
+    async def ask(admin: Admin) -> dict[str, Any]:
+        if when is not None:
+            here_ms = (await admin.clock(metrics_url=metrics_url))["wall_ms"]
+            changes["set_ms"] = parse_time(when, now_ms=here_ms)
+        return await admin.clock(changes, metrics_url=metrics_url)
+
+    reading = ask_admin(broker, ask)
     if as_json:
         print_json(reading)
         return
@@ -132,13 +120,3 @@ def _run(
             f"{format_count(reading['segments_deleted'], 'segment')} deleted, "
             f"{format_count(reading['groups_expired'], 'group')} expired"
         )
-
-
-async def _ask(
-    broker: BrokerOptions, metrics_url: str | None, when: str | None, changes: dict[str, float]
-) -> dict[str, Any]:
-    async with Admin(**broker) as admin:
-        if when is not None:
-            here_ms = (await admin.clock(metrics_url=metrics_url))["wall_ms"]
-            changes["set_ms"] = parse_time(when, now_ms=here_ms)
-        return await admin.clock(changes, metrics_url=metrics_url)

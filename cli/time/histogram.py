@@ -4,10 +4,9 @@ from typing import Any, Final
 
 import click
 
-from cli.options import BrokerOptions, TimeType, run_async
+from cli.options import TIME, BrokerOptions
 from cli.output import RIGHT, format_count, format_size, print_json, print_table
-from cli.time.options import partitions_of, topic_options
-from client.admin import Admin
+from cli.time.options import ask_about, topic_options
 from client.times import format_duration, format_time
 
 _BARS: Final = 24
@@ -17,8 +16,8 @@ _LONGEST: Final = 40
 
 @click.command()
 @topic_options
-@click.option("--from", "from_ms", type=TimeType(), help="Default: the oldest record.")
-@click.option("--until", "to_ms", type=TimeType(), help="Default: after the newest record.")
+@click.option("--from", "from_ms", type=TIME, help="Default: the oldest record.")
+@click.option("--until", "to_ms", type=TIME, help="Default: after the newest record.")
 @click.option(
     "--bars",
     type=click.IntRange(1, 1000),
@@ -43,7 +42,19 @@ def command(
     """
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
         raise click.UsageError("--from must be before --until")
-    found = run_async(_ask(broker, topic, partition, from_ms, to_ms, bars, metrics_url))
+    found = ask_about(
+        broker,
+        topic,
+        partition,
+        lambda admin, _: admin.count_by_time(
+            topic,
+            partition=partition,
+            from_ms=from_ms,
+            to_ms=to_ms,
+            buckets=bars,
+            metrics_url=metrics_url,
+        ),
+    )
     if as_json:
         print_json(found)
         return
@@ -61,27 +72,6 @@ def command(
         print_table(["FROM", f"{RIGHT}RECORDS", ""], rows)
     for line in _remarks(found):
         click.echo(line)
-
-
-async def _ask(
-    broker: BrokerOptions,
-    topic: str,
-    partition: int | None,
-    from_ms: int | None,
-    to_ms: int | None,
-    bars: int,
-    metrics_url: str | None,
-) -> dict[str, Any]:
-    async with Admin(**broker) as admin:
-        await partitions_of(admin, topic, partition)
-        return await admin.count_by_time(
-            topic,
-            partition=partition,
-            from_ms=from_ms,
-            to_ms=to_ms,
-            buckets=bars,
-            metrics_url=metrics_url,
-        )
 
 
 def _remarks(found: dict[str, Any]) -> list[str]:

@@ -1,14 +1,16 @@
 """What the commands share that ask a broker's metrics port about a topic or about its clock."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 import click
 
-from cli.options import broker_options, json_option
+from cli.options import BrokerOptions, ask_admin, broker_options, json_option
 from client.admin import Admin
 from client.errors import NotThere
 from client.types import TopicPartition
+
+_T = TypeVar("_T")
 
 
 def metrics_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -30,13 +32,24 @@ def topic_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("topic")(partition(metrics_options(function)))
 
 
-async def partitions_of(admin: Admin, topic: str, partition: int | None) -> list[TopicPartition]:
-    """The partitions of `topic`, or only `partition`.
+def ask_about(
+    broker: BrokerOptions,
+    topic: str,
+    partition: int | None,
+    ask: Callable[[Admin, list[TopicPartition]], Coroutine[Any, Any, _T]],
+) -> _T:
+    """The answer to a question about the partitions of `topic`, or only about `partition`.
 
     Raises:
         NotThere: the topic has no such partition; a request about it would wait for it.
     """
-    numbers = (await admin.describe_topic(topic)).partitions
-    if partition is not None and partition not in numbers:
-        raise NotThere.partition(topic, partition, len(numbers))
-    return [TopicPartition(topic, n) for n in numbers if partition in (None, n)]
+
+    async def work(admin: Admin) -> _T:
+        numbers = (await admin.describe_topic(topic)).partitions
+        if partition is not None and partition not in numbers:
+            raise NotThere.partition(topic, partition, len(numbers))
+        return await ask(
+            admin, [TopicPartition(topic, n) for n in numbers if partition in (None, n)]
+        )
+
+    return ask_admin(broker, work)

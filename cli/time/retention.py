@@ -4,10 +4,9 @@ from typing import Any
 
 import click
 
-from cli.options import BrokerOptions, parse_pairs, run_async
+from cli.options import BrokerOptions, parse_pairs
 from cli.output import RIGHT, format_count, format_size, print_json, print_table
-from cli.time.options import partitions_of, topic_options
-from client.admin import Admin
+from cli.time.options import ask_about, topic_options
 from client.times import format_duration, format_time
 
 _DAY_MS = 86_400_000
@@ -52,25 +51,18 @@ def command(
     Example: tidelog retention flights --set retention.ms=86400000
     """
     settings = parse_pairs(pairs, "--set")
-    found = run_async(_ask(broker, topic, partition, settings, metrics_url))
+    found = ask_about(
+        broker,
+        topic,
+        partition,
+        lambda admin, _: admin.forecast_retention(
+            topic, settings, partition=partition, metrics_url=metrics_url
+        ),
+    )
     if as_json:
         print_json(found)
         return
     _show(found, is_whole)
-
-
-async def _ask(
-    broker: BrokerOptions,
-    topic: str,
-    partition: int | None,
-    settings: dict[str, str],
-    metrics_url: str | None,
-) -> dict[str, Any]:
-    async with Admin(**broker) as admin:
-        await partitions_of(admin, topic, partition)
-        return await admin.forecast_retention(
-            topic, settings, partition=partition, metrics_url=metrics_url
-        )
 
 
 def _show(found: dict[str, Any], is_whole: bool) -> None:

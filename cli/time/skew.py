@@ -4,10 +4,9 @@ from typing import Any
 
 import click
 
-from cli.options import BrokerOptions, run_async
+from cli.options import BrokerOptions
 from cli.output import RIGHT, format_count, format_size, print_json, print_table
-from cli.time.options import partitions_of, topic_options
-from client.admin import Admin
+from cli.time.options import ask_about, topic_options
 from client.times import find_unit_mistake, format_duration
 
 _AHEAD_MS = 60_000
@@ -38,7 +37,14 @@ def command(
     A record is late by how much it is older than the youngest before it in its partition.
     'tidelog spark skew' does the same for whole topics.
     """
-    found = run_async(_ask(broker, topic, partition, size_bytes, metrics_url))
+    found = ask_about(
+        broker,
+        topic,
+        partition,
+        lambda admin, _: admin.audit_times(
+            topic, partition=partition, size_bytes=size_bytes, metrics_url=metrics_url
+        ),
+    )
     if as_json:
         print_json(found)
         return
@@ -65,20 +71,6 @@ def command(
         print_table([f"{RIGHT}PARTITION", "PRODUCER", f"{RIGHT}RECORDS", "WHAT"], rows)
     else:
         click.echo("No producer is off.")
-
-
-async def _ask(
-    broker: BrokerOptions,
-    topic: str,
-    partition: int | None,
-    size_bytes: int,
-    metrics_url: str | None,
-) -> dict[str, Any]:
-    async with Admin(**broker) as admin:
-        await partitions_of(admin, topic, partition)
-        return await admin.audit_times(
-            topic, partition=partition, size_bytes=size_bytes, metrics_url=metrics_url
-        )
 
 
 def _partition_row(one: dict[str, Any]) -> tuple[object, ...]:

@@ -2,7 +2,7 @@
 
 import click
 
-from cli.options import TimeType
+from cli.options import TIME
 from cli.output import print_json
 from client.times import format_time
 from protocol.time_windows import MARK, window_name
@@ -13,9 +13,9 @@ _NAME_LENGTH_MAX = 249
 @click.command()
 @click.argument("topic")
 @click.option(
-    "-f", "--from", "from_ms", type=TimeType(), required=True, help="Records at or after this time."
+    "-f", "--from", "from_ms", type=TIME, required=True, help="Records at or after this time."
 )
-@click.option("-t", "--to", "to_ms", type=TimeType(), help="And before this one; default no end.")
+@click.option("-t", "--to", "to_ms", type=TIME, help="And before this one; default no end.")
 @click.option("--json", "as_json", is_flag=True, help="Name and times as a JSON document.")
 def command(*, topic: str, from_ms: int, to_ms: int | None, as_json: bool) -> None:
     """Print the name of a time window of TOPIC.

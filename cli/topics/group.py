@@ -8,8 +8,8 @@ import click
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import (
+    TIME,
     BrokerOptions,
-    TimeType,
     ask_admin,
     broker_options,
     check_contradiction,
@@ -205,7 +205,7 @@ def delete(*, group_id: str, yes: bool, broker: BrokerOptions) -> None:
 
 @command.command()
 @click.argument("group_id", metavar="GROUP")
-@click.option("--to-time", "to_ms", type=TimeType(), help="The first record at or after it.")
+@click.option("--to-time", "to_ms", type=TIME, help="The first record at or after it.")
 @click.option("--to-earliest", is_flag=True, help="The first record there is.")
 @click.option("--to-latest", is_flag=True, help="After the last record.")
 @click.option("-t", "--topic", "topics", multiple=True, help="Default: all the group has read.")

@@ -5,15 +5,14 @@ from typing import Any
 import click
 
 from cli.options import (
+    TIME,
     BrokerOptions,
-    TimeType,
     broker_options,
     check_contradiction,
     json_option,
-    run_async,
 )
 from cli.output import RIGHT, print_json, print_table, time_fields
-from cli.time.options import partitions_of
+from cli.time.options import ask_about
 from cli.topics.explanation import show_explanations
 from client.admin import Admin
 from client.core.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
@@ -25,7 +24,7 @@ Hits = dict[TopicPartition, OffsetAndTimestamp | None]
 
 @click.command()
 @click.argument("topic")
-@click.option("--at", "at_ms", type=TimeType(), help="The first record at or after this time.")
+@click.option("--at", "at_ms", type=TIME, help="The first record at or after this time.")
 @click.option("--earliest", is_flag=True, help="The first offset there is.")
 @click.option("--latest", is_flag=True, help="One past the last offset.")
 @click.option("--max-timestamp", is_flag=True, help="The newest record by time.")
@@ -72,17 +71,25 @@ def command(
     if is_explained:
         if at_ms is None:
             raise click.UsageError("--explain needs --at: a lookup by time is what it explains")
-        found = run_async(_explain(broker, topic, partition, at_ms, metrics_url))
+        time_ms = at_ms
+        found = ask_about(
+            broker, topic, partition, lambda admin, tps: _explain(admin, tps, time_ms, metrics_url)
+        )
         if as_json:
             print_json({"topic": topic, "at_ms": at_ms, "partitions": found})
         else:
             show_explanations(found)
         return
     if at_ms is None and which is None:
-        _show_ends(run_async(_ends(broker, topic, partition)), topic, as_json)
+        _show_ends(ask_about(broker, topic, partition, _ends), topic, as_json)
         return
     timestamp = at_ms if at_ms is not None else _special(which)
-    hits = run_async(_lookup(broker, topic, partition, timestamp))
+    hits = ask_about(
+        broker,
+        topic,
+        partition,
+        lambda admin, tps: admin.first_records(dict.fromkeys(tps, timestamp)),
+    )
     if as_json:
         print_json(_document(topic, at_ms, which, hits))
         return
@@ -95,33 +102,17 @@ def _special(which: str | None) -> int:
     return {"earliest": EARLIEST, "latest": LATEST, "max": MAX_TIMESTAMP}[which or ""]
 
 
-async def _lookup(broker: BrokerOptions, topic: str, partition: int | None, timestamp: int) -> Hits:
-    async with Admin(**broker) as admin:
-        partitions = await partitions_of(admin, topic, partition)
-        return await admin.first_records(dict.fromkeys(partitions, timestamp))
-
-
 async def _explain(
-    broker: BrokerOptions,
-    topic: str,
-    partition: int | None,
-    timestamp: int,
-    metrics_url: str | None,
+    admin: Admin, partitions: list[TopicPartition], timestamp: int, metrics_url: str | None
 ) -> list[dict[str, Any]]:
-    async with Admin(**broker) as admin:
-        return [
-            await admin.explain_lookup(tp, timestamp, metrics_url=metrics_url)
-            for tp in await partitions_of(admin, topic, partition)
-        ]
+    return [await admin.explain_lookup(tp, timestamp, metrics_url=metrics_url) for tp in partitions]
 
 
-async def _ends(broker: BrokerOptions, topic: str, partition: int | None) -> tuple[Hits, Hits]:
-    async with Admin(**broker) as admin:
-        partitions = await partitions_of(admin, topic, partition)
-        return (
-            await admin.list_offsets(dict.fromkeys(partitions, EARLIEST)),
-            await admin.list_offsets(dict.fromkeys(partitions, LATEST)),
-        )
+async def _ends(admin: Admin, partitions: list[TopicPartition]) -> tuple[Hits, Hits]:
+    return (
+        await admin.list_offsets(dict.fromkeys(partitions, EARLIEST)),
+        await admin.list_offsets(dict.fromkeys(partitions, LATEST)),
+    )
 
 
 def _show_ends(ends: tuple[Hits, Hits], topic: str, as_json: bool) -> None:

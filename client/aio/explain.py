@@ -46,92 +46,26 @@ class GroupLag(NamedTuple):
     slope: float | None
 
 
-async def explain_lookup(
-    metrics_url: str,
-    topic: str,
-    partition: int,
-    timestamp_ms: int,
-    security: Security = NOT_SECURED,
+async def request_document(
+    metrics_url: str, path: str, asked: Mapping[str, object], security: Security = NOT_SECURED
 ) -> dict[str, Any]:
-    """The steps of the lookup of `timestamp_ms`: segments, index entries, bytes, the neighbours.
+    """The JSON document of a path of the metrics port, such as ``/explain``.
 
     `metrics_url` is `http://host:port` of the broker's metrics port, or `https://host:port`. The
-    user of `security` is named there, in clear on loopback only. The keys are those of the
-    broker's `LookupExplanation`; times are ms, `found`, `before` and `after` are None or have
-    `timestamp`, `offset` and `leader_epoch`.
+    user of `security` is named there, in clear on loopback only.
 
     Raises:
         BrokerUnreachable: no answer from there.
         InvalidUse: the broker refused the request; the message gives the reason.
-        UnsupportedByBroker: the server that answered explains no lookups.
+        UnsupportedByBroker: the server that answered is no metrics port.
     """
-    asked = {"topic": topic, "partition": partition, "at": timestamp_ms}
-    return await request_document(metrics_url, "/explain", asked, security)
-
-
-async def request_document(
-    metrics_url: str, path: str, asked: Mapping[str, object], security: Security = NOT_SECURED
-) -> dict[str, Any]:
-    """The JSON document of a path of the metrics port. Raises as `explain_lookup`."""
     return _decode(await _request(metrics_url, f"GET {path}?{urlencode(asked)}", security))
-
-
-async def forecast_retention(
-    metrics_url: str,
-    topic: str,
-    settings: Mapping[str, str],
-    partition: int | None = None,
-    security: Security = NOT_SECURED,
-) -> dict[str, Any]:
-    """When retention deletes each segment of a topic, as if `settings` were the topic's.
-
-    Keys as of the broker's /retention. Raises as `explain_lookup`.
-    """
-    asked: dict[str, str] = {"topic": topic, **settings}
-    if partition is not None:
-        asked["partition"] = str(partition)
-    return await request_document(metrics_url, "/retention", asked, security)
-
-
-async def audit_times(
-    metrics_url: str,
-    topic: str,
-    size_bytes: int,
-    partition: int | None = None,
-    security: Security = NOT_SECURED,
-) -> dict[str, Any]:
-    """How disordered the newest `size_bytes` of a topic are, and which producers are off.
-
-    Keys as of the broker's /skew. Raises as `explain_lookup`.
-    """
-    asked: dict[str, object] = {"topic": topic, "bytes": size_bytes}
-    if partition is not None:
-        asked["partition"] = partition
-    return await request_document(metrics_url, "/skew", asked, security)
-
-
-async def count_by_time(
-    metrics_url: str,
-    topic: str,
-    options: Mapping[str, int],
-    partition: int | None = None,
-    security: Security = NOT_SECURED,
-) -> dict[str, Any]:
-    """How many records a topic has in each span of time.
-
-    The `options` (from, to, buckets, bytes, limit, after) and keys are those of the broker's
-    /histogram. Raises as `explain_lookup`.
-    """
-    asked: dict[str, object] = {"topic": topic, **options}
-    if partition is not None:
-        asked["partition"] = partition
-    return await request_document(metrics_url, "/histogram", asked, security)
 
 
 async def group_lags(
     metrics_url: str, group_id: str, security: Security = NOT_SECURED
 ) -> dict[tuple[str, int], GroupLag]:
-    """How far a group is behind in time, by topic and partition. Raises as `explain_lookup`."""
+    """How far a group is behind in time, by topic and partition. Raises as `request_document`."""
     answer = await _request(metrics_url, "GET /metrics", security)
     head, _, body = answer.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200"):

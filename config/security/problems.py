@@ -3,6 +3,8 @@
 Read next: `config.security.keys`, docs/security.md.
 """
 
+from collections.abc import Iterator
+
 from config.errors import Problem
 from config.listeners import METRICS
 from config.model import BrokerConfig, Listener
@@ -16,54 +18,25 @@ from config.security.keys import (
 )
 
 
-def security_problems(config: BrokerConfig) -> list[Problem]:
+def security_problems(config: BrokerConfig) -> Iterator[Problem]:
     """What does not fit together, each with its cure."""
-    problems = []
     for listener in config.listeners:
         security = listener_security(config, listener)
         for reason, cure in _complaints(security, listener, config):
-            problems.append(
-                Problem(key="listeners", value=str(listener), origin="", reason=reason, cure=cure)
-            )
-    return problems
+            yield Problem("listeners", str(listener), reason, cure)
 
 
 def _complaints(
     security: ListenerSecurity, listener: Listener, config: BrokerConfig
-) -> list[tuple[str, str]]:
-    found = []
+) -> Iterator[tuple[str, str]]:
     tls = security.tls
     if tls is not None:
-        has_file, has_text = bool(tls.keystore_location), tls.keystore_key is not None
-        if has_file and has_text:
-            found.append(
-                ("a key is given as a file and inline", "remove ssl.keystore.location or .key")
-            )
-        if not has_file and not has_text:
-            found.append(
-                (
-                    "a TLS listener has no certificate",
-                    "set ssl.keystore.location to a file with the key and the certificate",
-                )
-            )
-        if has_text and tls.certificate_chain is None:
-            found.append(("a key without its certificate", "set ssl.keystore.certificate.chain"))
-        found += _complaints_about_stores(tls)
-        trusts = tls.truststore_location or tls.truststore_certificates
-        if tls.client_auth != "none" and not trusts:
-            found.append(
-                (
-                    "clients' certificates are asked for, but none would be trusted",
-                    "set ssl.truststore.location to the authority that signs them",
-                )
-            )
+        yield from _complaints_about_tls(tls)
     if security.protocol == "PLAINTEXT" and not listener.is_loopback and not config.insecure_allow:
-        found.append(
-            (
-                "everyone who reaches this address could read and write everything",
-                "use SASL_SSL (docs/security.md), listen on 127.0.0.1, or say "
-                "--insecure (insecure.allow=true) where the network itself is trusted",
-            )
+        yield (
+            "everyone who reaches this address could read and write everything",
+            "use SASL_SSL (docs/security.md), listen on 127.0.0.1, or say "
+            "--insecure (insecure.allow=true) where the network itself is trusted",
         )
     if (
         security.protocol == "SSL"
@@ -72,73 +45,79 @@ def _complaints(
         and listener.name != METRICS
         and not (config.authorizer_class_name or listener.is_loopback or config.insecure_allow)
     ):
-        found.append(
-            (
-                "everyone who reaches this address could read and write everything",
-                "use SASL_SSL, set ssl.client.auth=required or an authorizer (docs/security.md), "
-                "listen on 127.0.0.1, or say --insecure (insecure.allow=true)",
-            )
+        yield (
+            "everyone who reaches this address could read and write everything",
+            "use SASL_SSL, set ssl.client.auth=required or an authorizer (docs/security.md), "
+            "listen on 127.0.0.1, or say --insecure (insecure.allow=true)",
         )
     if security.protocol.startswith("SASL_") and not security.mechanisms:
-        found.append(("a SASL listener without mechanisms", "set sasl.enabled.mechanisms"))
+        yield ("a SASL listener without mechanisms", "set sasl.enabled.mechanisms")
     if (
         security.protocol == "SASL_PLAINTEXT"
         and not listener.is_loopback
         and not config.insecure_allow
     ):
-        found += [
-            (
-                f"{mechanism} would send {secrets} in clear over the network",
-                "use SASL_SSL or SCRAM, or set insecure.allow=true",
-            )
-            for mechanism, secrets in (("PLAIN", "passwords"), ("OAUTHBEARER", "tokens"))
-            if mechanism in security.mechanisms
-        ]
-    return found + _oauth_complaints(security.oauth, listener, config)
+        for mechanism, secrets in (("PLAIN", "passwords"), ("OAUTHBEARER", "tokens")):
+            if mechanism in security.mechanisms:
+                yield (
+                    f"{mechanism} would send {secrets} in clear over the network",
+                    "use SASL_SSL or SCRAM, or set insecure.allow=true",
+                )
+    yield from _oauth_complaints(security.oauth, listener, config)
+
+
+def _complaints_about_tls(tls: TlsSettings) -> Iterator[tuple[str, str]]:
+    has_file, has_text = bool(tls.keystore_location), tls.keystore_key is not None
+    if has_file and has_text:
+        yield ("a key is given as a file and inline", "remove ssl.keystore.location or .key")
+    if not has_file and not has_text:
+        yield (
+            "a TLS listener has no certificate",
+            "set ssl.keystore.location to a file with the key and the certificate",
+        )
+    if has_text and tls.certificate_chain is None:
+        yield ("a key without its certificate", "set ssl.keystore.certificate.chain")
+    yield from _complaints_about_stores(tls)
+    trusts = tls.truststore_location or tls.truststore_certificates
+    if tls.client_auth != "none" and not trusts:
+        yield (
+            "clients' certificates are asked for, but none would be trusted",
+            "set ssl.truststore.location to the authority that signs them",
+        )
 
 
 def _oauth_complaints(
     oauth: OAuthSettings | None, listener: Listener, config: BrokerConfig
-) -> list[tuple[str, str]]:
+) -> Iterator[tuple[str, str]]:
     if oauth is None or (oauth.unsecured and listener.is_loopback):
-        return []
+        return
     if oauth.unsecured:
-        return [
-            (
-                "with sasl.oauthbearer.unsecured everyone who reaches this address may be any user",
-                "listen on 127.0.0.1, or remove sasl.oauthbearer.unsecured",
-            )
-        ]
-    found = []
+        yield (
+            "with sasl.oauthbearer.unsecured everyone who reaches this address may be any user",
+            "listen on 127.0.0.1, or remove sasl.oauthbearer.unsecured",
+        )
+        return
     if not oauth.jwks_url:
-        found.append(
-            (
-                "OAUTHBEARER has no keys to verify tokens with",
-                f"set {JWKS}.url to the key set of the identity provider",
-            )
+        yield (
+            "OAUTHBEARER has no keys to verify tokens with",
+            f"set {JWKS}.url to the key set of the identity provider",
         )
     for name, expected in (("issuer", oauth.issuer), ("audience", oauth.audience)):
         if not expected and not (listener.is_loopback and config.insecure_allow):
-            found.append(
-                (
-                    f"tokens of any {name} would be accepted",
-                    f"set sasl.oauthbearer.expected.{name} to what the identity provider writes "
-                    "into tokens for this broker",
-                )
+            yield (
+                f"tokens of any {name} would be accepted",
+                f"set sasl.oauthbearer.expected.{name} to what the identity provider writes "
+                "into tokens for this broker",
             )
     if not oauth.algorithms:
-        found.append(
-            (
-                "no signature of a token would be accepted",
-                "set sasl.oauthbearer.allowed.algorithms, or remove it",
-            )
+        yield (
+            "no signature of a token would be accepted",
+            "set sasl.oauthbearer.allowed.algorithms, or remove it",
         )
-    return found
 
 
-def _complaints_about_stores(tls: TlsSettings) -> list[tuple[str, str]]:
+def _complaints_about_stores(tls: TlsSettings) -> Iterator[tuple[str, str]]:
     """What does not fit together in the types and passwords of stores."""
-    found = []
     for name, kind, location, password, text in (
         (
             "keystore",
@@ -158,35 +137,31 @@ def _complaints_about_stores(tls: TlsSettings) -> list[tuple[str, str]]:
         prefix = f"ssl.{name}"
         if kind == "PEM" and password is not None:
             cure = f"remove it; ssl.key.password decrypts a key in PEM, {prefix}.type names a store"
-            found.append((f"{prefix}.password is set, but a PEM file has no password", cure))
+            yield (f"{prefix}.password is set, but a PEM file has no password", cure)
         if kind != "PEM" and text is not None:
             cure = f"set {prefix}.type=PEM, or {prefix}.location"
-            found.append((f"certificates are given inline, but {prefix}.type is {kind}", cure))
+            yield (f"certificates are given inline, but {prefix}.type is {kind}", cure)
         if kind != "PEM" and name == "keystore" and location and password is None:
             cure = "write file:/PATH or env:NAME"
-            found.append((f"a key store of the type {kind} needs {prefix}.password", cure))
-    return found
+            yield (f"a key store of the type {kind} needs {prefix}.password", cure)
 
 
-def metrics_port_problems(config: BrokerConfig) -> list[Problem]:
+def metrics_port_problems(config: BrokerConfig) -> Iterator[Problem]:
     """What is wrong with the settings of the metrics port, each with its cure."""
     listener = config.metrics_listener
     if listener is None:
-        return []
-    found = [
-        ("metrics.listener.security", "tls", reason, cure)
-        for reason, cure in _complaints(listener_security(config, listener), listener, config)
-        if listener.protocol == "SSL"
-    ]
+        return
+    if listener.protocol == "SSL":
+        security = listener_security(config, listener)
+        for reason, cure in _complaints(security, listener, config):
+            yield Problem("metrics.listener.security", "tls", reason, cure)
     auth = config.metrics_auth
     if auth == "bearer" and METRICS_TOKEN not in config.secrets:
-        found.append(
-            (
-                "metrics.auth",
-                auth,
-                "no token is given",
-                f"set {METRICS_TOKEN}=file:/PATH or env:NAME",
-            )
+        yield Problem(
+            "metrics.auth",
+            auth,
+            "no token is given",
+            f"set {METRICS_TOKEN}=file:/PATH or env:NAME",
         )
     if (
         auth != "none"
@@ -194,25 +169,17 @@ def metrics_port_problems(config: BrokerConfig) -> list[Problem]:
         and not listener.is_loopback
         and not config.insecure_allow
     ):
-        found.append(
-            (
-                "metrics.auth",
-                auth,
-                f"{listener.address} would take secrets in clear over the network",
-                "set metrics.listener.security=tls, listen on 127.0.0.1, or say "
-                "insecure.allow=true where the network itself is trusted",
-            )
+        yield Problem(
+            "metrics.auth",
+            auth,
+            f"{listener.address} would take secrets in clear over the network",
+            "set metrics.listener.security=tls, listen on 127.0.0.1, or say "
+            "insecure.allow=true where the network itself is trusted",
         )
     if any(other.name == METRICS for other in config.listeners):
-        found.append(
-            (
-                "listeners",
-                METRICS,
-                "the settings listener.name.metrics.* are those of the metrics port",
-                "give the listener another name",
-            )
+        yield Problem(
+            "listeners",
+            METRICS,
+            "the settings listener.name.metrics.* are those of the metrics port",
+            "give the listener another name",
         )
-    return [
-        Problem(key=key, value=value, origin="", reason=reason, cure=cure)
-        for key, value, reason, cure in found
-    ]

@@ -76,7 +76,6 @@ _CHECKED_IN_ONE_SLICE: Final = 256
 _NOT_TAKEN_BACK: Final = Problem(
     key="remote.storage.enable",
     value="false",
-    origin="",
     reason="segments of the topic may be in the object store only",
     cure="pause uploads by remote.log.copy.disable=true, or copy the records to another topic",
 )

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from client.admin import Admin
-from client.aio.explain import explain_lookup
 from tests.support.broker import RunningBroker, batch, running_broker
+from tests.support.explain import explain_lookup
 from tests.support.requests import create_topic, produce
 
 MINUTE_MS = 60_000

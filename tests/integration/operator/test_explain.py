@@ -9,10 +9,11 @@ import pytest
 from cli.exit_codes import ExitCode
 from cli.main import run
 from client.admin import Admin
-from client.aio.explain import explain_lookup, metrics_address
+from client.aio.explain import metrics_address
 from client.errors import BrokerUnreachable, InvalidUse, UnsupportedByBroker
 from client.types import TopicPartition
 from tests.support.broker import RunningBroker, batch, running_broker
+from tests.support.explain import explain_lookup
 from tests.support.requests import create_topic, produce
 
 TIMES = (100, 300, 200, 500, 400)

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from client.admin import Admin
-from client.aio.explain import explain_lookup
 from client.core.options import Security
 from client.errors import InvalidUse
 from client.types import TopicPartition
@@ -23,6 +22,7 @@ from storage.log.log import Log
 from tests.integration.security.test_sasl import add_users
 from tests.support.broker import RunningBroker, running_broker
 from tests.support.certificates import authority, signed
+from tests.support.explain import explain_lookup
 from tests.support.requests import create_topic
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"

@@ -1,0 +1,18 @@
+"""Lookups explained by a metrics port whose address a test knows."""
+
+from typing import Any
+
+from client.aio.explain import request_document
+from client.core.options import NOT_SECURED, Security
+
+
+async def explain_lookup(
+    metrics_url: str,
+    topic: str,
+    partition: int,
+    timestamp_ms: int,
+    security: Security = NOT_SECURED,
+) -> dict[str, Any]:
+    """What the port says of the lookup of a time."""
+    asked = {"topic": topic, "partition": partition, "at": timestamp_ms}
+    return await request_document(metrics_url, "/explain", asked, security)
