@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from config.rows import flag, number
 from config.security.keys import SECURITY_KEYS
+from config.share_keys import SHARE_KEYS
 from config.store_url import check_store_url
 from config.topic_keys import MS_PER_DAY, TOPIC_KEYS
 from config.values import INT32_MAX, INT64_MAX, Key, Value, ValueType
@@ -441,6 +442,7 @@ _GROUPS = (
         "The most that a group's own consumer.heartbeat.interval.ms may be.",
         low=1,
     ),
+    *SHARE_KEYS,
     number(
         "transaction.state.log.num.partitions",
         1,
@@ -560,8 +562,8 @@ NOT_APPLICABLE_PREFIXES: MappingProxyType[str, str] = MappingProxyType(
         "replica.": _NO_REPLICAS,
         "controller.": _ONE_NODE,
         "remote.log.": "the object store is remote.storage.url, and no class is loaded",
-        "share.": "share groups are not served",
-        "group.share.": "share groups are not served",
+        "share.coordinator.": "the states of share groups have no thread, buffer or linger time",
+        "share.fetch.": "nothing of a share group waits in a purgatory",
         "streams.": "streams groups are not served",
         "group.streams.": "streams groups are not served",
         "group.coordinator.": "the coordinator runs on the one event loop",

@@ -106,8 +106,10 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[E
     """Every setting of a group whose own settings are `overrides`, in the table's order."""
     entries = []
     for key in GROUP_KEYS.values():
-        ((broker_name, _),) = key.synonyms
-        levels = [*_broker_levels(broker_name, broker), _default(broker_name, key)]
+        levels = [_default(key.name, key)]
+        if key.synonyms:
+            ((broker_name, _),) = key.synonyms
+            levels = [*_broker_levels(broker_name, broker), _default(broker_name, key)]
         if key.name in overrides:
             own = Synonym(name=key.name, value=overrides[key.name], source=ConfigSource.GROUP)
             levels.insert(0, own)

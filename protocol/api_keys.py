@@ -6,9 +6,10 @@ made from it, and the dispatcher refuses every version outside it. The codec its
 every version that is declared in ``protocol.api``. A version is advertised when the *broker*
 honours its semantics, not when its bytes can be parsed.
 
-Invariant: every advertised minimum is 0. Kafka 4 dropped the oldest versions and with them the
-clients of the 0.8 to 1.0 era; librdkafka before 2.11 even stops compressing when Produce does not
-start at 0. Serving them costs a few lines per API, so we do.
+Invariant: every advertised minimum is 0, but for four APIs of share groups, whose version 0 was a
+preview in Kafka 4.0. Kafka 4 dropped the oldest versions and with them the clients of the 0.8 to
+1.0 era; librdkafka before 2.11 even stops compressing when Produce does not start at 0. Serving
+them costs a few lines per API, so we do.
 
 Source: Kafka ``org.apache.kafka.common.protocol.ApiKeys``, KIP-35, KIP-896, KAFKA-18659.
 """
@@ -198,6 +199,13 @@ SUPPORTED: Mapping[ApiKey, VersionRange] = MappingProxyType(
         ApiKey.CONSUMER_GROUP_DESCRIBE: VersionRange(0, 1),
         ApiKey.LIST_CONFIG_RESOURCES: VersionRange(0, 1),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: VersionRange(0, 0),
+        ApiKey.SHARE_GROUP_HEARTBEAT: VersionRange(1, 1),
+        ApiKey.SHARE_GROUP_DESCRIBE: VersionRange(1, 1),
+        ApiKey.SHARE_FETCH: VersionRange(1, 2),
+        ApiKey.SHARE_ACKNOWLEDGE: VersionRange(1, 2),
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: VersionRange(0, 1),
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS: VersionRange(0, 0),
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS: VersionRange(0, 0),
     }
 )
 """What the broker advertises and accepts, in key order."""

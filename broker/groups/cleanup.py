@@ -18,6 +18,7 @@ from broker.groups.consumer_coordinator import ConsumerGroupCoordinator
 from broker.groups.internal_topic import KeyValue, WhenDone
 from broker.groups.offsets.records import encode_group_key
 from broker.groups.offsets.store import ExpiryRule, OffsetStore, TopicPartition, log_failure
+from broker.groups.share_coordinator import ShareGroupCoordinator
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
 from protocol.stored.consumer_protocol import CONSUMER_PROTOCOL_TYPE
@@ -41,6 +42,7 @@ class GroupCleanup:
         consumers: ConsumerGroupCoordinator,
         offsets: OffsetStore,
         state_since_ms: dict[str, int],
+        shares: ShareGroupCoordinator,
         *,
         retention_ms: int,
     ) -> None:
@@ -49,6 +51,7 @@ class GroupCleanup:
         self._consumers = consumers
         self._offsets = offsets
         self._state_since_ms = state_since_ms
+        self._shares = shares
         self._retention_ms = retention_ms
         self.deleted = 0
 
@@ -83,6 +86,9 @@ class GroupCleanup:
 
     def delete_group(self, group_id: str, when_done: WhenDone) -> None:
         """Delete an empty group with its offsets, including those of open transactions."""
+        if group_id in self._shares.groups:
+            self._shares.delete_group(group_id, when_done)
+            return
         group = self._find(group_id)
         if group is None:
             when_done(ErrorCode.GROUP_ID_NOT_FOUND)

@@ -51,6 +51,8 @@ from broker.groups.consumer_coordinator import ConsumerGroupCoordinator
 from broker.groups.internal_topic import CoordinatorServices, InternalTopic, KeyValue, WhenDone
 from broker.groups.offsets.records import encode_group_key, encode_group_value
 from broker.groups.offsets.store import OffsetCommit, OffsetStore, TopicPartition, log_failure
+from broker.groups.share.group_values import ShareHeartbeat
+from broker.groups.share_coordinator import ShareGroupCoordinator
 from broker.groups.timers import GroupTimers
 from broker.topics.registry import CONSUMER_OFFSETS
 from protocol.error_codes import ErrorCode
@@ -96,12 +98,15 @@ class GroupCoordinator:
         self.offsets = OffsetStore(self._topic, lambda name: services.topics.find(name) is not None)
         self._consumers = ConsumerGroupCoordinator(services, self._topic, give_back=self._downgrade)
         self.consumer_groups = self._consumers.groups
+        self.shares = ShareGroupCoordinator(services, self._topic, self._consumers.topics)
+        self.share_groups = self.shares.groups
         self._state_since_ms: dict[str, int] = {}
         self.cleanup = GroupCleanup(
             self.classic_groups,
             self._consumers,
             self.offsets,
             self._state_since_ms,
+            self.shares,
             retention_ms=config.offsets_retention_minutes * _MS_PER_MINUTE,
         )
         self._timers = GroupTimers(services.sessions, self._wake)
@@ -118,20 +123,26 @@ class GroupCoordinator:
         """
         self._set_next_expiry()
         self._services.topics.when_deleted(lambda topic: self.cleanup.topic_deleted(topic.name))
+        self._services.topics.when_deleted(self.shares.topic_deleted)
         await self._topic.open()
         for partition in self._topic.partitions:
             loaded = loading.load(self._topic.replay(partition), self.offsets.table)
             for group_id, found in loaded.consumer_groups.items():
                 self._consumers.restore(group_id, found)
+            for group_id, shared in loaded.share_groups.items():
+                self.shares.restore(group_id, shared)
             for group_id, stored in loaded.groups.items():
-                if group_id not in self.consumer_groups:
+                if group_id not in self.consumer_groups and group_id not in self.share_groups:
                     self._restore(group_id, stored)
+        await self.shares.start()
         for group_id in self.offsets.table.groups():
             self._ensure(group_id)
-        logger.info("%d groups loaded", len(self.classic_groups) + len(self.consumer_groups))
+        count = len(self.classic_groups) + len(self.consumer_groups) + len(self.share_groups)
+        logger.info("%d groups loaded", count)
 
     def tick(self) -> None:
         """Expire offsets and groups that are past their retention, once per check interval."""
+        self.shares.tick()
         if self._services.clock.monotonic_ms() < self._next_expiry_ms:
             return
         self._set_next_expiry()
@@ -150,6 +161,7 @@ class GroupCoordinator:
         """Cancel all timers; no more requests come."""
         self._timers.cancel_all()
         self._consumers.stop()
+        self.shares.stop()
 
     # -- membership ----------------------------------------------------------------------------
 
@@ -164,6 +176,10 @@ class GroupCoordinator:
         """Take a JoinGroup; `answer` is called once, now or when the rebalance completes."""
         if not group_id:
             answer(JoinAnswer(error=ErrorCode.INVALID_GROUP_ID, member_id=request.member_id))
+            return
+        if group_id in self.share_groups:
+            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+            answer(JoinAnswer(error=error, member_id=request.member_id))
             return
         consumers = self.consumer_groups.get(group_id)
         if consumers is not None and consumers.members:
@@ -242,6 +258,10 @@ class GroupCoordinator:
         The first member of the consumer protocol turns a classic group into a consumer group. The
         group keeps its offsets, and its members if the policy allows that; else it does not change.
         """
+        if group_id in self.share_groups:
+            text = f"Group {group_id} is a share group."
+            answer(_no_such(request.member_id, text))
+            return
         classic = self.classic_groups.get(group_id)
         if classic is None or request.member_epoch != JOIN_EPOCH:
             self._consumers.heartbeat(group_id, request, answer)
@@ -253,9 +273,7 @@ class GroupCoordinator:
         if classic.state is not GroupState.EMPTY:
             problem = self._consumers.upgrade_problem(classic)
             if problem is not None:
-                error = ErrorCode.GROUP_ID_NOT_FOUND
-                member_id = request.member_id
-                answer(HeartbeatAnswer(error=error, error_message=problem, member_id=member_id))
+                answer(_no_such(request.member_id, problem))
                 return
             made, records = self._consumers.upgraded(classic)
             before += records
@@ -265,6 +283,20 @@ class GroupCoordinator:
             self._carry_out(classic, classic.retire(ErrorCode.REBALANCE_IN_PROGRESS))
             del self.classic_groups[group_id]
             self._state_since_ms.pop(group_id, None)
+
+    def share_heartbeat(
+        self,
+        group_id: str,
+        request: ShareHeartbeat,
+        answer: Callable[[HeartbeatAnswer], object],
+    ) -> None:
+        """Take a ShareGroupHeartbeat; `answer` is called once, when it is durable."""
+        if group_id in self.classic_groups or group_id in self.consumer_groups:
+            answer(_no_such(request.member_id, f"Group {group_id} is not a share group."))
+        elif request.member_epoch != JOIN_EPOCH and group_id not in self.share_groups:
+            answer(_no_such(request.member_id, f"Group {group_id} not found."))
+        else:
+            self.shares.heartbeat(group_id, request, answer)
 
     # -- offsets -------------------------------------------------------------------------------
 
@@ -283,6 +315,8 @@ class GroupCoordinator:
 
         An unknown group accepts only commits that name no generation.
         """
+        if group_id in self.share_groups:
+            return ErrorCode.GROUP_ID_NOT_FOUND
         if group_id in self.consumer_groups:
             return self._consumers.commit_error(
                 group_id,
@@ -418,6 +452,12 @@ class GroupCoordinator:
         group = self.classic_groups.get(group_id)
         if group is not None:
             self._carry_out(group, group.tick(now_ms))
+
+
+def _no_such(member_id: str, text: str) -> HeartbeatAnswer:
+    return HeartbeatAnswer(
+        error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=text, member_id=member_id
+    )
 
 
 def _is_blank(group: ClassicGroup) -> bool:

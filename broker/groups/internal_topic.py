@@ -65,12 +65,14 @@ class StoredBatch(NamedTuple):
         is_transactional: its records count only once that transaction commits.
         is_commit: for the marker that ends a transaction, whether it commits; None for records.
         records: (key, value) in order; empty for a marker.
+        base_offset: of the first record.
     """
 
     producer_id: int
     is_transactional: bool
     is_commit: bool | None
     records: Iterable[KeyValue]
+    base_offset: int = 0
 
 
 class InternalTopic:
@@ -225,7 +227,7 @@ def _stored(batch: RecordBatch) -> StoredBatch:
         is_commit = control_type(records[0]) is ControlType.COMMIT
         return StoredBatch(batch.producer_id, True, is_commit, ())
     pairs = [(record.key or b"", record.value) for record in records]
-    return StoredBatch(batch.producer_id, batch.is_transactional, None, pairs)
+    return StoredBatch(batch.producer_id, batch.is_transactional, None, pairs, batch.base_offset)
 
 
 def _chunks(records: Sequence[KeyValue]) -> Iterator[Sequence[KeyValue]]:

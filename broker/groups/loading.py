@@ -24,6 +24,8 @@ from broker.groups.offsets.records import (
     decode_offset_value,
 )
 from broker.groups.offsets.store import OffsetTable
+from broker.groups.share import records as share_records
+from broker.groups.share.group_values import StoredShareGroup
 from protocol.stored.codec import UnknownRecord
 from protocol.stored.group_log import GroupMetadataKey, GroupMetadataValue
 
@@ -34,17 +36,18 @@ _Newest: TypeAlias = dict[bytes, bytes | None]
 
 @dataclass(slots=True, kw_only=True)
 class Loaded:
-    """The coordinator's stored state: the groups of both protocols with their metadata."""
+    """The coordinator's stored state: the groups of each protocol with their metadata."""
 
     groups: dict[str, GroupMetadataValue] = field(default_factory=dict)
     consumer_groups: dict[str, StoredConsumerGroup] = field(default_factory=dict)
+    share_groups: dict[str, StoredShareGroup] = field(default_factory=dict)
     skipped: int = 0
 
 
 def load(batches: Iterable[StoredBatch], offsets: OffsetTable) -> Loaded:
     """Replay batches, oldest first, into `offsets` and the groups returned.
 
-    Unknown records (of a newer broker, of share or streams groups) are skipped and counted; they
+    Unknown records (of a newer broker, of streams groups) are skipped and counted; they
     stay in the log.
     """
     newest, pending = _resolve(batches)
@@ -58,6 +61,8 @@ def load(batches: Iterable[StoredBatch], offsets: OffsetTable) -> Loaded:
                 _take(key, value, offsets, loaded, producer_id=producer_id)
     for group_id in [name for name, group in loaded.consumer_groups.items() if not group.epoch]:
         del loaded.consumer_groups[group_id]
+    for group_id in [name for name, group in loaded.share_groups.items() if not group.epoch]:
+        del loaded.share_groups[group_id]
     if loaded.skipped:
         logger.warning("%d records in the offsets topic are not understood", loaded.skipped)
     return loaded
@@ -86,6 +91,11 @@ def _take(
     key: bytes, value: bytes, offsets: OffsetTable, loaded: Loaded, *, producer_id: int | None
 ) -> None:
     try:
+        if share_records.is_share_key(key):
+            share_key = share_records.decode_share_key(key)
+            share = loaded.share_groups.setdefault(share_key.group_id, StoredShareGroup())
+            share_records.take_record(share, share_key, value)
+            return
         if is_consumer_key(key):
             consumer_key = decode_consumer_key(key)
             if consumer_key is not None:

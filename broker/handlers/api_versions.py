@@ -1,6 +1,6 @@
 """ApiVersions (key 18, versions 0-4): the APIs and versions of this broker.
 
-The list is `protocol.api_keys.SUPPORTED` and nothing else. A version above ours never gets here:
+The list is that of `broker.requests.features`. A version above ours never gets here:
 the dispatcher answers it in version 0 (KIP-511). Since version 3 the client names its software. A
 name outside the agreed alphabet is INVALID_REQUEST, and librdkafka then retries with version 0.
 
@@ -12,9 +12,8 @@ Source: KIP-35, KIP-511, KIP-584; Kafka `ApiVersionsRequest.isValid`.
 import re
 
 from broker.requests.context import Context, RequestContext
-from broker.requests.features import FINALIZED
+from broker.requests.features import finalized, served_apis
 from protocol.api import api_versions as api
-from protocol.api_keys import SUPPORTED
 from protocol.error_codes import ErrorCode
 
 _SOFTWARE_SINCE = 3
@@ -32,18 +31,19 @@ def handle(
         and _SOFTWARE.fullmatch(message.client_software_version)
     ):
         return api.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    features = finalized(context.config.workers)
     return api.ApiVersionsResponse(
         api_keys=[
             api.ApiVersion(api_key=key, min_version=versions.min, max_version=versions.max)
-            for key, versions in SUPPORTED.items()
+            for key, versions in served_apis(context.config.workers).items()
         ],
         supported_features=[
             api.SupportedFeatureKey(name=name, min_version=level, max_version=level)
-            for name, level in FINALIZED.items()
+            for name, level in features.items()
         ],
         finalized_features_epoch=0,
         finalized_features=[
             api.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-            for name, level in FINALIZED.items()
+            for name, level in features.items()
         ],
     )

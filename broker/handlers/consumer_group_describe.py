@@ -41,7 +41,8 @@ def handle(
 
 
 def _absent(context: Context, group_id: str) -> api.DescribedGroup:
-    is_other = group_id in context.groups.classic_groups
+    groups = context.groups
+    is_other = group_id in groups.classic_groups or group_id in groups.share_groups
     what = "is not a consumer group" if is_other else "not found"
     return api.DescribedGroup(
         group_id=group_id,

@@ -43,7 +43,8 @@ def _unknown(context: Context, group_id: str, version: int) -> api.DescribedGrou
     described = api.DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if version >= _NOT_FOUND_SINCE:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        is_other = group_id in context.groups.consumer_groups
+        groups = context.groups
+        is_other = group_id in groups.consumer_groups or group_id in groups.share_groups
         what = "is not a classic group" if is_other else "not found"
         described.error_message = f"Group {group_id} {what}."
     return described

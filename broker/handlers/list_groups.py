@@ -15,6 +15,7 @@ from storage.disk.steps import Steps
 
 _CLASSIC = "classic"
 _CONSUMER = "consumer"
+_SHARE = "share"
 
 
 def handle(
@@ -48,4 +49,11 @@ def _all(context: Context) -> Iterator[ListedGroup]:
             protocol_type=CONSUMER_PROTOCOL_TYPE,
             group_state=consumers.state.value,
             group_type=_CONSUMER,
+        )
+    for shares in list(context.groups.share_groups.values()):
+        yield ListedGroup(
+            group_id=shares.group_id,
+            protocol_type=_SHARE,
+            group_state=shares.state.value,
+            group_type=_SHARE,
         )

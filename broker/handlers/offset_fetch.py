@@ -118,7 +118,9 @@ def _availability(context: Context, group_id: str) -> ErrorCode:
 
 
 def _member_error(context: Context, group: api.OffsetFetchRequestGroup) -> ErrorCode:
-    """Why this member of a consumer-protocol group may not fetch; others are not checked."""
+    """Why this member of a consumer-protocol group may not fetch; a share group has no offsets."""
+    if group.group_id in context.groups.share_groups:
+        return ErrorCode.GROUP_ID_NOT_FOUND
     consumers = context.groups.consumer_groups.get(group.group_id)
     if consumers is None or (group.member_id is None and group.member_epoch < 0):
         return ErrorCode.NONE

@@ -9,8 +9,10 @@ Versions: v1 the kind of upgrade, v2 no results per feature.
 Source: KIP-584, KIP-1022; Kafka `FeatureControlManager.updateFeatures`.
 """
 
+from collections.abc import Mapping
+
 from broker.requests.context import Context, RequestContext
-from broker.requests.features import FINALIZED
+from broker.requests.features import finalized
 from protocol.api import update_features as api
 from protocol.error_codes import ErrorCode
 
@@ -23,7 +25,7 @@ def handle(
 ) -> api.UpdateFeaturesResponse:
     """The outcome for every feature, or the first failure for all."""
     for asked in message.feature_updates:
-        problem = _problem(asked)
+        problem = _problem(asked, finalized(context.config.workers))
         if problem is not None:
             return api.UpdateFeaturesResponse(
                 error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=problem
@@ -33,11 +35,11 @@ def handle(
     return api.UpdateFeaturesResponse(error_message=None, results=results)
 
 
-def _problem(asked: api.FeatureUpdateKey) -> str | None:
+def _problem(asked: api.FeatureUpdateKey, levels: Mapping[str, int]) -> str | None:
     """Why this update is refused."""
-    level = FINALIZED.get(asked.feature)
+    level = levels.get(asked.feature)
     if level is None:
-        known = ", ".join(FINALIZED)
+        known = ", ".join(levels)
         return f"This broker does not know the feature {asked.feature!r}; it has {known}."
     if asked.upgrade_type not in _UPGRADE_TYPES:
         return (

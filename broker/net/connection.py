@@ -245,6 +245,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         self.session.channel = None
         self.on_lost()
+        self.session.on_closed()
         self._drop_backlog()
         slots, self._slots = self._slots, deque()
         for exchange in slots:

@@ -35,9 +35,10 @@ from broker.handlers import handler_of
 from broker.replies.pending import Pending
 from broker.replies.turns import Work
 from broker.requests.context import Context, Handler, RequestContext
+from broker.requests.features import served_apis
 from broker.security.session import Session
 from protocol.api.api_versions import ApiVersion, ApiVersionsResponse
-from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
+from protocol.api_keys import ApiKey, VersionRange
 from protocol.declare.primitives import TooManyElements
 from protocol.error_codes import ErrorCode
 from protocol.errors import MalformedRequest, ProtocolError, UnsupportedVersion
@@ -287,7 +288,7 @@ class Dispatcher:
         self._turns = context.turns
         self._routes = {
             int(key): Route(key, versions, context.metrics.api(key))
-            for key, versions in SUPPORTED.items()
+            for key, versions in served_apis(context.config.workers).items()
         }
         self._tasks: set[asyncio.Task[Any]] = set()
 

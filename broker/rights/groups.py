@@ -13,6 +13,7 @@ from broker.rights.guards import (
     GROUP_DENIED,
     GROUP_MESSAGE,
     TOPIC_DENIED,
+    Guard,
     Steps,
     guard,
     joined,
@@ -36,6 +37,8 @@ from protocol.api import (
     offset_commit,
     offset_delete,
     offset_fetch,
+    share_group_describe,
+    share_group_heartbeat,
     sync_group,
 )
 from protocol.error_codes import ErrorCode
@@ -106,37 +109,56 @@ def describe_groups_guard(check: Check, message: describe_groups.DescribeGroupsR
     return answer
 
 
-@guard
-def consumer_group_describe_guard(
-    check: Check, message: consumer_group_describe.ConsumerGroupDescribeRequest
-) -> Steps:
-    """DESCRIBE on each group, and on every topic that its members have."""
-    message.group_ids, denied = parted(
-        message.group_ids, lambda name: check.group(Operation.DESCRIBE, name)
-    )
-    answer = consumer_group_describe.ConsumerGroupDescribeResponse()
-    if message.group_ids or not denied:
-        answer = yield
-    for place, group in enumerate(answer.groups):
-        topics = {
-            topic.topic_name
-            for member in group.members
-            for assignment in (member.assignment, member.target_assignment)
-            for topic in assignment.topic_partitions
-        }
-        if not all(check.topic(Operation.DESCRIBE, name) for name in topics):
-            answer.groups[place] = consumer_group_describe.DescribedGroup(
-                group_id=group.group_id, error_code=TOPIC_DENIED, error_message=_TOPICS_HIDDEN
-            )
-        elif message.include_authorized_operations and not group.error_code:
-            group.authorized_operations = check.bits(ResourceType.GROUP, group.group_id)
-    answer.groups.extend(
-        consumer_group_describe.DescribedGroup(
-            group_id=name, error_code=GROUP_DENIED, error_message=GROUP_MESSAGE
+def _describing(response: Any, described: Any, *assignments: str) -> Guard:
+    """DESCRIBE on each group, and on every topic that its members have.
+
+    Args:
+        response: the class of the answer.
+        described: the class of a group in it.
+        assignments: the fields of a member that have its partitions.
+    """
+
+    @guard
+    def describe_guard(check: Check, message: Any) -> Steps:
+        message.group_ids, denied = parted(
+            message.group_ids, lambda name: check.group(Operation.DESCRIBE, name)
         )
-        for name in denied
-    )
-    return answer
+        answer = response()
+        if message.group_ids or not denied:
+            answer = yield
+        for place, group in enumerate(answer.groups):
+            topics = {
+                topic.topic_name
+                for member in group.members
+                for assignment in assignments
+                for topic in getattr(member, assignment).topic_partitions
+            }
+            if not all(check.topic(Operation.DESCRIBE, name) for name in topics):
+                answer.groups[place] = described(
+                    group_id=group.group_id, error_code=TOPIC_DENIED, error_message=_TOPICS_HIDDEN
+                )
+            elif message.include_authorized_operations and not group.error_code:
+                group.authorized_operations = check.bits(ResourceType.GROUP, group.group_id)
+        answer.groups.extend(
+            described(group_id=name, error_code=GROUP_DENIED, error_message=GROUP_MESSAGE)
+            for name in denied
+        )
+        return answer
+
+    return describe_guard
+
+
+consumer_group_describe_guard = _describing(
+    consumer_group_describe.ConsumerGroupDescribeResponse,
+    consumer_group_describe.DescribedGroup,
+    "assignment",
+    "target_assignment",
+)
+share_group_describe_guard = _describing(
+    share_group_describe.ShareGroupDescribeResponse,
+    share_group_describe.DescribedGroup,
+    "assignment",
+)
 
 
 @guard
@@ -153,21 +175,23 @@ def list_groups_guard(check: Check, message: list_groups.ListGroupsRequest) -> S
     return answer
 
 
-@whole
-def consumer_group_heartbeat_guard(
-    check: Check, message: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest
-) -> consumer_group_heartbeat.ConsumerGroupHeartbeatResponse | None:
+def _heartbeat(response: Any) -> Guard:
     """READ on the group, and DESCRIBE on every topic that the member names."""
-    code = ErrorCode.NONE
-    if not check.group(Operation.READ, message.group_id):
-        code = GROUP_DENIED
-    elif not all(
-        check.topic(Operation.DESCRIBE, name) for name in message.subscribed_topic_names or ()
-    ):
-        code = TOPIC_DENIED
-    if code:
-        return consumer_group_heartbeat.ConsumerGroupHeartbeatResponse(error_code=code)
-    return None
+
+    @whole
+    def heartbeat_guard(check: Check, message: Any) -> Any:
+        if not check.group(Operation.READ, message.group_id):
+            return response(error_code=GROUP_DENIED)
+        names = message.subscribed_topic_names or ()
+        if not all(check.topic(Operation.DESCRIBE, name) for name in names):
+            return response(error_code=TOPIC_DENIED)
+        return None
+
+    return heartbeat_guard
+
+
+consumer_group_heartbeat_guard = _heartbeat(consumer_group_heartbeat.ConsumerGroupHeartbeatResponse)
+share_group_heartbeat_guard = _heartbeat(share_group_heartbeat.ShareGroupHeartbeatResponse)
 
 
 @guard

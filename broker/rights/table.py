@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from broker.requests.context import Context, Handler, Reply, RequestContext
-from broker.rights import admin, groups, topics, transactions
+from broker.rights import admin, groups, shares, topics, transactions
 from broker.rights.guards import Guard
 from protocol.api_keys import ApiKey
 
@@ -33,6 +33,13 @@ GUARDS: Final[Mapping[ApiKey, Guard]] = MappingProxyType(
         ApiKey.DELETE_GROUPS: groups.delete_groups_guard,
         ApiKey.CONSUMER_GROUP_HEARTBEAT: groups.consumer_group_heartbeat_guard,
         ApiKey.CONSUMER_GROUP_DESCRIBE: groups.consumer_group_describe_guard,
+        ApiKey.SHARE_GROUP_HEARTBEAT: groups.share_group_heartbeat_guard,
+        ApiKey.SHARE_GROUP_DESCRIBE: groups.share_group_describe_guard,
+        ApiKey.SHARE_FETCH: shares.share_fetch_guard,
+        ApiKey.SHARE_ACKNOWLEDGE: shares.share_acknowledge_guard,
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: shares.describe_share_group_offsets_guard,
+        ApiKey.ALTER_SHARE_GROUP_OFFSETS: shares.alter_share_group_offsets_guard,
+        ApiKey.DELETE_SHARE_GROUP_OFFSETS: shares.delete_share_group_offsets_guard,
         ApiKey.INIT_PRODUCER_ID: transactions.init_producer_id_guard,
         ApiKey.ADD_PARTITIONS_TO_TXN: transactions.add_partitions_to_txn_guard,
         ApiKey.ADD_OFFSETS_TO_TXN: transactions.add_offsets_to_txn_guard,

@@ -19,6 +19,7 @@ class Session:
         "channel",
         "listener",
         "on_authenticated",
+        "on_closed",
         "on_failed",
         "peer_host",
         "sasl",
@@ -45,6 +46,8 @@ class Session:
         self.sasl = sasl
         self.channel: Channel | None = None
         """The connection, while it is open."""
+        self.on_closed: Callable[[], object] = _nothing
+        """Called when the connection is lost; set by the one thing that ends with it."""
         self.on_authenticated: Callable[[], object] = _nothing
         """Called when SASL has ended well."""
         self.on_failed: Callable[[str], object] = _nothing

@@ -25,10 +25,10 @@ NOT_DECLARED: Final = frozenset(
         *range(ApiKey.BROKER_REGISTRATION, ApiKey.DESCRIBE_TRANSACTIONS),
         ApiKey.ALLOCATE_PRODUCER_IDS,
         *range(ApiKey.CONTROLLER_REGISTRATION, ApiKey.LIST_CONFIG_RESOURCES),
-        *range(ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.DELETE_SHARE_GROUP_OFFSETS + 1),
+        *range(ApiKey.ADD_RAFT_VOTER, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS),
     }
 )
-"""Keys without a module: between brokers, telemetry, share and Streams groups."""
+"""Keys without a module: between brokers, telemetry, Streams groups."""
 
 _CAMEL_NAMES: Final = MappingProxyType({key: key.name.title().replace("_", "") for key in ApiKey})
 _CLASSES: Final[dict[tuple[int, Direction], type]] = {}

@@ -391,15 +391,17 @@ async def test_is_this_broker_the_coordinator(tmp_path: Path, version: int) -> N
             assert [each.key for each in found] == ["g", "h"]
 
 
-@pytest.mark.parametrize("version", [1, 4, 6])
-async def test_is_another_kind_of_coordinator_refused(tmp_path: Path, version: int) -> None:
+@pytest.mark.parametrize(("version", "key_type"), [(1, 2), (4, 2), (5, 2), (6, 3)])
+async def test_is_another_kind_of_coordinator_refused(
+    tmp_path: Path, version: int, key_type: int
+) -> None:
     async with running_broker(tmp_path) as broker:
         client = await broker.client()
-        request = FindCoordinatorRequest(key="s", key_type=2, coordinator_keys=["s"])
+        request = FindCoordinatorRequest(key="s", key_type=key_type, coordinator_keys=["s"])
         response = await client.request(request, version)
         found = response.coordinators[0] if version >= 4 else response
         assert (found.error_code, found.node_id) == (ErrorCode.INVALID_REQUEST, -1)
-        assert "2" in found.error_message
+        assert str(key_type) in found.error_message
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.DESCRIBE_GROUPS))

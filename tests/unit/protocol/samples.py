@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 from protocol.api import NOT_DECLARED, message_class
-from protocol.api_keys import ApiKey
+from protocol.api_keys import SUPPORTED, ApiKey
 from protocol.declare.primitives import (
     BOOL,
     FLOAT64,
@@ -56,11 +56,12 @@ class Layout:
 
 
 def layouts() -> Iterator[Layout]:
-    """Every declared layout, in key order."""
+    """Every declared layout, in key order; not those older than what is served."""
     for key in DECLARED:
         for direction in Direction:
             cls = message_class(key, direction)
-            for version in range(message_spec(cls).max_version + 1):
+            oldest = SUPPORTED[key].min
+            for version in range(oldest, message_spec(cls).max_version + 1):
                 yield Layout(cls, version)
 
 

@@ -48,7 +48,11 @@ class Bench:
         turns = Turns(Pool("side", 1))
         security = SimpleNamespace(access=None, throttle=None)
         context = SimpleNamespace(
-            metrics=self.metrics, turns=turns, answers=answers, security=security
+            config=SimpleNamespace(workers=1),
+            metrics=self.metrics,
+            turns=turns,
+            answers=answers,
+            security=security,
         )
         self.dispatcher = Dispatcher(cast(Context, context))
 

@@ -1,0 +1,266 @@
+"""Records of share groups, both ways: of `__consumer_offsets` and of `__share_group_state`.
+
+Owns the translation between `protocol.stored.share_group_log`, which has the bytes, and the values
+of share groups. Partitions whose state is being initialized or deleted do not occur here, because
+both take one append; records of Kafka that name such partitions are read as "not initialized".
+"""
+
+import enum
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from broker.groups.consumer.values import Partitions
+from broker.groups.share.group_values import (
+    ShareChange,
+    ShareChangeKind,
+    ShareSubscription,
+    StoredMember,
+    StoredShareGroup,
+)
+from broker.groups.share.stored_state import ShareKey, StoredState
+from broker.groups.share.values import Delivery, StateBatch
+from protocol.stored import share_group_log as stored
+from protocol.stored.codec import UnknownRecord, decode, encode, version_of
+
+_VALUE_VERSION: Final = 0
+_STABLE: Final = 0
+_ABOUT_MEMBERS: Final = frozenset(
+    {ShareChangeKind.SUBSCRIPTION, ShareChangeKind.TARGET, ShareChangeKind.CURRENT}
+)
+
+
+class StateKind(enum.IntEnum):
+    """The kinds of records of the state topic."""
+
+    SNAPSHOT = 0
+    UPDATE = 1
+
+
+class ShareRecordKey(NamedTuple):
+    """The subject of a record; `member_id` is None for the group itself."""
+
+    kind: ShareChangeKind
+    group_id: str
+    member_id: str | None
+
+
+def is_share_key(key: bytes) -> bool:
+    """Whether a record of `__consumer_offsets` is about a share group."""
+    try:
+        return version_of(key) in ShareChangeKind._value2member_map_
+    except UnknownRecord:
+        return False
+
+
+def encode_change(group_id: str, change: ShareChange) -> tuple[bytes, bytes | None]:
+    """Key and value of one change; no value is a tombstone."""
+    key: stored.ShareMemberKey | stored.ShareGroupKey
+    if change.kind in _ABOUT_MEMBERS:
+        key = stored.ShareMemberKey(group_id=group_id, member_id=change.member_id or "")
+    else:
+        key = stored.ShareGroupKey(group_id=group_id)
+    value = None if change.value is None else encode(_value(change), _VALUE_VERSION)
+    return encode(key, change.kind), value
+
+
+def _value(change: ShareChange) -> object:
+    value = change.value
+    if change.kind is ShareChangeKind.GROUP_EPOCH:
+        assert isinstance(value, int)
+        return stored.ShareGroupMetadataValue(epoch=value)
+    if change.kind is ShareChangeKind.ASSIGNMENT_EPOCH:
+        assert isinstance(value, int)
+        return stored.ShareAssignmentEpochValue(assignment_epoch=value)
+    if isinstance(value, ShareSubscription):
+        return stored.ShareMemberMetadataValue(
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            subscribed_topic_names=sorted(value.names),
+        )
+    if isinstance(value, StoredMember):
+        return stored.ShareCurrentValue(
+            member_epoch=value.epoch,
+            previous_member_epoch=value.previous_epoch,
+            state=_STABLE,
+            assigned_partitions=_by_topic(value.assigned),
+        )
+    if isinstance(value, frozenset):
+        return stored.ShareTargetValue(topic_partitions=_by_topic(value))
+    assert isinstance(value, Mapping), change
+    return stored.StatePartitionsValue(
+        initialized_topics=[
+            stored.NamedPartitions(topic_id=topic_id, topic_name=name, partitions=sorted(indexes))
+            for topic_id, (name, indexes) in value.items()
+        ]
+    )
+
+
+def _by_topic(partitions: Iterable[tuple[bytes, int]]) -> list[stored.TopicPartitions]:
+    topics: dict[bytes, stored.TopicPartitions] = {}
+    for topic_id, index in sorted(partitions):
+        topic = topics.setdefault(topic_id, stored.TopicPartitions(topic_id=topic_id))
+        topic.partitions.append(index)
+    return list(topics.values())
+
+
+def _partitions(topics: Iterable[stored.TopicPartitions]) -> Partitions:
+    return frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)
+
+
+def decode_share_key(key: bytes) -> ShareRecordKey:
+    """The subject of a record. Raises: UnknownRecord: torn."""
+    kind = ShareChangeKind(version_of(key))
+    if kind in _ABOUT_MEMBERS:
+        member = decode(stored.ShareMemberKey, key)
+        return ShareRecordKey(kind, member.group_id, member.member_id)
+    return ShareRecordKey(kind, decode(stored.ShareGroupKey, key).group_id, None)
+
+
+def take_record(found: StoredShareGroup, about: ShareRecordKey, value: bytes) -> None:
+    """Put the newest value of a key into its field of `found`.
+
+    Raises:
+        UnknownRecord: a newer version, or torn.
+    """
+    member_id = about.member_id or ""
+    if about.kind is ShareChangeKind.GROUP_EPOCH:
+        found.epoch = decode(stored.ShareGroupMetadataValue, value).epoch
+    elif about.kind is ShareChangeKind.ASSIGNMENT_EPOCH:
+        found.assignment_epoch = decode(stored.ShareAssignmentEpochValue, value).assignment_epoch
+    elif about.kind is ShareChangeKind.SUBSCRIPTION:
+        said = decode(stored.ShareMemberMetadataValue, value)
+        found.subscriptions[member_id] = ShareSubscription(
+            rack_id=said.rack_id,
+            client_id=said.client_id,
+            client_host=said.client_host,
+            names=frozenset(said.subscribed_topic_names),
+        )
+    elif about.kind is ShareChangeKind.TARGET:
+        target = decode(stored.ShareTargetValue, value)
+        found.targets[member_id] = _partitions(target.topic_partitions)
+    elif about.kind is ShareChangeKind.CURRENT:
+        current = decode(stored.ShareCurrentValue, value)
+        found.current[member_id] = StoredMember(
+            epoch=current.member_epoch,
+            previous_epoch=current.previous_member_epoch,
+            assigned=_partitions(current.assigned_partitions),
+        )
+    else:
+        states = decode(stored.StatePartitionsValue, value)
+        found.initialized = {
+            topic.topic_id: (topic.topic_name, frozenset(topic.partitions))
+            for topic in states.initialized_topics
+        }
+
+
+# -- the state topic -------------------------------------------------------------------------------
+
+
+def encode_snapshot(key: ShareKey, state: StoredState, now_ms: int) -> tuple[bytes, bytes]:
+    """The whole state as a record."""
+    value = stored.ShareSnapshotValue(
+        snapshot_epoch=state.snapshot_epoch,
+        state_epoch=state.state_epoch,
+        leader_epoch=state.leader_epoch,
+        start_offset=state.start_offset,
+        create_timestamp=state.created_ms,
+        write_timestamp=now_ms,
+        state_batches=_batches(state.batches),
+        delivery_complete_count=state.done_count,
+    )
+    return _state_key(key, StateKind.SNAPSHOT), encode(value, _VALUE_VERSION)
+
+
+def encode_update(
+    key: ShareKey,
+    state: StoredState,
+    start_offset: int,
+    batches: Iterable[StateBatch],
+    done_count: int,
+) -> tuple[bytes, bytes]:
+    """A change since the snapshot as a record."""
+    value = stored.ShareUpdateValue(
+        snapshot_epoch=state.snapshot_epoch,
+        leader_epoch=state.leader_epoch,
+        start_offset=start_offset,
+        state_batches=_batches(batches),
+        delivery_complete_count=done_count,
+    )
+    return _state_key(key, StateKind.UPDATE), encode(value, _VALUE_VERSION)
+
+
+def encode_forgotten(key: ShareKey) -> tuple[bytes, None]:
+    """The tombstone of a share partition."""
+    return _state_key(key, StateKind.SNAPSHOT), None
+
+
+def fold(
+    states: dict[ShareKey, StoredState], key: bytes, value: bytes | None, position: int
+) -> None:
+    """Take the next record of the state topic, which lies at offset `position`.
+
+    Raises:
+        UnknownRecord: another kind, a newer version, or torn.
+    """
+    kind = version_of(key)
+    if kind not in StateKind._value2member_map_:
+        raise UnknownRecord(f"record key version {kind} in the share state topic")
+    about = decode(stored.SharePartitionKey, key)
+    share_key = ShareKey(about.group_id, about.topic_id, about.partition)
+    if value is None:
+        states.pop(share_key, None)
+    elif kind == StateKind.SNAPSHOT:
+        snapshot = decode(stored.ShareSnapshotValue, value)
+        states[share_key] = StoredState(
+            snapshot_epoch=snapshot.snapshot_epoch,
+            state_epoch=snapshot.state_epoch,
+            leader_epoch=snapshot.leader_epoch,
+            start_offset=snapshot.start_offset,
+            created_ms=snapshot.create_timestamp,
+            batches=_states(snapshot.state_batches),
+            done_count=max(snapshot.delivery_complete_count, 0),
+            position=position,
+        )
+    else:
+        update = decode(stored.ShareUpdateValue, value)
+        known = states.get(share_key)
+        if known is not None and known.snapshot_epoch == update.snapshot_epoch:
+            known.leader_epoch = update.leader_epoch
+            known.updates += 1
+            done_count = max(update.delivery_complete_count, 0)
+            known.merge(update.start_offset, _states(update.state_batches), done_count)
+
+
+def _state_key(key: ShareKey, kind: StateKind) -> bytes:
+    about = stored.SharePartitionKey(
+        group_id=key.group_id, topic_id=key.topic_id, partition=key.partition
+    )
+    return encode(about, kind)
+
+
+def _batches(batches: Iterable[StateBatch]) -> list[stored.StateBatch]:
+    return [
+        stored.StateBatch(
+            first_offset=each.first,
+            last_offset=each.last,
+            delivery_state=each.state,
+            delivery_count=each.deliveries,
+        )
+        for each in batches
+    ]
+
+
+def _states(batches: Iterable[stored.StateBatch]) -> list[StateBatch]:
+    try:
+        return [
+            StateBatch(
+                each.first_offset,
+                each.last_offset,
+                Delivery(each.delivery_state),
+                each.delivery_count,
+            )
+            for each in batches
+        ]
+    except ValueError as error:
+        raise UnknownRecord(f"a delivery state of share groups: {error}") from error

@@ -1,0 +1,79 @@
+"""ShareAcknowledge (key 79, versions 1-2): accept, release, reject or renew acquired records.
+
+Answered when the acknowledgements are on disk: what was accepted is never delivered again. A
+request with the final epoch then gives back what its session still holds.
+
+Versions: v2 renewal, and the time that locks last in the answer.
+
+Source: KIP-932, KIP-1222; Kafka `KafkaApis.handleShareAcknowledgeRequest`.
+"""
+
+from collections.abc import Mapping
+
+from broker.groups.consumer.values import Partition
+from broker.groups.share.sessions import INITIAL_EPOCH
+from broker.replies.pending import Pending
+from broker.requests.context import Context, RequestContext
+from broker.requests.share_requests import (
+    Acknowledgements,
+    Outcome,
+    find_session,
+    is_final,
+    member_problem,
+)
+from protocol.api import share_acknowledge as api
+from protocol.error_codes import ErrorCode
+
+
+def handle(
+    context: Context, request: RequestContext, message: api.ShareAcknowledgeRequest
+) -> Pending[api.ShareAcknowledgeResponse] | api.ShareAcknowledgeResponse:
+    """Apply the acknowledgements; the answer comes when they are durable."""
+    group_id, member_id = message.group_id or "", message.member_id or ""
+    problem = member_problem(group_id, member_id)
+    if problem is not None:
+        return _refusal(ErrorCode.INVALID_REQUEST, problem)
+    if message.share_session_epoch == INITIAL_EPOCH:
+        return _refusal(ErrorCode.INVALID_SHARE_SESSION_EPOCH, None)
+    session, error = find_session(
+        context, request, group_id, member_id, message.share_session_epoch
+    )
+    if session is None:
+        return _refusal(error, None)
+    asked = Acknowledgements(context, request, group_id, member_id, may_renew=message.is_renew_ack)
+    for topic in message.topics:
+        for partition in topic.partitions:
+            key = (bytes(topic.topic_id), partition.partition_index)
+            asked.add(key, partition.acknowledgement_batches)
+    pending: Pending[api.ShareAcknowledgeResponse] = Pending()
+    shares = context.groups.shares
+
+    def settle(outcomes: Mapping[Partition, Outcome]) -> None:
+        response = _response(outcomes)
+        response.acquisition_lock_timeout_ms = shares.partitions.limits_of(
+            group_id
+        ).lock_duration_ms
+        if is_final(message.share_session_epoch):
+            shares.sessions.end(session)
+        pending.resolve(response)
+
+    asked.begin(session, settle)
+    return pending
+
+
+def _refusal(error: ErrorCode, message: str | None) -> api.ShareAcknowledgeResponse:
+    return api.ShareAcknowledgeResponse(error_code=error, error_message=message)
+
+
+def _response(outcomes: Mapping[Partition, Outcome]) -> api.ShareAcknowledgeResponse:
+    topics: dict[bytes, api.ShareAcknowledgeTopicResponse] = {}
+    for (topic_id, index), outcome in outcomes.items():
+        topic = topics.setdefault(topic_id, api.ShareAcknowledgeTopicResponse(topic_id=topic_id))
+        topic.partitions.append(
+            api.PartitionData(
+                partition_index=index,
+                error_code=outcome.error,
+                error_message=outcome.message,
+            )
+        )
+    return api.ShareAcknowledgeResponse(responses=list(topics.values()))
