@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from broker.allocator import keep_freed_memory
 from broker.clocks.clock import Clock, SystemClock
 from broker.clocks.settable_clock import SettableClock
 from broker.clocks.trusted_clock import TrustedClock
@@ -39,7 +40,6 @@ from broker.jobs.certificates import CertificateWatch
 from broker.jobs.identity_keys import IdentityKeysWatch
 from broker.jobs.jobs import BackgroundJobs
 from broker.jobs.scheduler import JobScheduler
-from broker.jobs.tiering import Tiering
 from broker.metrics import Metrics
 from broker.net.acceptor import Acceptor
 from broker.net.addresses import address_error, bound_socket
@@ -48,20 +48,14 @@ from broker.net.dispatch import Dispatcher
 from broker.net.lane_connection import LaneConnection
 from broker.net.produce_lane import ProduceLane
 from broker.net.receive import SCRATCH
-from broker.operator.explain import explain
 from broker.operator.exporter import BrokerCollector, load, render
-from broker.operator.histogram import HistogramAnswers
-from broker.operator.http import Command, MetricsServer, Query
+from broker.operator.http import Command, MetricsServer
+from broker.operator.pages import load_pages, pages
 from broker.operator.port_access import PortAccess
-from broker.operator.retention import RetentionForecast
-from broker.operator.segments import SegmentList
-from broker.operator.skew import SkewAudit
 from broker.quotas.accepting import AcceptRates
 from broker.quotas.throttle import windows_of
-from broker.remote.reads import RemoteReads
 from broker.requests.context import Context, Endpoint
 from broker.security.service import ListenerGuard, Security
-from broker.security.tls.contexts import TlsContexts
 from broker.space import SpaceGuard
 from broker.threads import Threads
 from broker.topics.registry import TopicRegistry
@@ -72,13 +66,15 @@ from storage.directory.data_dir import DataDir, Topic
 from storage.disk.files import Files, RealFiles
 from storage.errors import DataDirError, StorageError
 from storage.log.flush import FlushTicket
-from storage.remote.engine import BadStoreUrl, open_store
-from storage.remote.object_store import ObjectStore
 
-if TYPE_CHECKING:  # one process alone needs none of them
+if TYPE_CHECKING:  # loaded where a setting asks for them
+    from broker.jobs.tiering import Tiering
+    from broker.remote.reads import RemoteReads
+    from broker.security.tls.contexts import TlsContexts
     from broker.workers.first import FirstWorker
     from broker.workers.further import FurtherWorker
     from broker.workers.link import Message
+    from storage.remote.object_store import ObjectStore
 
 logger = logging.getLogger("tidelog.broker.node")
 
@@ -118,7 +114,7 @@ class Broker:
         clock: Clock | None = None,
         files: Files | None = None,
         source: random.Random | None = None,
-        store: ObjectStore | None = None,
+        store: "ObjectStore | None" = None,
         first: "FirstWorker | None" = None,
         further: "FurtherWorker | None" = None,
     ) -> None:
@@ -348,6 +344,8 @@ class Broker:
         """Prepare reads and uploads of the object store; no request is made."""
         url = self.config.remote_storage_url
         if self._store is None and url:
+            from storage.remote.engine import BadStoreUrl, open_store
+
             try:
                 self._store = open_store(url, self.data_dir.cluster_id)
             except BadStoreUrl as error:
@@ -355,6 +353,8 @@ class Broker:
                     f"remote.storage.url={url} cannot be used: {error}", "mend that and start again"
                 ) from error
         if self._store is not None:
+            from broker.remote.reads import RemoteReads
+
             self.remote = RemoteReads(
                 self._store, self._threads.downloads, self.live, self.metrics.remote
             )
@@ -535,9 +535,10 @@ class Broker:
                     return
         import re2  # noqa: F401
 
+        keep_freed_memory()
         if self.config.metrics_listener is not None:
             load()
-            from broker.operator import http_connection  # noqa: F401
+            load_pages()
 
     async def _finish_requests(self) -> None:
         """Close the listeners, let requests finish, cut those that do not."""
@@ -593,15 +594,9 @@ class Broker:
             self.security,
             self._contexts,
         )
-        queries: dict[str, Query] = {
-            "/explain": partial(explain, self.topics, self.remote),
-            "/segments": SegmentList(self.topics, self._threads.control, self.time.now_ms).answer,
-            "/skew": SkewAudit(self.topics, self._threads.control).answer,
-            "/histogram": HistogramAnswers(self.topics, self._threads.control).answer,
-            "/retention": RetentionForecast(
-                self.topics, self.space, self._threads.control, self.time.now_ms
-            ).answer,
-        }
+        queries = pages(
+            self.topics, self.space, self.remote, self._threads.control, self.time.now_ms
+        )
         commands: dict[str, Command] = {}
         if isinstance(self.clock, SettableClock):
             from broker.operator.clock import ClockControl
@@ -675,7 +670,9 @@ class Broker:
         )
         jobs.schedule(self.jobs)
 
-    def _tiering(self, store: ObjectStore) -> Tiering:
+    def _tiering(self, store: "ObjectStore") -> "Tiering":
+        from broker.jobs.tiering import Tiering
+
         return Tiering(
             self.data_dir,
             store,

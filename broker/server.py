@@ -8,8 +8,9 @@ container) reads its configuration again, for ``systemctl reload``. A broker tha
 terminal (``make run``) takes it for the end of that terminal, and stops cleanly. Under nohup the
 signal stays ignored.
 
-Settings of the interpreter: `gc.freeze` after the start, so that no collection walks the objects of
-imports and opening again, and rarer collections, because reference counting frees requests. The
+Settings of the interpreter: rarer collections of garbage, because reference counting frees requests,
+and `gc.freeze` after the start, so that none walks the objects of imports and opening again. No
+collection comes before it: it would find a thousand small objects, while the first client waits. The
 switch interval is a millisecond: the loop waits that long for the interpreter lock, in each of its
 callbacks, while the side thread (`broker.replies.turns`) runs Python. It makes no difference to
 sync threads. One that returns from `fdatasync` gets the lock at the loop's next system call, and
@@ -69,6 +70,7 @@ def run(
             "Python runs with -O, which strips the checks that protect the log",
             "start it without -O and PYTHONOPTIMIZE",
         )
+    gc.set_threshold(*GC_THRESHOLDS)
     _raise_descriptor_limit()
     if config.secrets or any(listener.protocol != "PLAINTEXT" for listener in config.listeners):
         forbid_core_dumps()
@@ -98,6 +100,7 @@ async def serve(
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         # Before the start, which may recover for minutes: by default the signal ends the process.
         loop.add_signal_handler(signal.SIGHUP, stop.set if _has_terminal() else hangup.set)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     broker = Broker(config, clock=clock)
     if part is not None:
         broker = Broker(config, clock=clock, first=part.first, further=part.further)
@@ -106,11 +109,8 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     announce(ready)
-    gc.collect()
     gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
     reloading = asyncio.create_task(_reload_at(hangup, broker, reread))
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         await stop.wait()
     finally:

@@ -232,6 +232,38 @@ class TestWaiting:
         assert data.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+@pytest.mark.parametrize("session", [(0, -1), (0, 0)])
+async def test_full_fetch_is_served_in_portions_and_starves_no_partition(
+    client: RawClient, session: tuple[int, int]
+) -> None:
+    topics, partitions = ("large", "other"), range(3)
+    for topic in topics:
+        await create_topic(client, topic, 3)
+        for partition in partitions:
+            await produce(client, topic, batch(bytes(900_000)), partition=partition)
+    asked = fetch_request(topics[0], dict.fromkeys(partitions, 0), session=session)
+    asked.topics += fetch_request(topics[1], dict.fromkeys(partitions, 0)).topics
+    served: set[tuple[str, int]] = set()
+    for _ in range(200):
+        answer = await client.request(asked, 12)
+        named = {
+            topic.topic: [part.partition_index for part in topic.partitions]
+            for topic in answer.responses
+        }
+        assert named == dict.fromkeys(topics, list(partitions))
+        with_records = [
+            (topic.topic, part.partition_index)
+            for topic in answer.responses
+            for part in topic.partitions
+            if part.records
+        ]
+        assert len(with_records) == ENOUGH_BYTES // 900_000
+        served.update(with_records)
+        if len(served) == 6:
+            return
+    raise AssertionError(f"only {served} got records")
+
+
 class TestSessions:
     """KIP-227 on the wire."""
 
