@@ -140,6 +140,9 @@ class Broker:
         self._dispatchers: dict[str, Dispatcher] = {}
         self._accepting: set[asyncio.Task[Any]] = set()
         self._is_ready = False
+        self.warm = asyncio.Event()
+        """Set when the code for the first requests is loaded."""
+
         self._threads = Threads()
         self.connections = Connections(config, self._threads.side)
         self.fetch_waiters = FetchWaiters(self.live)
@@ -236,7 +239,7 @@ class Broker:
         self.jobs.start(self.config.log_initial_task_delay_ms)
         self._stack.push_async_callback(self.jobs.stop)
         self._is_ready = True
-        self._threads.control.submit(self._warm_up, _warmed_up)
+        self._threads.control.submit(self._warm_up, self._warmed_up)
         for notice in (*self.config.notices, *self.data_dir.notices):
             logger.warning("%s", notice)
         return ReadyInfo(
@@ -535,10 +538,17 @@ class Broker:
                     return
         import re2  # noqa: F401
 
+        from storage.log import compaction, retention  # noqa: F401
+
         keep_freed_memory()
         if self.config.metrics_listener is not None:
             load()
             load_pages()
+
+    def _warmed_up(self, _: None, error: BaseException | None) -> None:
+        self.warm.set()
+        if error is not None:
+            logger.error("the code for the first requests could not be loaded", exc_info=error)
 
     async def _finish_requests(self) -> None:
         """Close the listeners, let requests finish, cut those that do not."""
@@ -684,8 +694,3 @@ class Broker:
             threads=self._threads.uploads,
             random=self._random,
         )
-
-
-def _warmed_up(_: None, error: BaseException | None) -> None:
-    if error is not None:
-        logger.error("the code for the first requests could not be loaded", exc_info=error)
