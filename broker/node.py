@@ -25,7 +25,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.allocator import keep_freed_memory
 from broker.clocks.clock import Clock, SystemClock
 from broker.clocks.settable_clock import SettableClock
 from broker.clocks.trusted_clock import TrustedClock
@@ -48,9 +47,9 @@ from broker.net.dispatch import Dispatcher
 from broker.net.lane_connection import LaneConnection
 from broker.net.produce_lane import ProduceLane
 from broker.net.receive import SCRATCH
-from broker.operator.exporter import BrokerCollector, load, render
+from broker.operator.exporter import BrokerCollector, render
 from broker.operator.http import Command, MetricsServer
-from broker.operator.pages import load_pages, pages
+from broker.operator.pages import pages
 from broker.operator.port_access import PortAccess
 from broker.quotas.accepting import AcceptRates
 from broker.quotas.throttle import windows_of
@@ -60,6 +59,7 @@ from broker.space import SpaceGuard
 from broker.threads import Threads
 from broker.topics.registry import TopicRegistry
 from broker.transactions.coordinator import TransactionCoordinator
+from broker.warm_up import WARM_UP_AFTER_MS, warm_up
 from config import BrokerConfig, ConfigErrors, Listener, plan_reload
 from storage.directory.clock_file import read_clock, write_clock
 from storage.directory.data_dir import DataDir, Topic
@@ -239,7 +239,7 @@ class Broker:
         self.jobs.start(self.config.log_initial_task_delay_ms)
         self._stack.push_async_callback(self.jobs.stop)
         self._is_ready = True
-        self._threads.control.submit(self._warm_up, self._warmed_up)
+        self.live.call_later(WARM_UP_AFTER_MS, self._begin_warm_up)
         for notice in (*self.config.notices, *self.data_dir.notices):
             logger.warning("%s", notice)
         return ReadyInfo(
@@ -525,25 +525,13 @@ class Broker:
             metrics=self.metrics,
         )
 
+    def _begin_warm_up(self) -> None:
+        if self._is_ready:
+            self._threads.control.submit(self._warm_up, self._warmed_up)
+
     def _warm_up(self) -> None:
-        """Load the code for the first requests, in a thread.
-
-        Imports and code generation are Python, so the thread takes turns with the event loop, and
-        the start takes no longer. Without it the first client of each API would wait, and with it
-        every other client.
-        """
-        for dispatcher in self._dispatchers.values():
-            for _ in dispatcher.warm_up():
-                if not self._is_ready:
-                    return
-        import re2  # noqa: F401
-
-        from storage.log import compaction, retention  # noqa: F401
-
-        keep_freed_memory()
-        if self.config.metrics_listener is not None:
-            load()
-            load_pages()
+        has_metrics = self.config.metrics_listener is not None
+        warm_up(self._dispatchers.values(), has_metrics, lambda: self._is_ready)
 
     def _warmed_up(self, _: None, error: BaseException | None) -> None:
         self.warm.set()
