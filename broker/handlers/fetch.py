@@ -22,6 +22,10 @@ start that moved. `records` is empty, never null.
 A client over its `consumer_byte_rate` gets an empty answer at once, with the delay; a session does
 not advance by it.
 
+Differs from Kafka: an answer has about two megabytes unless min_bytes is more, whatever max_bytes
+allows. When little of a limit is left and a batch does not fit, the answer is full; Kafka tries the
+partitions after it.
+
 There are no followers, so a broker that fetches as one is refused.
 
 Versions: v1 throttle time, v3 max_bytes, v4 isolation and last stable offset, v5 log start offset,
