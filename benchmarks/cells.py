@@ -46,7 +46,7 @@ class Cell:
             "paced": f"p99 of produce at 10,000/s, {size}",
             "end-to-end": f"p99 end to end, one at a time, {size}",
             "librdkafka": f"librdkafka produce {size}, {self.codec}",
-            "librdkafka-read": f"librdkafka consume {size}",
+            "librdkafka-read": f"librdkafka consume {size}{many}",
             "raw": f"raw requests of {batch}",
         }[self.kind]
 
@@ -161,6 +161,7 @@ def standard_cells() -> Iterator[Cell]:
         Cell(kind="librdkafka", records=500_000, size=100),
         Cell(kind="librdkafka", records=150_000),
         Cell(kind="librdkafka-read", records=2_000_000, size=100),
+        Cell(kind="librdkafka-read", records=2_000_000, size=100, partitions=16),
     )
     yield from _throughput_cells(partitions=16)
 

@@ -39,7 +39,6 @@ from broker.jobs.certificates import CertificateWatch
 from broker.jobs.identity_keys import IdentityKeysWatch
 from broker.jobs.jobs import BackgroundJobs
 from broker.jobs.scheduler import JobScheduler
-from broker.jobs.tiering import Tiering
 from broker.metrics import Metrics
 from broker.net.acceptor import Acceptor
 from broker.net.addresses import address_error, bound_socket
@@ -48,37 +47,34 @@ from broker.net.dispatch import Dispatcher
 from broker.net.lane_connection import LaneConnection
 from broker.net.produce_lane import ProduceLane
 from broker.net.receive import SCRATCH
-from broker.operator.explain import explain
-from broker.operator.exporter import BrokerCollector, load, render
-from broker.operator.histogram import HistogramAnswers
-from broker.operator.http import Command, MetricsServer, Query
+from broker.operator.exporter import BrokerCollector, render
+from broker.operator.http import Command, MetricsServer
+from broker.operator.pages import pages
 from broker.operator.port_access import PortAccess
-from broker.operator.retention import RetentionForecast
-from broker.operator.segments import SegmentList
-from broker.operator.skew import SkewAudit
 from broker.quotas.accepting import AcceptRates
 from broker.quotas.throttle import windows_of
-from broker.remote.reads import RemoteReads
 from broker.requests.context import Context, Endpoint
 from broker.security.service import ListenerGuard, Security
-from broker.security.tls.contexts import TlsContexts
 from broker.space import SpaceGuard
 from broker.threads import Threads
 from broker.topics.registry import TopicRegistry
 from broker.transactions.coordinator import TransactionCoordinator
+from broker.warm_up import WARM_UP_AFTER_MS, warm_up
 from config import BrokerConfig, ConfigErrors, Listener, plan_reload
 from storage.directory.clock_file import read_clock, write_clock
 from storage.directory.data_dir import DataDir, Topic
 from storage.disk.files import Files, RealFiles
 from storage.errors import DataDirError, StorageError
 from storage.log.flush import FlushTicket
-from storage.remote.engine import BadStoreUrl, open_store
-from storage.remote.object_store import ObjectStore
 
-if TYPE_CHECKING:  # one process alone needs none of them
+if TYPE_CHECKING:  # loaded where a setting asks for them
+    from broker.jobs.tiering import Tiering
+    from broker.remote.reads import RemoteReads
+    from broker.security.tls.contexts import TlsContexts
     from broker.workers.first import FirstWorker
     from broker.workers.further import FurtherWorker
     from broker.workers.link import Message
+    from storage.remote.object_store import ObjectStore
 
 logger = logging.getLogger("tidelog.broker.node")
 
@@ -118,7 +114,7 @@ class Broker:
         clock: Clock | None = None,
         files: Files | None = None,
         source: random.Random | None = None,
-        store: ObjectStore | None = None,
+        store: "ObjectStore | None" = None,
         first: "FirstWorker | None" = None,
         further: "FurtherWorker | None" = None,
     ) -> None:
@@ -144,6 +140,9 @@ class Broker:
         self._dispatchers: dict[str, Dispatcher] = {}
         self._accepting: set[asyncio.Task[Any]] = set()
         self._is_ready = False
+        self.warm = asyncio.Event()
+        """Set when the code for the first requests is loaded."""
+
         self._threads = Threads()
         self.connections = Connections(config, self._threads.side)
         self.fetch_waiters = FetchWaiters(self.live)
@@ -246,7 +245,7 @@ class Broker:
         self.jobs.start(self.config.log_initial_task_delay_ms)
         self._stack.push_async_callback(self.jobs.stop)
         self._is_ready = True
-        self._threads.control.submit(self._warm_up, _warmed_up)
+        self.live.call_later(WARM_UP_AFTER_MS, self._begin_warm_up)
         for notice in (*self.config.notices, *self.data_dir.notices):
             logger.warning("%s", notice)
         return ReadyInfo(
@@ -354,6 +353,8 @@ class Broker:
         """Prepare reads and uploads of the object store; no request is made."""
         url = self.config.remote_storage_url
         if self._store is None and url:
+            from storage.remote.engine import BadStoreUrl, open_store
+
             try:
                 self._store = open_store(url, self.data_dir.cluster_id)
             except BadStoreUrl as error:
@@ -361,6 +362,8 @@ class Broker:
                     f"remote.storage.url={url} cannot be used: {error}", "mend that and start again"
                 ) from error
         if self._store is not None:
+            from broker.remote.reads import RemoteReads
+
             self.remote = RemoteReads(
                 self._store, self._threads.downloads, self.live, self.metrics.remote
             )
@@ -528,22 +531,18 @@ class Broker:
             metrics=self.metrics,
         )
 
+    def _begin_warm_up(self) -> None:
+        if self._is_ready:
+            self._threads.control.submit(self._warm_up, self._warmed_up)
+
     def _warm_up(self) -> None:
-        """Load the code for the first requests, in a thread.
+        has_metrics = self.config.metrics_listener is not None
+        warm_up(self._dispatchers.values(), has_metrics, lambda: self._is_ready)
 
-        Imports and code generation are Python, so the thread takes turns with the event loop, and
-        the start takes no longer. Without it the first client of each API would wait, and with it
-        every other client.
-        """
-        for dispatcher in self._dispatchers.values():
-            for _ in dispatcher.warm_up():
-                if not self._is_ready:
-                    return
-        import re2  # noqa: F401
-
-        if self.config.metrics_listener is not None:
-            load()
-            from broker.operator import http_connection  # noqa: F401
+    def _warmed_up(self, _: None, error: BaseException | None) -> None:
+        self.warm.set()
+        if error is not None:
+            logger.error("the code for the first requests could not be loaded", exc_info=error)
 
     async def _finish_requests(self) -> None:
         """Close the listeners, let requests finish, cut those that do not."""
@@ -599,15 +598,9 @@ class Broker:
             self.security,
             self._contexts,
         )
-        queries: dict[str, Query] = {
-            "/explain": partial(explain, self.topics, self.remote),
-            "/segments": SegmentList(self.topics, self._threads.control, self.time.now_ms).answer,
-            "/skew": SkewAudit(self.topics, self._threads.control).answer,
-            "/histogram": HistogramAnswers(self.topics, self._threads.control).answer,
-            "/retention": RetentionForecast(
-                self.topics, self.space, self._threads.control, self.time.now_ms
-            ).answer,
-        }
+        queries = pages(
+            self.topics, self.space, self.remote, self._threads.control, self.time.now_ms
+        )
         commands: dict[str, Command] = {}
         if isinstance(self.clock, SettableClock):
             from broker.operator.clock import ClockControl
@@ -681,7 +674,9 @@ class Broker:
         )
         jobs.schedule(self.jobs)
 
-    def _tiering(self, store: ObjectStore) -> Tiering:
+    def _tiering(self, store: "ObjectStore") -> "Tiering":
+        from broker.jobs.tiering import Tiering
+
         return Tiering(
             self.data_dir,
             store,
@@ -693,8 +688,3 @@ class Broker:
             threads=self._threads.uploads,
             random=self._random,
         )
-
-
-def _warmed_up(_: None, error: BaseException | None) -> None:
-    if error is not None:
-        logger.error("the code for the first requests could not be loaded", exc_info=error)

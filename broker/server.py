@@ -8,9 +8,10 @@ container) reads its configuration again, for ``systemctl reload``. A broker tha
 terminal (``make run``) takes it for the end of that terminal, and stops cleanly. Under nohup the
 signal stays ignored.
 
-Settings of the interpreter: `gc.freeze` after the start, so that no collection walks the objects of
-imports and opening again, and rarer collections, because reference counting frees requests. The
-switch interval is a millisecond: the loop waits that long for the interpreter lock, in each of its
+Settings of the interpreter: rarer collections of garbage, because reference counting frees
+requests, and `gc.freeze` after the start, so that none walks the objects of imports and opening
+again. None comes before that: each would take milliseconds and find a few small objects. The switch
+interval is a millisecond: the loop waits that long for the interpreter lock, in each of its
 callbacks, while the side thread (`broker.replies.turns`) runs Python. It makes no difference to
 sync threads. One that returns from `fdatasync` gets the lock at the loop's next system call, and
 intervals between 0.1 and 5 ms measured the same.
@@ -23,10 +24,10 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from socket import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
@@ -74,9 +75,18 @@ def run(
         forbid_core_dumps()
     if config.workers > 1:
         return _run_workers(config, announce=announce, reread=reread, clock=clock)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(config, announce=announce, reread=reread, clock=clock))
+    _run(serve(config, announce=announce, reread=reread, clock=clock))
     return 0
+
+
+def _run(serving: Coroutine[Any, Any, None]) -> None:
+    """Run `serving` in a new loop, without collections of garbage before `_collect_garbage`."""
+    gc.disable()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serving)
+    finally:
+        gc.enable()
 
 
 async def serve(
@@ -98,6 +108,7 @@ async def serve(
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         # Before the start, which may recover for minutes: by default the signal ends the process.
         loop.add_signal_handler(signal.SIGHUP, stop.set if _has_terminal() else hangup.set)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     broker = Broker(config, clock=clock)
     if part is not None:
         broker = Broker(config, clock=clock, first=part.first, further=part.further)
@@ -106,16 +117,16 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     announce(ready)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-    reloading = asyncio.create_task(_reload_at(hangup, broker, reread))
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    beside = (
+        asyncio.create_task(_collect_garbage(broker)),
+        asyncio.create_task(_reload_at(hangup, broker, reread)),
+    )
     try:
         await stop.wait()
     finally:
-        reloading.cancel()
-        await asyncio.gather(reloading, return_exceptions=True)
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
         await broker.stop()
 
 
@@ -142,9 +153,7 @@ def _run_workers(
             fresh = reread()
             return None if fresh is None else part.config(fresh)
 
-        work = serve(part.config(config), announce=part.announce, reread=reread_own, part=part)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(work)
+        _run(serve(part.config(config), announce=part.announce, reread=reread_own, part=part))
         return 0
 
     def all_ready(ready: list[Ready]) -> None:
@@ -164,6 +173,14 @@ async def _reload_at(hangup: asyncio.Event, broker: Broker, reread: Reread) -> N
             await broker.reload(reread())
         except Exception:
             logger.exception("the reload failed; SIGHUP tries again")
+
+
+async def _collect_garbage(broker: Broker) -> None:
+    """Collect garbage from when the code for the first requests is loaded, but not in it."""
+    await broker.warm.wait()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()
 
 
 def _has_terminal() -> bool:

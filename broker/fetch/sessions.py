@@ -26,12 +26,15 @@ Source: KIP-227, KIP-516; Kafka's `FetchManager`, `FetchSession`.
 import random
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from broker.clocks.clock import Clock
 from broker.security.principal import ANONYMOUS, Principal
-from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import SLICE_RECORDS, Slice, Steps
+
+if TYPE_CHECKING:  # loaded with the handler
+    from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
 NO_SESSION_ID = 0
 FINAL_EPOCH = -1
@@ -53,7 +56,7 @@ class FetchTarget:
     topic: str
     topic_id: bytes
     partition: int
-    asked: FetchPartition
+    asked: "FetchPartition"
     reported_high_watermark: int = -1
     reported_log_start_offset: int = -1
 
@@ -105,7 +108,7 @@ class FetchSession:
         return iter(self._targets.values())
 
     def update(
-        self, targets: Iterable[FetchTarget], forgotten: Iterable[ForgottenTopic]
+        self, targets: Iterable[FetchTarget], forgotten: "Iterable[ForgottenTopic]"
     ) -> Steps[None]:
         """Add or change the partitions of the request, drop its forgotten ones."""
         spent = Slice()
@@ -156,7 +159,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def plan(
-        self, request: FetchRequest, api_version: int, owner: Principal = ANONYMOUS
+        self, request: "FetchRequest", api_version: int, owner: Principal = ANONYMOUS
     ) -> Steps[FetchPlan]:
         """The plan of `request` by `owner`; opens, updates or ends a session as it says.
 
@@ -237,7 +240,7 @@ class FetchSessions:
         return True
 
 
-def _targets(topics: Iterable[FetchTopic]) -> Steps[Collection[FetchTarget]]:
+def _targets(topics: "Iterable[FetchTopic]") -> Steps[Collection[FetchTarget]]:
     """Every partition once; if the request names one twice, the last entry counts."""
     targets: dict[tuple[str, bytes, int], FetchTarget] = {}
     for topic in topics:

@@ -22,6 +22,10 @@ start that moved. `records` is empty, never null.
 A client over its `consumer_byte_rate` gets an empty answer at once, with the delay; a session does
 not advance by it.
 
+Differs from Kafka: an answer has about two megabytes unless min_bytes is more, whatever max_bytes
+allows. When little of a limit is left and a batch does not fit, the answer is full; Kafka tries the
+partitions after it.
+
 There are no followers, so a broker that fetches as one is refused.
 
 Versions: v1 throttle time, v3 max_bytes, v4 isolation and last stable offset, v5 log start offset,
@@ -64,11 +68,11 @@ MAX_WAIT_MS = 300_000
 """The longest time that a fetch is parked, whatever the client requests."""
 
 ENOUGH_BYTES = 2 * 1024 * 1024
-"""The most bytes for a partition, and for an incremental fetch in all, unless it waits for more.
+"""The most bytes for a partition, and for an answer in all, unless the fetch waits for more.
 
 Reading sixteen megabytes before the first byte is sent delays this client and all others, and
-leaves the processor's caches cold. The partitions that got nothing are the first of the next answer
-(`FetchSession.move_to_end`).
+leaves the processor's caches cold. In a session, the partitions that got nothing are the first of
+the next answer (`FetchSession.move_to_end`). Without one, each fetch begins at a random partition.
 """
 
 STEP_BYTES = 64 * 1024
@@ -213,10 +217,13 @@ class _Fetch:
             yield NEXT_TURN
         most = self._message.max_bytes
         enough = ENOUGH_BYTES if self._min_bytes <= ENOUGH_BYTES // 2 else 2 * self._min_bytes
-        portion = min(most, enough) if self._plan.is_incremental else most
-        parts, reader = yield from self._read_up_to(portion, enough)
+        portion = min(most, enough)
+        first = 0
+        if portion < most and not self._plan.is_incremental and len(self._plan.targets) > 1:
+            first = self._context.random.randrange(len(self._plan.targets))
+        parts, reader = yield from self._read_up_to(portion, enough, first=first)
         is_short = 0 < reader.bytes_read < self._min_bytes
-        if is_short and (self._plan.is_incremental or reader.was_limited):
+        if is_short and (portion < most or reader.was_limited):
             # The missing bytes may be there, in a batch that is larger than the portion.
             parts, reader = yield from self._read_up_to(most, PARTITION_BYTES_MAX)
         if reader.was_cut or reader.bytes_allowed < self._min_bytes:
@@ -225,8 +232,12 @@ class _Fetch:
         return parts, reader
 
     def _read_up_to(
-        self, max_bytes: int, partition_max_bytes: int, *, needs_one: bool = True
+        self, max_bytes: int, partition_max_bytes: int, *, first: int = 0, needs_one: bool = True
     ) -> Steps[tuple[list[_Part], FetchReader]]:
+        """Read the partitions from the target numbered `first` on, then those before it.
+
+        The parts are in the order of the targets.
+        """
         if self._reserved_bytes:
             self._reserve(0)
         reader = FetchReader(
@@ -241,7 +252,8 @@ class _Fetch:
         )
         parts: list[_Part] = []
         spent_bytes = 0
-        for target in self._plan.targets:
+        targets = self._plan.targets
+        for target in targets[first:] + targets[:first] if first else targets:
             if spent_bytes >= STEP_BYTES:
                 spent_bytes = 0
                 self._reserve(reader.bytes_read)
@@ -260,6 +272,8 @@ class _Fetch:
         self._window_logs = reader.window_logs
         if reader.bytes_read >= STEP_BYTES or self._reserved_bytes:
             self._reserve(reader.bytes_read)
+        if first:
+            parts = parts[-first:] + parts[:-first]
         return parts, reader
 
     def _reserve(self, size_bytes: int) -> None:

@@ -15,13 +15,16 @@ Source: Kafka `LogCleaner`.
 import logging
 import time
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from broker.metrics import Metrics
 from broker.threads import Pool
 from storage.disk.steps import Steps
 from storage.errors import CorruptLog, StorageError
-from storage.log.compaction import CompactionResult, compact, find_cleanable
 from storage.log.log import Log
+
+if TYPE_CHECKING:
+    from storage.log.compaction import CompactionResult
 
 logger = logging.getLogger("tidelog.broker.jobs.cleaner")
 
@@ -48,6 +51,8 @@ class Cleaner:
 
     async def run(self) -> None:
         """Clean until no log is due."""
+        from storage.log.compaction import compact
+
         tried: set[Log] = set()
         while (log := self._filthiest(tried)) is not None:
             tried.add(log)
@@ -62,6 +67,8 @@ class Cleaner:
                 self._report(log, result)
 
     def _filthiest(self, tried: set[Log]) -> Log | None:
+        from storage.log.compaction import find_cleanable
+
         now_ms = self._now_ms()
         best: tuple[tuple[bool, float], Log] | None = None
         for log in self._logs():
@@ -74,7 +81,7 @@ class Cleaner:
                     best = need, log
         return None if best is None else best[1]
 
-    def _timed(self, steps: Steps[CompactionResult | None]) -> Steps[CompactionResult | None]:
+    def _timed(self, steps: "Steps[CompactionResult | None]") -> "Steps[CompactionResult | None]":
         """`steps`, with the longest one noted in the metrics."""
         while True:
             started_ns = time.perf_counter_ns()
@@ -87,7 +94,7 @@ class Cleaner:
             self._metrics.cleaner_slice_max_ms = max(self._metrics.cleaner_slice_max_ms, took_ms)
             yield call
 
-    def _report(self, log: Log, result: CompactionResult | None) -> None:
+    def _report(self, log: Log, result: "CompactionResult | None") -> None:
         if result is None or not result.segments_before:
             return
         self._metrics.compactions += 1

@@ -40,18 +40,15 @@ from broker.jobs.cleaner import Cleaner
 from broker.jobs.identity_keys import INTERVAL_MS as IDENTITY_KEYS_INTERVAL_MS
 from broker.jobs.identity_keys import IdentityKeysWatch
 from broker.jobs.scheduler import JobScheduler
-from broker.jobs.tiering import INTERVAL_MS as TIERING_INTERVAL_MS
-from broker.jobs.tiering import Tiering
 from storage.errors import StorageError
-from storage.log.retention import delete_expired
 from storage.log.segment_stats import collect_statistics
-from storage.remote.local import drop_expired_locally
 
 if TYPE_CHECKING:
     from broker.fetch.waiters import FetchWaiters
     from broker.group_commit import GroupCommit
     from broker.groups.coordinator import GroupCoordinator
     from broker.groups.offsets.lag import GroupLag
+    from broker.jobs.tiering import Tiering
     from broker.metrics import Metrics
     from broker.net.connection import Connections
     from broker.security.service import Security
@@ -100,7 +97,7 @@ class BackgroundJobs:
     certificates: CertificateWatch
     security: "Security"
     identity_keys: IdentityKeysWatch
-    tiering: Tiering | None = None
+    tiering: "Tiering | None" = None
 
     def __post_init__(self) -> None:
         """Start without a memory of earlier runs."""
@@ -154,6 +151,8 @@ class BackgroundJobs:
         if self.identity_keys:
             scheduler.add("identity-keys", IDENTITY_KEYS_INTERVAL_MS, self.identity_keys.run)
         if self.tiering is not None:
+            from broker.jobs.tiering import INTERVAL_MS as TIERING_INTERVAL_MS
+
             scheduler.add("tiering", TIERING_INTERVAL_MS, self.tiering.run)
 
     def _cleaner_backoff_ms(self) -> int:
@@ -230,6 +229,9 @@ class BackgroundJobs:
             await asyncio.sleep(0)
 
     def _delete_expired_of(self, log: "Log", now_ms: int) -> None:
+        from storage.log.retention import delete_expired
+        from storage.remote.local import drop_expired_locally
+
         deleted = delete_expired(log, now_ms)
         for segment in deleted:
             self.metrics.segments_deleted[segment.reason.value] += 1

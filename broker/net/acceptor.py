@@ -20,14 +20,16 @@ import logging
 import socket
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.metrics import Metrics
 from broker.net.handshakes import Handshakes
 from broker.net.limits import host_of
 from broker.quotas.accepting import AcceptRates
 from broker.quotas.rates import MS_PER_S
-from broker.security.tls.contexts import TlsContexts
+
+if TYPE_CHECKING:
+    from broker.security.tls.contexts import TlsContexts
 
 logger = logging.getLogger("tidelog.broker.net.acceptor")
 
@@ -53,7 +55,7 @@ class Acceptor:
     def __init__(
         self,
         bound: socket.socket,
-        contexts: TlsContexts | None,
+        contexts: "TlsContexts | None",
         handshakes: Handshakes,
         make: Callable[[], asyncio.BaseProtocol],
         rates: AcceptRates | None,
@@ -162,7 +164,7 @@ class Acceptor:
         except OSError:  # it has gone already
             client.close()
 
-    async def _shake_hands(self, client: socket.socket, host: str, contexts: TlsContexts) -> None:
+    async def _shake_hands(self, client: socket.socket, host: str, contexts: "TlsContexts") -> None:
         try:
             await self._first_byte(client)
             async with self._handshakes.turn(host):

@@ -61,6 +61,12 @@ many.
 PARTITION_BYTES_MAX = 8 * 1024 * 1024
 """The most bytes read of one partition in one step: a few milliseconds."""
 
+FULL_SHARE = 4
+"""An answer is full when the next batch does not fit and at most this part of it is left: 1/4.
+
+To look for a smaller batch in each of the other partitions costs more than the bytes are worth.
+"""
+
 _MAX_BYTES_SINCE = 3
 _MAGIC_V1_SINCE = 2
 _MAGIC_V2_SINCE = 4
@@ -342,6 +348,9 @@ class FetchReader:
             result.last_stable_offset if is_committed else result.high_watermark
         ):
             self.left_some = True
+            size = len(result.records)
+            if max_bytes < wanted and self.bytes_left - size <= self.bytes_allowed // FULL_SHARE:
+                self.bytes_left = size  # the answer is full once it has these
         elif hidden_end := self._context.group_commit.acknowledged_end(log):
             self.hidden_ends[log] = HiddenEnd(log.high_watermark, hidden_end)
         if result.aborted_transactions is not None:

@@ -44,10 +44,10 @@ from storage.directory.metadata import FIRST_WORKER
 from storage.disk.steps import Steps
 from storage.errors import StorageFailed
 from storage.log.log import Log
-from storage.window.log_window import LogWindow
 
-if TYPE_CHECKING:  # one process alone follows none
+if TYPE_CHECKING:  # one process alone follows none, and few topics are read by windows
     from storage.directory.following import FollowingDataDir
+    from storage.window.log_window import LogWindow
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
@@ -300,7 +300,7 @@ class TopicRegistry:
 
     def led_window(
         self, name: str, partition: int, leader_epoch: int = NO_LEADER_EPOCH
-    ) -> LogWindow | None:
+    ) -> "LogWindow | None":
         """The part of a led partition that the window `name` shows; None if it is no window's.
 
         Raises as `led_log` of the topic.

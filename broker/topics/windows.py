@@ -12,13 +12,15 @@ Writers have no way to a window: `TopicRegistry.led_log` and every change of top
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid5
 
 from broker.errors import InvalidTopicName, ReadOnlyWindow
 from protocol.time_windows import MARK, MalformedWindow, TimeWindow, parse_window
 from storage.directory.data_dir import Topic
-from storage.window.log_window import LogWindow
+
+if TYPE_CHECKING:  # loaded with the first window
+    from storage.window.log_window import LogWindow
 
 KEPT_MAX: Final = 1024
 """Windows whose ids are known; a client that uses the id of another one asks for its name again."""
@@ -30,14 +32,16 @@ class WindowTopic(Topic):
 
     source: Topic
     window: TimeWindow
-    _views: dict[int, LogWindow] = field(init=False, default_factory=dict)
+    _views: "dict[int, LogWindow]" = field(init=False, default_factory=dict)
 
-    def view(self, partition: int) -> LogWindow:
+    def view(self, partition: int) -> "LogWindow":
         """What is in the window of one of the partitions."""
         log = self.partitions[partition]
         assert log is not None, "a partition that is led here"
         view = self._views.get(partition)
         if view is None or view.log is not log:
+            from storage.window.log_window import LogWindow
+
             view = LogWindow(log, self.window.start_ms, self.window.end_ms)
             self._views[partition] = view
         return view

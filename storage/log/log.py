@@ -465,7 +465,7 @@ class Log:
         records, next_offset = NOTHING, offset
         try:
             end = self._end_for(isolation, stable)
-            if offset < end.offset:
+            if offset < end.offset and (max_bytes > 0 or min_one):
                 records, next_offset = self.reader.read(
                     offset, max_bytes=max_bytes, end=end, min_one=min_one
                 )

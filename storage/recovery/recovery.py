@@ -439,7 +439,11 @@ def choose_start(opening: DirectoryOpening, segments: list[Segment]) -> int:
         segments.clear()
         opening.epochs.clear()
     if not segments:
-        segments.append(Segment.create(opening.files, opening.path, start, now_ms=opening.now_ms))
+        is_only = not parsed_names(opening.names)
+        new = Segment.create(
+            opening.files, opening.path, start, now_ms=opening.now_ms, is_only=is_only
+        )
+        segments.append(new)
         opening.producers.state.clear(start)
     elif segments[-1].is_remote and opening.quarantine is None:
         # The active segment was empty, and a crash took its name.

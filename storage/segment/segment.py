@@ -102,18 +102,30 @@ class Segment:
     )
 
     def __init__(
-        self, files: Files, directory: str, base_offset: int, log: File, stage: str = ""
+        self,
+        files: Files,
+        directory: str,
+        base_offset: int,
+        log: File,
+        stage: str = "",
+        *,
+        is_new: bool = False,
     ) -> None:
-        """Use the open log file and the existing index files; all numbers are still unknown."""
+        """Use the open log file and the existing index files; all numbers are still unknown.
+
+        With `is_new` there are no index files.
+        """
         self.files = files
         self.stage = stage
         self.directory = directory
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.log = log
-        self.offset_index = OffsetIndex(files, self.path(OFFSET_INDEX_SUFFIX), base_offset)
-        self.time_index = TimeIndex(files, self.path(TIME_INDEX_SUFFIX), base_offset)
-        self.txn_index = TxnIndex(files, self.path(TXN_INDEX_SUFFIX), base_offset)
+        self.offset_index = OffsetIndex(
+            files, self.path(OFFSET_INDEX_SUFFIX), base_offset, is_new=is_new
+        )
+        self.time_index = TimeIndex(files, self.path(TIME_INDEX_SUFFIX), base_offset, is_new=is_new)
+        self.txn_index = TxnIndex(files, self.path(TXN_INDEX_SUFFIX), base_offset, is_new=is_new)
         self.auxiliary: tuple[AuxiliaryIndex, ...] = ()
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
@@ -132,15 +144,26 @@ class Segment:
 
     @classmethod
     def create(
-        cls, files: Files, directory: str, base_offset: int, *, now_ms: int, stage: str = ""
+        cls,
+        files: Files,
+        directory: str,
+        base_offset: int,
+        *,
+        now_ms: int,
+        stage: str = "",
+        is_only: bool = False,
     ) -> "Segment":
-        """An empty segment; files left from an older one with that base are removed first."""
-        for suffix in SEGMENT_SUFFIXES:
+        """An empty segment; files left from an older one with that base are removed first.
+
+        `is_only` says that the directory has no file of any segment: looking for each of them is a
+        quarter of what a new partition costs.
+        """
+        for suffix in () if is_only else SEGMENT_SUFFIXES:
             path = segment_file_path(directory, base_offset, suffix) + stage
             if files.exists(path):
                 files.unlink(path)
         log = files.create(segment_file_path(directory, base_offset, LOG_SUFFIX) + stage)
-        segment = cls(files, directory, base_offset, log, stage)
+        segment = cls(files, directory, base_offset, log, stage, is_new=True)
         segment.created_ms = now_ms
         return segment
 

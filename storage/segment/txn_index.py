@@ -46,12 +46,12 @@ class TxnIndex:
 
     SUFFIX: ClassVar[str] = TXN_INDEX_SUFFIX
 
-    def __init__(self, files: Files, path: str, base_offset: int) -> None:
-        """Use the file at `path` if it exists."""
+    def __init__(self, files: Files, path: str, base_offset: int, *, is_new: bool = False) -> None:
+        """Use the file at `path` if it exists; with `is_new` it does not."""
         self.path = path
         self.base_offset = base_offset
         self._files = files
-        self._file: File | None = files.open(path) if files.exists(path) else None
+        self._file: File | None = None if is_new or not files.exists(path) else files.open(path)
 
     @property
     def file(self) -> File | None:

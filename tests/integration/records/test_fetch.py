@@ -162,6 +162,18 @@ class TestLimits:
         sizes = [len(data.records) > 0 for data in response.responses[0].partitions]
         assert sizes == [True, True, False]
 
+    @pytest.mark.parametrize(("max_bytes", "served"), [(1400, [0]), (1500, [0, 2])])
+    async def test_answer_is_full_when_little_is_left_and_the_next_batch_does_not_fit(
+        self, client: RawClient, max_bytes: int, served: list[int]
+    ) -> None:
+        await create_topic(client, "t", partitions=3)
+        for partition, size in enumerate((1000, 1000, 100)):
+            await produce(client, "t", batch(b"x" * size), partition=partition)
+        asked = fetch_request("t", {0: 0, 1: 0, 2: 0}, max_bytes=max_bytes)
+        parts = (await client.request(asked, 12)).responses[0].partitions
+        assert [part.partition_index for part in parts if part.records] == served
+        assert [part.high_watermark for part in parts] == [1, 1, 1]
+
     async def test_versions_before_3_cut_the_message_off(self, client: RawClient) -> None:
         await create_topic(client, "t")
         await produce(client, "t", batch(b"x" * 1000))
@@ -230,6 +242,38 @@ class TestWaiting:
         await broker.broker.topics.delete("t")
         data = await asyncio.wait_for(waiting, 5)
         assert data.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("session", [(0, -1), (0, 0)])
+async def test_full_fetch_is_served_in_portions_and_starves_no_partition(
+    client: RawClient, session: tuple[int, int]
+) -> None:
+    topics, partitions = ("large", "other"), range(3)
+    for topic in topics:
+        await create_topic(client, topic, 3)
+        for partition in partitions:
+            await produce(client, topic, batch(bytes(900_000)), partition=partition)
+    asked = fetch_request(topics[0], dict.fromkeys(partitions, 0), session=session)
+    asked.topics += fetch_request(topics[1], dict.fromkeys(partitions, 0)).topics
+    served: set[tuple[str, int]] = set()
+    for _ in range(200):
+        answer = await client.request(asked, 12)
+        named = {
+            topic.topic: [part.partition_index for part in topic.partitions]
+            for topic in answer.responses
+        }
+        assert named == {topic: list(partitions) for topic in topics}
+        with_records = [
+            (topic.topic, part.partition_index)
+            for topic in answer.responses
+            for part in topic.partitions
+            if part.records
+        ]
+        assert len(with_records) == ENOUGH_BYTES // 900_000
+        served.update(with_records)
+        if len(served) == 6:
+            return
+    raise AssertionError(f"only {served} got records")
 
 
 class TestSessions:

@@ -1,0 +1,82 @@
+"""The pages of the metrics port that answer with JSON, each loaded when it is first asked for.
+
+Together they are as much code as a tenth of a start, and most brokers are never asked.
+`load_pages` loads them in a thread after the start, so that no request waits for it.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.operator.http import Answered, Query
+    from broker.operator.port_access import Viewer
+    from broker.remote.reads import RemoteReads
+    from broker.space import SpaceGuard
+    from broker.threads import Pool
+    from broker.topics.registry import TopicRegistry
+
+
+class _Page:
+    """A query that is made when it is first called."""
+
+    __slots__ = ("_make", "_query")
+
+    def __init__(self, make: "Callable[[], Query]") -> None:
+        self._make = make
+        self._query: Query | None = None
+
+    def __call__(self, query: str, viewer: "Viewer") -> "Answered":
+        if self._query is None:
+            self._query = self._make()
+        return self._query(query, viewer)
+
+
+def pages(
+    topics: "TopicRegistry",
+    space: "SpaceGuard",
+    remote: "RemoteReads | None",
+    threads: "Pool",
+    now_ms: Callable[[], int],
+) -> "dict[str, Query]":
+    """The pages by path; `now_ms` is the time by which retention deletes."""
+
+    def explain() -> "Query":
+        from broker.operator.explain import explain
+
+        return partial(explain, topics, remote)
+
+    def segments() -> "Query":
+        from broker.operator.segments import SegmentList
+
+        return SegmentList(topics, threads, now_ms).answer
+
+    def skew() -> "Query":
+        from broker.operator.skew import SkewAudit
+
+        return SkewAudit(topics, threads).answer
+
+    def histogram() -> "Query":
+        from broker.operator.histogram import HistogramAnswers
+
+        return HistogramAnswers(topics, threads).answer
+
+    def retention() -> "Query":
+        from broker.operator.retention import RetentionForecast
+
+        return RetentionForecast(topics, space, threads, now_ms).answer
+
+    makers = (explain, segments, skew, histogram, retention)
+    return {f"/{make.__name__}": _Page(make) for make in makers}
+
+
+def load_pages() -> None:
+    """Load the code of all pages; may run in any thread."""
+    from broker.operator import (  # noqa: F401
+        explain,
+        histogram,
+        http_connection,
+        retention,
+        segments,
+        skew,
+    )

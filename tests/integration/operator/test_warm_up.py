@@ -1,0 +1,49 @@
+"""After the start: code for later requests is loaded, and garbage is collected from then on."""
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker import node
+from broker.server import GC_THRESHOLDS, _collect_garbage
+from tests.support.broker import RunningBroker, running_broker
+
+
+@pytest.fixture
+def no_collections() -> Iterator[None]:
+    """As during a start; undone afterwards."""
+    before = gc.get_threshold()
+    gc.disable()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*before)
+    gc.enable()
+
+
+@pytest.mark.usefixtures("no_collections")
+async def test_every_handler_is_loaded_without_a_request_and_then_garbage_is_collected(
+    broker: RunningBroker,
+) -> None:
+    collecting = asyncio.create_task(_collect_garbage(broker.broker))
+    await asyncio.sleep(0)
+    assert not gc.isenabled()
+    async with asyncio.timeout(60):
+        await collecting
+    assert gc.isenabled()
+    assert gc.get_threshold() == GC_THRESHOLDS
+    (dispatcher,) = broker.broker._dispatchers.values()
+    assert all(route.handler is not None for route in dispatcher._routes.values())
+
+
+async def test_stop_before_the_warm_up_loads_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node, "WARM_UP_AFTER_MS", 3_600_000)
+    async with running_broker(tmp_path / "data") as running:
+        pass
+    running.broker._begin_warm_up()  # as the timer would
+    await asyncio.sleep(0.1)
+    assert not running.broker.warm.is_set()

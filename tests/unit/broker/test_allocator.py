@@ -1,0 +1,43 @@
+"""Freed memory of large answers: it stays, so that the next answer causes no page faults."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import os, resource, sys
+from broker.allocator import keep_freed_memory
+if sys.argv[2] == "kept" and not keep_freed_memory():
+    sys.exit("not glibc")
+file = os.open(sys.argv[1], os.O_RDONLY)
+size = os.fstat(file).st_size
+
+def faults_of_answers(count):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(count):
+        answer = [os.pread(file, size, 0), os.pread(file, size, 0)]
+        del answer
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+faults_of_answers(5)
+print(faults_of_answers(20))
+"""
+
+
+def faults(path: Path, how: str) -> int:
+    """The page faults of twenty answers of two megabytes, in a new process."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(path), how], capture_output=True, text=True, check=False
+    )
+    if "not glibc" in done.stderr:
+        pytest.skip("the allocator is not glibc's")
+    return int(done.stdout)
+
+
+def test_large_answers_cause_no_page_faults(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(bytes(1_000_000))
+    assert faults(path, "kept") < 20
+    assert faults(path, "returned") > 20 * 400, "the allocator keeps memory by itself now"
