@@ -11,13 +11,11 @@ Read next: `storage.log.lookup`, `broker.operator.http`.
 """
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from broker.errors import BrokerError
 from broker.operator import queries
 from broker.remote.reads import repeated
 from protocol.records.layout import INT64_MAX
-from storage.errors import StorageError
 
 if TYPE_CHECKING:
     from broker.operator.port_access import Viewer
@@ -25,31 +23,24 @@ if TYPE_CHECKING:
     from broker.topics.registry import TopicRegistry
     from storage.log.lookup import LookupExplanation, TimestampOffset
 
+_PARAMETERS: Final = ("topic", "partition", "at")
+
 
 async def explain(
     topics: "TopicRegistry", reads: "RemoteReads | None", query: str, viewer: "Viewer"
 ) -> tuple[int, bytes]:
     """HTTP status and JSON for the query string of the request of `viewer` to /explain."""
-    try:
-        asked = queries.parse(query, ("topic", "partition", "at"))
-        topic = asked["topic"]
+
+    async def make(asked: dict[str, str]) -> dict[str, object]:
         partition = queries.number(asked, "partition", queries.PARTITION_MAX) or 0
         timestamp = queries.number(asked, "at", INT64_MAX)
-    except queries.BadQuery as error:
-        return 400, _error(str(error))
-    if timestamp is None:
-        return 400, _error("at=MILLISECONDS is needed: a time in ms since 1970")
-    refusal = viewer.refusal_of_topic(topic)
-    if refusal is not None:
-        return 403, _error(refusal)
-    try:
-        log = topics.led_log(topic, partition)
+        if timestamp is None:
+            raise queries.BadQuery("at=MILLISECONDS is needed: a time in ms since 1970")
+        log = topics.led_log(asked["topic"], partition)
         explanation = await repeated(reads, lambda: log.explain_offset_for_timestamp(timestamp))
-    except BrokerError as error:
-        return 404, _error(str(error))
-    except StorageError as error:
-        return 503, _error(str(error))
-    return 200, queries.encode({"topic": topic, "partition": partition, **document(explanation)})
+        return {"topic": asked["topic"], "partition": partition, **document(explanation)}
+
+    return await queries.answer(query, _PARAMETERS, viewer, make)
 
 
 def document(explanation: "LookupExplanation") -> dict[str, object]:
@@ -85,7 +76,3 @@ def document(explanation: "LookupExplanation") -> dict[str, object]:
 
 def _named(found: "TimestampOffset | None") -> dict[str, int] | None:
     return None if found is None else found._asdict()
-
-
-def _error(sentence: str) -> bytes:
-    return queries.encode({"error": sentence})

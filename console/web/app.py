@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.templating import Jinja2Templates
-from starlette.types import Lifespan
+from starlette.types import ASGIApp, Lifespan
 
 from client.errors import ClientError
 from console.data.groups import LagWatch
@@ -23,11 +23,19 @@ from console.data.registry import Registry
 from console.options import ConsoleOptions
 from console.web import changing, reading, streams
 from console.web.answers import defect, failure, refused
-from console.web.guard import Guard
+from console.web.guard import Guard, Headed
 
 _HOME: Final = Path(__file__).parents[1]
 _PAGES: Final = ("/", "/topics", "/topics/{topic}", "/groups", "/groups/{group:path}")
 _MORE_PAGES: Final = ("/security", "/clock")
+
+
+class Console(Starlette):
+    """The application; no answer leaves it without the headers of `Headed`."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Put the headers on what answers for defects too, which Starlette has outside all else."""
+        return Headed(super().build_middleware_stack())
 
 
 def build(options: ConsoleOptions) -> Starlette:
@@ -57,7 +65,7 @@ def build(options: ConsoleOptions) -> Starlette:
     if not options.is_read_only:
         api += changing.ROUTES
     api += reading.ROUTES
-    return Starlette(
+    return Console(
         routes=[
             Route("/healthz", lambda _: PlainTextResponse("ok\n")),
             Mount("/api", routes=api),
