@@ -21,7 +21,7 @@ from console.data.groups import LagWatch
 from console.data.hub import Hub
 from console.data.registry import Registry
 from console.options import ConsoleOptions
-from console.web import changing, reading, streams
+from console.web import changing, reading, rights, streams
 from console.web.answers import defect, failure, refused
 from console.web.guard import Guard, Headed
 
@@ -63,7 +63,7 @@ def build(options: ConsoleOptions) -> Starlette:
     if options.may_export:
         api.append(streams.EXPORT)
     if not options.is_read_only:
-        api += changing.ROUTES
+        api += [*changing.ROUTES, *rights.ROUTES]
     api += reading.ROUTES
     return Console(
         routes=[

@@ -49,7 +49,7 @@ class Refusal(Exception):
 
 
 class Headed:
-    """Wraps the application and what answers for its defects: each answer has an id and `HEADERS`."""
+    """Wraps the application and what answers for its defects: each answer gets `HEADERS`."""
 
     def __init__(self, app: ASGIApp) -> None:
         """Put the headers on the answers of `app`."""
