@@ -43,12 +43,12 @@ async def fill(bootstrap: str) -> None:
     first = first_ms()
     async with Admin(bootstrap) as admin, Producer(bootstrap) as producer:
         await admin.create_topic("flights", partitions=3)
-        for name in ("empty", "live", "written", "ahead"):
+        for name in ("empty", "live", "written", "ahead", "copies"):
             await admin.create_topic(name, partitions=1)
         for n in range(COUNT):
             value = json.dumps({"n": n, "delay": n % 60}).encode()
             await producer.send("flights", value, partition=n % 3, timestamp_ms=first + n * MINUTE)
-        for minute in (10, 20, 690, 30):
+        for minute in (10, 20, 640, 30):
             await producer.send("ahead", b"x", timestamp_ms=first + minute * MINUTE)
         await producer.flush()
         positions = {TopicPartition("flights", n): 150 for n in range(3)}
@@ -78,7 +78,7 @@ def console(kafka: KafkaPeer) -> Iterator[str]:
         ("/topics/flights?tab=tail", "Following 3 partitions"),
         ("/topics/flights?tab=segments", "needs a Tidelog"),
         ("/topics/flights?tab=skew", "needs a Tidelog"),
-        ("/topics/flights?tab=partitions", "3 of 3"),
+        ("/topics/flights?tab=partitions", "1 of 1"),
         ("/topics/flights?tab=settings", "retention.ms"),
         ("/topics/flights?tab=produce", "Produce a record"),
         ("/topics/empty", "This topic has no records yet"),
@@ -188,3 +188,36 @@ def test_an_export_has_the_window(page: Page) -> None:
         page.get_by_role("link", name="JSON Lines").click()
     path = Path(started.value.path())
     assert len(path.read_text().splitlines()) == COUNT
+
+
+def test_users_and_quotas_come_and_go(page: Page) -> None:
+    page.goto("/security")
+    page.get_by_role("button", name="Add a user…").click()
+    page.get_by_label("Name", exact=True).fill("ann")
+    page.get_by_label("Password", exact=True).fill("tide-pool")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.get_by_role("cell", name="ann")).to_be_visible()
+    page.get_by_role("button", name="Set a quota…").click()
+    page.get_by_label("Name", exact=True).fill("ann")
+    page.get_by_label("Value", exact=True).fill("100000")
+    page.get_by_role("button", name="Set", exact=True).click()
+    expect(page.get_by_role("cell", name="producer_byte_rate 100000")).to_be_visible()
+    page.get_by_role("button", name="Remove the quota of user ann").click()
+    page.get_by_role("button", name="Remove", exact=True).click()
+    expect(page.get_by_text("There are no quotas.")).to_be_visible()
+    page.get_by_role("button", name="Remove ann").click()
+    page.get_by_role("button", name="Remove", exact=True).click()
+    expect(page.get_by_text("There are no users")).to_be_visible()
+
+
+def test_records_are_copied_to_a_topic(page: Page) -> None:
+    page.goto(f"/topics/flights?sel={first_ms()}..{first_ms() + 30 * MINUTE}")
+    expect(page.get_by_text("30 records. That is all.")).to_be_visible()
+    page.get_by_role("button", name="Copy to a topic…").click()
+    page.get_by_label("To the topic").fill("copies")
+    page.get_by_role("button", name="Count", exact=True).click()
+    expect(page.get_by_text("30 records would be copied.")).to_be_visible()
+    page.get_by_role("button", name="Copy", exact=True).click()
+    expect(page.get_by_text("30 records copied.")).to_be_visible()
+    page.get_by_role("link", name="Show copies").click()
+    expect(page.get_by_text("30 records. That is all.")).to_be_visible()
