@@ -132,7 +132,7 @@ test-s3: setup .cache/go/bin/versitygw ## tiered storage with a real S3 server, 
 $(VENV)/.browser: pyproject.toml | setup
 	@which chromium chromium-browser google-chrome >/dev/null || (apt-get update -q && DEBIAN_FRONTEND=noninteractive \
 		apt-get install -q -y --no-install-recommends chromium)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,console]' 'playwright>=1.50'
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,console]' 'playwright>=1.50' 'axe-playwright-python>=0.1'
 	@touch $@
 
 .PHONY: browser

@@ -1,5 +1,5 @@
 // Records of a window copied to another topic: counted first, then a page at a time, until Stop.
-import { address, part, post } from "./api.js";
+import { part, post } from "./api.js";
 import { button, choice, copyButton, el, failure, labelled, replace } from "./dom.js";
 import { command } from "./state.js";
 import { formatCount, isoTime, plural } from "./time.js";
@@ -34,11 +34,10 @@ export function copyDialog({ name, question }) {
     isStopped = false;
     const progress = el("p", { role: "status" });
     replace(result, progress, button("Stop", () => { isStopped = true; }));
-    const path = address(`/topics/${part(name)}/copy`, question()).slice("/api".length);
     const words = isDry ? "counted" : "copied";
     try {
       do {
-        const page = await post(path, { target: target.value.trim(), keep_time: times === "keep", dry_run: isDry, limit: Math.min(PAGE, most - copied), cursor });
+        const page = await post(`/topics/${part(name)}/copy`, { target: target.value.trim(), keep_time: times === "keep", dry_run: isDry, limit: Math.min(PAGE, most - copied), cursor }, question());
         copied += page.copied;
         cursor = page.cursor ? Object.entries(page.cursor).map(([p, o]) => `${p}:${o}`).join(",") : "";
         replace(progress, `${plural(copied, "record")} ${words}; ${plural(page.offsets_left, "offset")} left to search…`);

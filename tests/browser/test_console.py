@@ -333,6 +333,50 @@ def test_produced_record_is_shown(page: Page, broker: RunningBroker) -> None:
     expect(page.get_by_label("The value", exact=True)).to_have_text("from the page")
 
 
+def test_records_are_copied_to_a_topic(page: Page, broker: RunningBroker) -> None:
+    broker.create_topic("copies")
+    page.goto(f"/topics/flights?sel={START}..{START + 60 * MINUTE}&f=value.n < 40")
+    expect(page.get_by_text("40 records. That is all.")).to_be_visible()
+    page.get_by_role("button", name="Copy to a topic…").click()
+    page.get_by_role("button", name="Copy", exact=True).click()
+    expect(page.get_by_text("Name the topic that gets the copies")).to_be_visible()
+    page.get_by_label("To the topic").fill("copies")
+    page.get_by_role("button", name="Count", exact=True).click()
+    expect(page.get_by_text("40 records would be copied.")).to_be_visible()
+    assert broker.read("copies") == []
+    page.get_by_label("At most").fill("30")
+    page.get_by_role("button", name="Copy", exact=True).click()
+    expect(page.get_by_text("30 records copied; there are more than the limit.")).to_be_visible()
+    found = broker.read("copies")
+    assert len(found) == 30
+    assert {one.timestamp_ms // MINUTE for one in found} <= set(
+        range(START // MINUTE, START // MINUTE + 40)
+    )
+
+
+def test_bars_are_split_by_partition_and_shown_in_bytes(page: Page) -> None:
+    page.goto("/topics/flights")
+    page.get_by_label("Split the bars by partition").check()
+    expect(page.get_by_role("button", name="partition 2: 200 records")).to_be_visible()
+    page.get_by_label("What the bars show").select_option("bytes")
+    expect(page.get_by_role("button", name=re.compile(r"partition 2: \d+ KiB"))).to_be_visible()
+    assert bars_of(page).startswith("Bytes over time")
+    page.get_by_role("button", name=re.compile("^partition 2: ")).click()
+    expect(page.get_by_label("Partitions", exact=True)).to_have_value("2")
+    assert "unit=bytes" in page.url
+    assert "split=1" in page.url
+
+
+def test_the_list_draws_the_last_day_and_the_latest_group(
+    page: Page, broker: RunningBroker
+) -> None:
+    page.goto("/topics?name=flights")
+    spark = page.get_by_role("img", name=re.compile("Records by hour"))
+    expect(spark).to_be_visible()
+    row = page.get_by_role("row", name=re.compile("^flights"))
+    expect(row.get_by_role("cell").last).to_have_text(re.compile(r"^(-|billing .*)$"))
+
+
 TABS = ("", "?tab=segments", "?tab=skew", "?tab=partitions", "?tab=settings")
 PAGES = [
     "/",
