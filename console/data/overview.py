@@ -160,6 +160,7 @@ async def describe_topic(hub: Hub, name: str) -> dict[str, Any]:
         "name": name,
         "id": info.topic_id.hex(),
         "is_internal": info.is_internal,
+        "now_ms": await hub.now_ms(),
         "count": len(partitions),
         "partitions": [
             {

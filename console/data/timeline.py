@@ -35,6 +35,9 @@ SPLIT_MAX: Final = 16
 
 DAY_HOURS: Final = 24
 
+_DAY_BYTES: Final = 1024 * 1024
+"""So much of a log that is not counted yet is read for the small drawing of a day."""
+
 _COUNTED_MAX: Final = 1000
 """Partitions of one answer of the broker's counts."""
 
@@ -205,16 +208,18 @@ async def _record_bytes(hub: Hub, ends: Mapping[TopicPartition, Ends]) -> dict[i
 async def draw_day(hub: Hub, topic: str, now_ms: int, lookups: int) -> list[int]:
     """Records by hour of the last 24 hours, for a small drawing without a scale.
 
-    By the broker's counts as far as it has them without reading logs, else by at most `lookups`
+    By the broker's counts where it has them almost without reading logs, else by at most `lookups`
     in some of the partitions.
     """
     partitions = await hub.partitions(topic)
     from_ms = now_ms - DAY_HOURS * 3_600_000
     if len(partitions) <= _COUNTED_MAX and (await hub.kind()).has_metrics_port:
-        asked = {"topic": topic, "from": from_ms, "to": now_ms, "buckets": DAY_HOURS, "bytes": 0}
+        asked: dict[str, object] = {"topic": topic, "from": from_ms, "to": now_ms}
+        # One more than hours: bars begin at full hours.
+        asked |= {"buckets": DAY_HOURS + 1, "bytes": _DAY_BYTES, "limit": _COUNTED_MAX}
         with suppress(UnsupportedByBroker, InvalidUse):
-            page = await hub.ask_tidelog("/histogram", asked | {"limit": _COUNTED_MAX})
-            if not page.get("elsewhere"):
+            page = await hub.ask_tidelog("/histogram", asked)
+            if not page.get("elsewhere") and not page["missing_bytes"]:
                 return list(bars_of([page])["bars"])
     edges = edges_between(from_ms, now_ms, max(1, min(DAY_HOURS, lookups - 2)))
     drawn = spread(partitions, max(1, lookups // (len(edges) + 1)))

@@ -9,8 +9,8 @@ import { formatAge, formatCount, formatDuration, formatSize, formatTime, isoTime
 export async function show(root, { name, topic, signal }) {
   const chart = el("div", {}, skeleton(230));
   const list = el("div");
-  const box = el("input", { "aria-label": "Time or range", "data-key": "t", size: 42, placeholder: "-15m, yesterday, 2026-11-01T10:00Z, or A..B" });
-  const partitions = el("input", { "aria-label": "Partitions", size: 8, placeholder: "all", value: param("p") ?? "" });
+  const box = el("input", { "aria-label": "Time or range", "data-key": "t", size: 30, placeholder: "-15m, yesterday, 2026-11-01T10:00Z, or A..B" });
+  const partitions = el("input", { "aria-label": "Partitions", size: 6, placeholder: "all", value: param("p") ?? "" });
   let data = null;
 
   const selected = () => {
