@@ -139,6 +139,10 @@ $(VENV)/.browser: pyproject.toml | setup
 browser: $(VENV)/.browser ## the console in a real browser (Debian's Chromium, installed if you are root)
 	$(PYTEST) -q tests/browser
 
+.PHONY: pictures
+pictures: $(VENV)/.browser ## take the pictures of docs/images (look at each of them)
+	$(BIN)/python -m tests.browser.pictures
+
 .PHONY: fuzz
 fuzz: setup ## malformed logins for every state machine of SASL (INPUTS=, default 1000000 each)
 	$(BIN)/python -m tests.fuzz.sasl --inputs $(or $(INPUTS),1000000)

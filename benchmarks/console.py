@@ -1,8 +1,8 @@
 """What the console costs on a large cluster: pages in ms, bytes received, memory over a session.
 
-A broker with many topics of one partition, and one topic of very many; a console
-process; the questions that each page asks, over HTTP as a browser does it. The session reads every
-page again and again, with tails open and groups with lag. Memory is the resident set of the console.
+A broker with many topics of one partition, and one topic of very many; a console process; the
+questions that each page asks, over HTTP as a browser does it. The session reads every page again
+and again, with tails open and groups with lag. Memory is the resident set of the console.
 `python -m benchmarks.console [--topics N] [--partitions N] [--groups N] [--rounds N] [--tails N]`
 """
 
