@@ -1,7 +1,11 @@
 """Pages of the console in a browser, against a Tidelog: drawn, driven, refused."""
 
 import json
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -328,7 +332,19 @@ def test_produced_record_is_shown(page: Page, broker: RunningBroker) -> None:
     page.goto("/topics/written?tab=produce")
     page.get_by_label("Value", exact=True).fill("from the page")
     page.get_by_label("Time", exact=True).fill("2026-01-01T00:00Z")
+    page.get_by_label("Headers", exact=True).fill("from: it's")
+    page.get_by_role("button", name="Copy as command").click()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "-c", copied], check=True, env=environment, timeout=60)
     page.get_by_role("button", name="Produce", exact=True).click()
+    expect(page.get_by_text("Stored at written-0 @ 1")).to_be_visible()
+    one, other = broker.read("written")
+    assert (one.value, one.timestamp_ms, one.headers) == (
+        other.value,
+        other.timestamp_ms,
+        other.headers,
+    )
     page.get_by_role("link", name="Show it").click()
     expect(page.get_by_label("The value", exact=True)).to_have_text("from the page")
 
