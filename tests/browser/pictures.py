@@ -18,6 +18,7 @@ from client.producer import Producer
 from client.types import TopicPartition
 from protocol.acl import Acl, Operation, PatternType, Permission, ResourceType
 from tests.browser.conftest import find_browser, running_console
+from tests.browser.steps import drag_on_the_timeline
 from tidelog.testing import RunningBroker, running_broker
 from tidelog.testing.topics import run
 
@@ -138,12 +139,7 @@ def _nothing(page: Page, broker: RunningBroker) -> None:
 
 
 def _drag(page: Page, broker: RunningBroker) -> None:
-    box = page.locator("canvas[role=img]").first.bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + box["width"] * 0.62, box["y"] + 100)
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] * 0.68, box["y"] + 100, steps=4)
-    page.mouse.up()
+    drag_on_the_timeline(page, 0.62, 0.635)
     page.locator("tr.row").nth(3).click()
     page.get_by_label("The value", exact=True).wait_for()
     page.mouse.move(0, 0)

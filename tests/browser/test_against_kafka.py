@@ -13,6 +13,7 @@ from client.admin import Admin
 from client.producer import Producer
 from client.types import TopicPartition
 from tests.browser.conftest import running_console
+from tests.browser.steps import drag_on_the_timeline, set_retention
 from tests.support.kafka_peer import LAST_BEFORE_KRAFT, LAST_WITH_OLD_PROTOCOLS, NEWEST, KafkaPeer
 from tidelog.testing.topics import run
 
@@ -102,16 +103,7 @@ def test_bars_add_up_and_a_drag_lists_the_records(page: Page) -> None:
     expect(page.get_by_text("100 records.")).to_be_visible()
     label = chart.get_attribute("aria-label") or ""
     assert re.search(r": 600 from .*, 0 before, 0 after", label), label
-    box = chart.bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 100)
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] * 0.55, box["y"] + 100, steps=4)
-    page.mouse.up()
-    expect(page.get_by_text("That is all.")).to_be_visible()
-    found = re.search(r"sel=(\d+)\.\.(\d+)", page.url)
-    assert found is not None
-    low, high = int(found[1]), int(found[2])
+    low, high = drag_on_the_timeline(page, 0.5, 0.55)
     wanted = sum(low <= first_ms() + n * MINUTE < high for n in range(COUNT))
     assert page.locator("tr.row").count() == wanted > 10
 
@@ -140,13 +132,7 @@ def test_a_record_in_full_and_a_filter(page: Page) -> None:
 
 
 def test_a_setting_is_previewed_then_changed(page: Page) -> None:
-    page.goto("/topics/empty?tab=settings")
-    page.get_by_label("Change retention.ms").click()
-    page.get_by_role("textbox", name="retention.ms").fill("3600000")
-    page.get_by_role("button", name="Preview").click()
-    page.get_by_role("button", name="Change it").click()
-    expect(page.get_by_text("Changed retention.ms of empty.")).to_be_visible()
-    expect(page.get_by_role("row", name=re.compile("^retention.ms"))).to_contain_text("topic")
+    set_retention(page, "empty")
 
 
 def test_a_record_is_produced_and_shown(page: Page) -> None:

@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import Errors, running_console
+from tests.browser.steps import drag_on_the_timeline, set_retention
 from tidelog.testing import RunningBroker, Seed
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
@@ -89,19 +90,9 @@ def test_the_first_page_is_small_and_quick(page: Page, console: str) -> None:
 
 def test_drag_selects_window_and_lists_its_records(page: Page) -> None:
     page.goto("/topics/flights")
-    chart = page.locator("canvas[role=img]").first
-    expect(chart).to_be_visible()
     expect(page.get_by_text("100 records.")).to_be_visible()
     assert re.search(r": 600 from .*, 0 before, 0 after", bars_of(page))
-    box = chart.bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 100)
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] * 0.55, box["y"] + 100, steps=4)
-    page.mouse.up()
-    expect(page.get_by_role("heading", name=re.compile("Records from"))).to_be_visible()
-    expect(page.get_by_text("That is all.")).to_be_visible()
-    low, high = numbers(r"sel=(\d+)\.\.(\d+)", page.url)
+    low, high = drag_on_the_timeline(page, 0.5, 0.55)
     wanted = sum(low <= START + n * MINUTE < high for n in range(600))
     assert page.locator("tr.row").count() == wanted > 10
 
@@ -318,13 +309,7 @@ def test_tail_pauses_and_counts(page: Page, broker: RunningBroker) -> None:
 
 
 def test_settings_are_previewed_then_changed(page: Page) -> None:
-    page.goto("/topics/empty?tab=settings")
-    page.get_by_label("Change retention.ms").click()
-    page.get_by_role("textbox", name="retention.ms").fill("3600000")
-    page.get_by_role("button", name="Preview").click()
-    page.get_by_role("button", name="Change it").click()
-    expect(page.get_by_text("Changed retention.ms of empty.")).to_be_visible()
-    expect(page.get_by_role("row", name=re.compile("^retention.ms"))).to_contain_text("topic")
+    set_retention(page, "empty")
 
 
 def test_produced_record_is_shown(page: Page, broker: RunningBroker) -> None:
