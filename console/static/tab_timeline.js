@@ -6,8 +6,10 @@ import { command, param, setParams } from "./state.js";
 import { amount, inBytes, layerColour, numbers, timeline } from "./timeline.js";
 import { formatAge, formatCount, formatDuration, formatSize, formatTime, isoTime, plural } from "./time.js";
 
+const HEIGHT = 262; // of the bars with their legend, so that nothing below jumps
+
 export async function show(root, { name, topic, signal }) {
-  const chart = el("div", {}, skeleton(230));
+  const chart = el("div", {}, skeleton(HEIGHT));
   const list = el("div");
   const box = el("input", { "aria-label": "Time or range", "data-key": "t", size: 30, placeholder: "-15m, yesterday, 2026-11-01T10:00Z, or A..B" });
   const partitions = el("input", { "aria-label": "Partitions", size: 6, placeholder: "all", value: param("p") ?? "" });
@@ -59,7 +61,7 @@ export async function show(root, { name, topic, signal }) {
   }
 
   async function load() {
-    replace(chart, skeleton(230, "Counting records"));
+    replace(chart, skeleton(HEIGHT, "Counting records"));
     try {
       data = await get(`/topics/${part(name)}/timeline`, { from: param("from"), to: param("to"), p: param("p"), unit: param("unit") }, signal);
       drawChart();

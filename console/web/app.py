@@ -42,7 +42,7 @@ def build(options: ConsoleOptions) -> Starlette:
     """The application of a console with these options."""
     templates = Jinja2Templates(directory=_HOME / "templates")
 
-    async def page(request: Request) -> Response:
+    async def page(request: Request, status: int = 200) -> Response:
         """Every page is the same document; its modules read the address."""
         values = {
             "bootstrap": options.bootstrap,
@@ -51,13 +51,15 @@ def build(options: ConsoleOptions) -> Starlette:
             "has_registry": options.schema_registry is not None,
             "user": request.state.user,
         }
-        return templates.TemplateResponse(request, "page.html", values)
+        return templates.TemplateResponse(request, "page.html", values, status_code=status)
 
     async def missing(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 404
         if request.url.path.startswith("/api/"):
             return failure(request, status, "There is no such question, or not in this mode.")
-        return PlainTextResponse("There is no such page.", status)
+        if status == 404 and not request.url.path.startswith("/static/"):
+            return await page(request, status)
+        return PlainTextResponse("There is no such file.", status)
 
     api: list[BaseRoute] = [streams.TAIL]
     if options.may_export:
