@@ -10,6 +10,7 @@ const RESOURCES = ["topic", "group", "cluster", "transactional_id", "delegation_
 const LIMITS = ["producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate", "connection_creation_rate"];
 const same = (names) => names.map((name) => [name, name.replaceAll("_", " ")]);
 const dashes = (name) => name.replaceAll("_", "-");
+const LATER = 1000;
 const canChange = settings.readOnly !== "1";
 
 const section = (title, found, columns, none, words, tools) => card(title, el("span", { class: "bar" }, canChange && !found.error && tools, copyButton("Copy as command", command(...words))),
@@ -28,20 +29,25 @@ function ruleWords(rule) {
 
 export async function show(root, { signal }) {
   const load = async () => draw(await get("/security", {}, signal));
+  // Apache Kafka answers a change before its brokers have it.
+  const reload = async () => {
+    setTimeout(() => !signal.aborted && load().catch(() => {}), LATER);
+    await load();
+  };
 
   function setUser(name) {
     formDialog({
       title: name ? `Password of ${name}` : "Add a user", act: name ? "Change it" : "Add", done: name ? `Changed the password of ${name}.` : "Added the user.",
       fields: [...(name ? [] : [{ name: "name", label: "Name" }]), { name: "password", label: "Password", kind: "password" }, { name: "mechanism", label: "Mechanism", options: MECHANISMS.map((one) => [one, one]) }],
       send: (values) => post("/security/users", { ...(name ? { name } : {}), ...values }),
-      command: (values) => command("user", name ? "passwd" : "add", name ?? values.name, "--mechanism", values.mechanism), reload: load,
+      command: (values) => command("user", name ? "passwd" : "add", name ?? values.name, "--mechanism", values.mechanism), reload,
     });
   }
 
   function removeUser(name) {
     formDialog({
       title: `Remove the user ${name}`, text: "All its passwords go; connections that are open stay. Its access rules stay, too.", act: "Remove", danger: true, done: `Removed ${name}.`, fields: [],
-      send: (_, isConfirmed) => post("/security/users/remove", confirmed({ name }, isConfirmed)), command: () => command("user", "remove", name), reload: load,
+      send: (_, isConfirmed) => post("/security/users/remove", confirmed({ name }, isConfirmed)), command: () => command("user", "remove", name), reload,
     });
   }
 
@@ -52,7 +58,7 @@ export async function show(root, { signal }) {
         { name: "operation", label: "What", options: same(OPERATIONS) }, { name: "resource", label: "On", options: same(RESOURCES) },
         { name: "name", label: "Name", placeholder: "flights, * for all, kafka-cluster for the cluster" }, { name: "pattern", label: "Pattern", options: [["literal", "this very name"], ["prefixed", "names that begin so"]] },
         { name: "host", label: "From the address", value: "*" }],
-      send: (values, isConfirmed) => post("/security/rules", confirmed(values, isConfirmed)), reload: load,
+      send: (values, isConfirmed) => post("/security/rules", confirmed(values, isConfirmed)), reload,
     });
   }
 
@@ -60,7 +66,7 @@ export async function show(root, { signal }) {
     const words = ruleWords(rule);
     formDialog({
       title: "Remove an access rule", text: `${rule.permission} ${rule.operation} on ${rule.pattern} ${rule.resource} ${rule.name} to ${rule.principal} from ${rule.host}`, act: "Remove", danger: true, done: "Removed the rule.", fields: [],
-      send: (_, isConfirmed) => post("/security/rules/remove", confirmed(rule, isConfirmed)), command: words && (() => command("acl", "remove", ...words)), reload: load,
+      send: (_, isConfirmed) => post("/security/rules/remove", confirmed(rule, isConfirmed)), command: words && (() => command("acl", "remove", ...words)), reload,
     });
   }
 
@@ -70,14 +76,14 @@ export async function show(root, { signal }) {
       fields: [{ name: "kind", label: "For the", options: same(["user", "client-id", "ip"]) }, { name: "who", label: "Name", placeholder: "empty: all without limits of their own" },
         { name: "limit", label: "Limit", options: same(LIMITS) }, { name: "value", label: "Value", placeholder: "bytes a second, percent, or changes a second" }],
       send: (values) => post("/security/quotas", { entity: { [values.kind]: values.who || null }, limits: { [values.limit]: Number(values.value || NaN) } }),
-      command: (values) => command("quota", "set", ...entityWords({ [values.kind]: values.who || null }), `--${dashes(values.limit)}`, values.value), reload: load,
+      command: (values) => command("quota", "set", ...entityWords({ [values.kind]: values.who || null }), `--${dashes(values.limit)}`, values.value), reload,
     });
   }
 
   function removeQuota(one) {
     formDialog({
       title: "Remove a quota", text: `${pairs(one.entity)}: ${pairs(one.limits)}`, act: "Remove", danger: true, done: "Removed the quota.", fields: [],
-      send: () => post("/security/quotas", { entity: one.entity, limits: Object.fromEntries(Object.keys(one.limits).map((key) => [key, null])) }), command: () => command("quota", "remove", ...entityWords(one.entity)), reload: load,
+      send: () => post("/security/quotas", { entity: one.entity, limits: Object.fromEntries(Object.keys(one.limits).map((key) => [key, null])) }), command: () => command("quota", "remove", ...entityWords(one.entity)), reload,
     });
   }
 

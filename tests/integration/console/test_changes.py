@@ -245,13 +245,14 @@ async def test_a_window_is_counted_then_copied_to_a_topic(
     assert counted["copied"] == 7
     assert await broker.read("again") == []
     copied, cursor = 0, ""
-    while copied < 30:
+    # A page that has used up its time may be empty, and says where the next one starts.
+    while cursor is not None:
         page = await browser.change(path, **body, cursor=cursor)
         copied += page["copied"]
-        cursor = ",".join(f"{p}:{o}" for p, o in (page["cursor"] or {}).items())
         assert page["error"] is None
-        assert page["copied"]
-    assert page["cursor"] is None
+        places = page["cursor"]
+        cursor = places and ",".join(f"{p}:{o}" for p, o in places.items())
+    assert copied == 30
     found = await broker.read("again")
     assert sorted(int(one.value or b"") for one in found) == list(range(10, 40))
     assert {one.timestamp_ms - 1000 * int(one.value or b"") for one in found} == {START}

@@ -322,7 +322,8 @@ async def test_bars_carry_the_mean_size_and_the_retention(
     broker: InProcessBroker, browser: Browser
 ) -> None:
     settings = {"retention.ms": "3600000"}
-    await broker.create_topic("t", ["x" * 1000] * 40, partitions=2, settings=settings)
+    seeds = [Seed("x" * 1000, partition=n % 2) for n in range(40)]
+    await broker.create_topic("t", seeds, partitions=2, settings=settings)
     drawn = await browser.ask("/topics/t/timeline", unit="bytes")
     assert set(drawn["record_bytes"]) == {"0", "1", "-1"}
     assert all(900 < size < 1200 for size in drawn["record_bytes"].values())
