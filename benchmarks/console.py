@@ -69,7 +69,7 @@ async def _fill(bootstrap: str, options: argparse.Namespace) -> None:
     async with Admin(bootstrap) as admin, Producer(bootstrap) as producer:
         for start in range(0, len(names), _AT_ONCE):
             part = names[start : start + _AT_ONCE]
-            await admin.create_topics([NewTopic(name, partitions=1) for name in part])
+            await admin.create_topics([NewTopic(name=name, partitions=1) for name in part])
         await admin.create_topic(WIDE, partitions=options.partitions)
         for name in names:
             for _ in range(5):
