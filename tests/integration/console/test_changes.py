@@ -244,7 +244,8 @@ async def test_a_window_is_counted_then_copied_to_a_topic(
     counted = await browser.change(path, **body, dry_run=True)
     assert counted["copied"] == 7
     assert await broker.read("again") == []
-    copied, cursor = 0, ""
+    copied = 0
+    cursor: str | None = ""
     # A page that has used up its time may be empty, and says where the next one starts.
     while cursor is not None:
         page = await browser.change(path, **body, cursor=cursor)
