@@ -161,7 +161,7 @@ def _explain(page: Page, broker: RunningBroker) -> None:
 
 
 def _simulate(page: Page, broker: RunningBroker) -> None:
-    page.get_by_label("retention.ms", exact=True).fill("2d")
+    page.get_by_label("retention.ms", exact=True).fill("12h")
     page.get_by_text("These groups would lose").wait_for()
     page.evaluate("scrollTo(0, 9999)")
 
