@@ -132,12 +132,16 @@ test-s3: setup .cache/go/bin/versitygw ## tiered storage with a real S3 server, 
 $(VENV)/.browser: pyproject.toml | setup
 	@which chromium chromium-browser google-chrome >/dev/null || (apt-get update -q && DEBIAN_FRONTEND=noninteractive \
 		apt-get install -q -y --no-install-recommends chromium)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,console]' 'playwright>=1.50'
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,console]' 'playwright>=1.50' 'axe-playwright-python>=0.1'
 	@touch $@
 
 .PHONY: browser
 browser: $(VENV)/.browser ## the console in a real browser (Debian's Chromium, installed if you are root)
 	$(PYTEST) -q tests/browser
+
+.PHONY: pictures
+pictures: $(VENV)/.browser ## take the pictures of docs/images (look at each of them)
+	$(BIN)/python -m tests.browser.pictures
 
 .PHONY: fuzz
 fuzz: setup ## malformed logins for every state machine of SASL (INPUTS=, default 1000000 each)

@@ -11,7 +11,7 @@ Read next: `storage.log.lookup`, `broker.operator.http`.
 """
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.operator import queries
 from broker.remote.reads import repeated
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from broker.remote.reads import RemoteReads
     from broker.topics.registry import TopicRegistry
     from storage.log.lookup import LookupExplanation, TimestampOffset
+
+_PARAMETERS: Final = ("topic", "partition", "at")
 
 
 async def explain(
@@ -35,10 +37,10 @@ async def explain(
         if timestamp is None:
             raise queries.BadQuery("at=MILLISECONDS is needed: a time in ms since 1970")
         log = topics.led_log(asked["topic"], partition)
-        found = await repeated(reads, lambda: log.explain_offset_for_timestamp(timestamp))
-        return {"topic": asked["topic"], "partition": partition, **document(found)}
+        explanation = await repeated(reads, lambda: log.explain_offset_for_timestamp(timestamp))
+        return {"topic": asked["topic"], "partition": partition, **document(explanation)}
 
-    return await queries.answer(query, ("topic", "partition", "at"), viewer, make)
+    return await queries.answer(query, _PARAMETERS, viewer, make)
 
 
 def document(explanation: "LookupExplanation") -> dict[str, object]:

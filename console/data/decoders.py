@@ -1,8 +1,8 @@
-"""Bytes of keys and values as people read them: JSON, Avro, MessagePack, text, hex.
+"""Bytes of keys and values as people read them: JSON, Avro, Protobuf, MessagePack, text, hex.
 
 Sizes are bounded before anything is decoded, and so is nesting: any producer may have written the
-record. Avro needs a schema: `console.data.registry`. Each decoder answers None where the bytes are
-not of its format, so that the first one that fits is the guess.
+record. Avro and Protobuf need a schema: `console.data.registry`. Each decoder answers None where
+the bytes are not of its format, so that the first one that fits is the guess.
 """
 
 import base64
@@ -17,7 +17,7 @@ SHOWN_BYTES: Final = 256 * 1024
 """So much of a key or value is decoded and shown; a download has all of it."""
 DEPTH_MAX: Final = 64
 PREVIEW_CHARACTERS: Final = 300
-FORMATS: Final = ("json", "avro", "msgpack", "text", "hex")
+FORMATS: Final = ("json", "avro", "protobuf", "msgpack", "text", "hex")
 
 _FRAME_BYTES: Final = 5
 _CONTROL: Final = frozenset(range(32)) - {9, 10, 13}
@@ -175,7 +175,7 @@ def _takes_no_bytes(schema: Any, named: dict[str, Any], seen: frozenset[str]) ->
 def shown(data: bytes | None, wanted: str = "") -> dict[str, Any]:
     """A key or value as a document: its format, its text, how much of it there is.
 
-    `wanted` is one of `FORMATS`, "" guesses. Avro is decoded by `console.data.registry`.
+    `wanted` is one of `FORMATS`, "" guesses. What needs a schema is decoded by `console.data.registry`.
     """
     if data is None:
         return {"format": "null", "text": "", "size": 0, "is_cut": False, "note": ""}

@@ -114,7 +114,7 @@ class LagWatch:
             await asyncio.gather(self._sampler, return_exceptions=True)
 
     async def listed(self) -> dict[str, Any]:
-        """All groups by name, the first of them with their lag."""
+        """All groups by name, the first of them with their lag, and the latest of each topic."""
         self._keep_sampling()
         groups = await self._hub.admin.groups()
         rows = [
@@ -127,19 +127,28 @@ class LagWatch:
             for one in groups
         ]
         lags = await asyncio.gather(*(self._summary(row["group"]) for row in rows[:GROUPS_MAX]))
-        for row, lag in zip(rows, lags, strict=False):
+        latest: dict[str, dict[str, Any]] = {}
+        for row, (lag, of_topics) in zip(rows, lags, strict=False):
             row |= lag
-        return {"groups": rows, "with_lag": min(len(rows), GROUPS_MAX)}
+            for topic, lag_ms in of_topics.items():
+                if topic not in latest or lag_ms > latest[topic]["lag_ms"]:
+                    latest[topic] = {"group": row["group"], "lag_ms": lag_ms}
+        return {"groups": rows, "with_lag": min(len(rows), GROUPS_MAX), "topics": latest}
 
-    async def _summary(self, group_id: str) -> dict[str, Any]:
+    async def _summary(self, group_id: str) -> tuple[dict[str, Any], dict[str, int]]:
+        """(the group's lag, its lag in time of each topic)."""
         try:
             rows = await self._positions(group_id, None)
         except ClientError as error:
-            return {"error": str(error)}
+            return {"error": str(error)}, {}
         sample = _sample(rows, await self._hub.now_ms())
         self._keep(group_id, sample)
         slope = trend_of(list(self._series[group_id])).slope
-        return {"records": sample.records, "lag_ms": sample.lag_ms, "slope": slope}
+        of_topics: dict[str, int] = {}
+        for row in rows:
+            if row["lag_ms"] is not None:
+                of_topics[row["topic"]] = max(row["lag_ms"], of_topics.get(row["topic"], 0))
+        return {"records": sample.records, "lag_ms": sample.lag_ms, "slope": slope}, of_topics
 
     async def described(self, group_id: str) -> dict[str, Any]:
         """One group: members, positions with both lags, samples and the trend."""

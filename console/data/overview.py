@@ -13,7 +13,8 @@ from client.core.offsets import LATEST
 from client.descriptions import ConfigEntry
 from client.errors import BrokerRefused, ClientError, InvalidUse
 from console.data.hub import Hub
-from console.data.timeline import PARTITIONS_MAX, find_ends, spread
+from console.data.timeline import LOOKUPS_MAX, PARTITIONS_MAX, draw_day, find_ends, spread
+from protocol.acl import Operation, PatternType, Permission, ResourceType
 from protocol.error_codes import ErrorCode
 
 DETAILS_MAX: Final = 50
@@ -124,6 +125,23 @@ async def _details(hub: Hub, name: str) -> dict[str, Any]:
     } | {key: configs[key].value for key in _SHOWN_SETTINGS if key in configs}
 
 
+async def topic_days(hub: Hub, names: Sequence[str]) -> dict[str, Any]:
+    """Records by hour of the last day, of the visible rows; [] where there is no answer."""
+    if len(names) > DETAILS_MAX:
+        raise InvalidUse(f"{len(names)} topics are too many at once: ask for {DETAILS_MAX} or less")
+    now_ms = await hub.now_ms()
+    each = LOOKUPS_MAX // max(1, len(names))
+
+    async def of(name: str) -> list[int]:
+        try:
+            return await draw_day(hub, name, now_ms, each)
+        except ClientError:
+            return []
+
+    bars = await asyncio.gather(*(of(name) for name in names))
+    return {"topics": dict(zip(names, bars, strict=True)), "now_ms": now_ms}
+
+
 async def describe_topic(hub: Hub, name: str) -> dict[str, Any]:
     """A topic's partitions with their ends.
 
@@ -142,6 +160,7 @@ async def describe_topic(hub: Hub, name: str) -> dict[str, Any]:
         "name": name,
         "id": info.topic_id.hex(),
         "is_internal": info.is_internal,
+        "now_ms": await hub.now_ms(),
         "count": len(partitions),
         "partitions": [
             {
@@ -211,11 +230,11 @@ async def security_of(hub: Hub) -> dict[str, Any]:
     rules["found"] = [
         {
             "principal": rule.principal,
-            "permission": rule.permission.name.lower(),
-            "operation": rule.operation.name.lower(),
-            "resource": rule.resource_type.name.lower(),
+            "permission": Permission(rule.permission).name.lower(),
+            "operation": Operation(rule.operation).name.lower(),
+            "resource": ResourceType(rule.resource_type).name.lower(),
             "name": rule.name,
-            "pattern": rule.pattern.name.lower(),
+            "pattern": PatternType(rule.pattern).name.lower(),
             "host": rule.host,
         }
         for rule in rules["found"]

@@ -13,6 +13,7 @@ Read next: docs/time.md, docs/adr/0027.
 import asyncio
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,6 +32,11 @@ PARTITIONS_MAX: Final = 80
 IN_FLIGHT: Final = 32
 SPLIT_MAX: Final = 16
 """With at most so many partitions each has bars of its own."""
+
+DAY_HOURS: Final = 24
+
+_DAY_BYTES: Final = 1024 * 1024
+"""So much of a log that is not counted yet is read for the small drawing of a day."""
 
 _COUNTED_MAX: Final = 1000
 """Partitions of one answer of the broker's counts."""
@@ -141,10 +147,12 @@ async def draw(
     to_ms: int | None,
     chosen: frozenset[int] | None = None,
     buckets: int = EDGES_MAX,
+    has_sizes: bool = False,
 ) -> dict[str, Any]:
     """The timeline of a topic: exact where the broker counts, else by lookups.
 
-    None as a bound is the topic's own first time, or the present.
+    None as a bound is the topic's own first time, or the present. With `has_sizes`,
+    ``record_bytes`` has the mean size of a record on disk, of all partitions (-1) and of each.
     """
     everything = await hub.partitions(topic, chosen)
     partitions = spread(everything, PARTITIONS_MAX)
@@ -164,6 +172,8 @@ async def draw(
             (e.newest_ms for e in ends.values() if e.newest_ms is not None), default=None
         ),
         "records": sum(one.end - one.start for one in ends.values()),
+        "retention_ms": await _retention_ms(hub, topic),
+        "record_bytes": await _record_bytes(hub, ends) if has_sizes else {},
     }
     counted = None
     if (await hub.kind()).has_metrics_port:
@@ -172,6 +182,57 @@ async def draw(
         return answer | {"partitions_drawn": len(everything)} | counted
     edges = edges_between(from_ms, to_ms, count_edges(len(partitions), buckets))
     return answer | await _by_lookups(hub, partitions, ends, edges, now_ms)
+
+
+async def _retention_ms(hub: Hub, topic: str) -> int | None:
+    """The age from which records are deleted; None where none are, or where it may not be asked."""
+    try:
+        configs = await hub.admin.topic_configs(topic)
+        age_ms = int(configs["retention.ms"].value or -1)
+    except (ClientError, KeyError, ValueError):
+        return None
+    is_deleted = "delete" in (configs["cleanup.policy"].value or "")
+    return age_ms if is_deleted and age_ms >= 0 else None
+
+
+async def _record_bytes(hub: Hub, ends: Mapping[TopicPartition, Ends]) -> dict[int, float]:
+    """The mean bytes on disk of a record by partition, -1 for all of them; without empty ones."""
+    sizes = await hub.admin.sizes()
+    counts = {tp: one.end - one.start for tp, one in ends.items() if one.end > one.start}
+    found = {tp.partition: sizes.get(tp, 0) / count for tp, count in counts.items()}
+    if counts:
+        found[-1] = sum(sizes.get(tp, 0) for tp in counts) / sum(counts.values())
+    return found
+
+
+async def draw_day(hub: Hub, topic: str, now_ms: int, lookups: int) -> list[int]:
+    """Records by hour of the last 24 hours, for a small drawing without a scale.
+
+    By the broker's counts where it has them almost without reading logs, else by at most `lookups`
+    in some of the partitions.
+    """
+    partitions = await hub.partitions(topic)
+    from_ms = now_ms - DAY_HOURS * 3_600_000
+    if len(partitions) <= _COUNTED_MAX and (await hub.kind()).has_metrics_port:
+        asked: dict[str, object] = {"topic": topic, "from": from_ms, "to": now_ms}
+        # One more than hours: bars begin at full hours.
+        asked |= {"buckets": DAY_HOURS + 1, "bytes": _DAY_BYTES, "limit": _COUNTED_MAX}
+        with suppress(UnsupportedByBroker, InvalidUse):
+            page = await hub.ask_tidelog("/histogram", asked)
+            if not page.get("elsewhere") and not page["missing_bytes"]:
+                return list(bars_of([page])["bars"])
+    edges = edges_between(from_ms, now_ms, max(1, min(DAY_HOURS, lookups - 2)))
+    drawn = spread(partitions, max(1, lookups // (len(edges) + 1)))
+    ends = await hub.admin.list_offsets(dict.fromkeys(drawn, LATEST))
+    found = await _offsets_at(hub, drawn, edges)
+    bars = [0] * (len(edges) - 1)
+    for tp in drawn:
+        end = hit.offset if (hit := ends.get(tp)) else 0
+        offsets = [at.get(tp) for at in found]
+        start = end if offsets[0] is None else offsets[0]
+        _, counts, _ = counts_of(offsets, start, end)
+        bars = [total + count for total, count in zip(bars, counts, strict=True)]
+    return bars
 
 
 def _span(ends: Mapping[TopicPartition, Ends], now_ms: int) -> tuple[int, int]:

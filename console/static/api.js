@@ -41,8 +41,8 @@ export function get(path, params, signal) {
   return read(fetch(address(path, params), { signal }));
 }
 
-export function post(path, body) {
-  return read(fetch(address(path), {
+export function post(path, body, params = {}) {
+  return read(fetch(address(path, params), {
     method: "POST",
     headers: { "Content-Type": "application/json", "X-Tidelog-Console": "1" },
     body: JSON.stringify(body),

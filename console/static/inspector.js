@@ -4,7 +4,7 @@ import { button, choice, copyButton, el, failure, replace, skeleton } from "./do
 import { command, settings } from "./state.js";
 import { formatAge, formatDuration, formatSize, formatTime, isoTime } from "./time.js";
 
-const FORMATS = [["", "guess"], ["json", "JSON"], ["avro", "Avro"], ["msgpack", "MessagePack"], ["text", "text"], ["hex", "hex"]];
+const FORMATS = [["", "guess"], ["json", "JSON"], ["avro", "Avro"], ["protobuf", "Protobuf"], ["msgpack", "MessagePack"], ["text", "text"], ["hex", "hex"]];
 
 export function inspector(root, { name, partition, offset, close, signal }) {
   const formats = { key: "", value: "" };

@@ -68,7 +68,8 @@ async function show() {
   drawTop(found?.[1]);
   replace(root, skeleton(300));
   if (!found) {
-    replace(root, el("div", { class: "note" }, "There is no such page. ", el("a", { href: "/" }, "Go to the overview")));
+    document.title = "No such page · Tidelog console";
+    replace(root, el("h1", {}, "There is no such page"), el("p", {}, el("a", { href: "/" }, "Go to the overview")));
     return;
   }
   try {

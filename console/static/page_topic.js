@@ -30,7 +30,7 @@ export async function show(root, { words: [name], signal, refresh }) {
   replace(root,
     el("div", { class: "head" }, el("h1", {}, name), topic.is_internal && el("span", { class: "tag" }, "internal"), el("span", { class: "grow" }),
       el("span", { class: "dim" }, [plural(topic.count, "partition"), `${formatCount(offsets)} offsets`, topic.bytes !== null && formatSize(topic.bytes),
-        newest >= 0 && `newest ${formatAge(newest, Date.now())}`].filter(Boolean).join(" · "))),
+        newest >= 0 && `newest ${formatAge(newest, topic.now_ms)}`].filter(Boolean).join(" · "))),
     el("nav", { class: "tabs", "aria-label": "About the topic" }, shown.map(([key, text]) =>
       el("a", { href: link(key), "aria-current": key === chosen[0] ? "page" : null, title: key === "" ? `newest record ${formatTime(newest)}` : null }, text))),
     body);

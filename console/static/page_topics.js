@@ -1,8 +1,8 @@
 // The list of topics; what costs lookups is asked for the rows that are visible.
 import { get } from "./api.js";
-import { button, choice, copyButton, el, empty, labelled, replace, table } from "./dom.js";
+import { button, canvas, choice, colour, copyButton, el, empty, labelled, replace, table } from "./dom.js";
 import { command, param, setParams } from "./state.js";
-import { formatAge, formatCount, formatRetention, formatSize, formatTime, plural } from "./time.js";
+import { formatAge, formatCount, formatDuration, formatRetention, formatSize, formatTime, plural } from "./time.js";
 
 const PAGE = 50;
 
@@ -19,7 +19,9 @@ export async function show(root, { signal, refresh }) {
   };
   const search = el("input", { type: "search", value: name, placeholder: "Part of a name", "aria-label": "Search topics", "data-key": "/", onchange: () => change({ name: search.value }) });
   const list = el("div");
-  const draw = (details, now) => {
+  const more = { details: null, now: Date.now(), days: null, latest: null };
+  const draw = () => {
+    const { details, now } = more;
     const of = (row, field) => details?.[row.name]?.[field];
     const wait = (value) => (details ? value : "…");
     replace(list, table([
@@ -33,6 +35,11 @@ export async function show(root, { signal, refresh }) {
       { title: "Newest record", class: "nowrap", cell: (row) => {
         const newest = of(row, "newest_ms");
         return wait(el("span", { title: formatTime(newest), class: newest > now ? "bad" : null }, formatAge(newest, now)));
+      } },
+      { title: "Last 24 h", cell: (row) => (more.days ? spark(more.days[row.name] ?? []) : "…") },
+      { title: "Latest group", class: "nowrap", cell: (row) => {
+        const group = more.latest?.[row.name];
+        return group ? [el("a", { href: `/groups/${encodeURIComponent(group.group)}` }, group.group), el("span", { class: "dim" }, ` ${group.lag_ms ? formatDuration(group.lag_ms) : "at the end"}`)] : more.latest ? "-" : "…";
       } },
     ], rows, { label: "Topics" }));
   };
@@ -49,8 +56,42 @@ export async function show(root, { signal, refresh }) {
       from + PAGE < found.topics.length && button("Next", () => change({ start: from + PAGE })),
       found.found > found.topics.length && el("span", { class: "dim" }, `The first ${plural(found.topics.length, "topic")} of ${formatCount(found.found)}: search for others.`)));
   if (!rows.length) return;
-  draw(null, Date.now());
-  const [details, time] = await Promise.all([
-    get("/topic-details", { name: rows.map((row) => row.name) }, signal), get("/time", { text: "now" }, signal)]);
-  if (!signal.aborted) draw(details.topics, time.now_ms);
+  draw();
+  const names = { name: rows.map((row) => row.name) };
+  const part = async (path, params, take) => {
+    try {
+      take(await get(path, params, signal));
+    } catch {
+      take({ topics: {} }); // These columns stay empty; the list itself has its own error.
+    }
+    if (!signal.aborted) draw();
+  };
+  const details = Promise.all([get("/topic-details", names, signal), get("/time", { text: "now" }, signal)]);
+  part("/topic-days", names, ({ topics }) => { more.days = topics; });
+  part("/groups", {}, ({ topics }) => { more.latest = topics; });
+  const [answer, time] = await details;
+  more.details = answer.topics;
+  more.now = time.now_ms;
+  if (!signal.aborted) draw();
+}
+
+/** A day as bars without a scale. */
+function spark(bars) {
+  const total = bars.reduce((sum, count) => sum + count, 0);
+  if (!total) return el("span", { class: "dim" }, "-");
+  const highest = Math.max(...bars);
+  const node = canvas(20, (context, width, height) => {
+    const step = width / bars.length;
+    context.fillStyle = colour("bar");
+    bars.forEach((count, hour) => {
+      const tall = count ? Math.max(1, (count / highest) * height) : 0;
+      context.fillRect(hour * step, height - tall, Math.max(1, step - 1), tall);
+    });
+  }, { class: "spark", role: "img", "aria-label": "Records by hour of the last 24 hours: the highest hour is " + hourOf(bars, highest) });
+  return node;
+}
+
+function hourOf(bars, highest) {
+  const ago = bars.length - bars.indexOf(highest);
+  return ago === 1 ? "the last one" : `${ago} hours ago`;
 }

@@ -1,6 +1,7 @@
 // The records of a window: filter, order, pages, and the one that is open beside them.
 import { address, get, part } from "./api.js";
 import { button, choice, copyButton, el, empty, failure, labelled, replace, skeleton, table } from "./dom.js";
+import { copyDialog } from "./copy_records.js";
 import { inspector } from "./inspector.js";
 import { param, setParams, settings } from "./state.js";
 import { formatAge, formatCount, formatSize, formatTime, plural } from "./time.js";
@@ -89,6 +90,7 @@ export function recordsView(root, { name, window: span, title, clear, signal }) 
   const layout = el("div", {}, el("section", { class: "card", "aria-label": "Records" },
     el("div", { class: "bar" }, el("h2", {}, title), clear && button("Clear selection", clear), el("span", { class: "grow" }),
       settings.export === "1" && ["jsonl", "csv"].map((format) => el("a", { href: address(`/topics/${part(name)}/export`, { ...question(), format }), download: "" }, format === "csv" ? "CSV" : "JSON Lines")),
+      settings.readOnly !== "1" && button("Copy to a topic…", () => copyDialog({ name, question })),
       copyButton("Copy rows", () => rows.map((row) => JSON.stringify(row)).join("\n"))),
     el("div", { class: "bar" }, filter, labelled("order", choice(ORDERS, order, (value) => { setParams({ order: value === "time" ? "" : value }); restart(); }, "Order"))),
     body, status), side);

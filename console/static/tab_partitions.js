@@ -4,7 +4,7 @@ import { command } from "./state.js";
 import { formatAge, formatCount, formatSize, formatTime } from "./time.js";
 
 export async function show(root, { topic, name }) {
-  const now = Date.now();
+  const now = topic.now_ms;
   root.replaceChildren(card("Partitions", copyButton("Copy as command", command("topic", "describe", name)),
     topic.count > topic.partitions.length ? empty(`The first ${topic.partitions.length} of ${topic.count}.`) : "",
     table([

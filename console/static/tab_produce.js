@@ -1,9 +1,10 @@
 // Write one record, new or like an existing one.
 import { get, part, post } from "./api.js";
-import { button, card, choice, el, failure, labelled, replace } from "./dom.js";
-import { param } from "./state.js";
+import { button, card, choice, copyButton, el, failure, labelled, replace } from "./dom.js";
+import { command, param, shell } from "./state.js";
 import { formatTime, isoTime } from "./time.js";
 
+const headerOf = (line) => [line.split(":")[0].trim(), line.slice(line.indexOf(":") + 1).trim()];
 const ENCODINGS = [["text", "text"], ["hex", "hex"], ["base64", "base64"]];
 
 export async function show(root, { name, signal }) {
@@ -41,7 +42,7 @@ export async function show(root, { name, signal }) {
         key: key.value === "" ? null : key.value, key_encoding: encodings.key,
         value: value.value, value_encoding: encodings.value,
         time: time.value.trim(), ...(partition.value.trim() ? { partition: Number(partition.value) } : {}),
-        headers: lines.map((line) => [line.split(":")[0].trim(), line.slice(line.indexOf(":") + 1).trim()]),
+        headers: lines.map(headerOf),
       });
       replace(result, el("div", { class: "note" }, `Stored at ${name}-${stored.partition} @ ${stored.offset}, ${formatTime(stored.time_ms)}. `,
         el("a", { href: `/topics/${part(name)}?open=${stored.partition}:${stored.offset}` }, "Show it")));
@@ -50,8 +51,18 @@ export async function show(root, { name, signal }) {
     }
   }
 
+  /** The same record as a line for `tidelog produce --format json`. */
+  function line() {
+    const bytes = (text) => ({ base64: btoa((text.match(/../g) ?? []).map((pair) => String.fromCharCode(parseInt(pair, 16))).join("")) });
+    const coded = (box, which) => ({ text: box.value, base64: { base64: box.value.trim() }, hex: null })[encodings[which]] ?? bytes(box.value.replaceAll(/\s/g, ""));
+    const lines = headers.value.split("\n").filter((one) => one.trim());
+    const record = { key: key.value === "" ? null : coded(key, "key"), value: coded(value, "value"), ...(lines.length ? { headers: lines.map(headerOf) } : {}) };
+    const options = [...(time.value.trim() ? ["--timestamp", time.value.trim()] : []), ...(partition.value.trim() ? ["--partition", partition.value.trim()] : [])];
+    return `echo ${shell(JSON.stringify(record))} | ${command("produce", name, "--format", "json", ...options)}`;
+  }
+
   const kind = (which) => choice(ENCODINGS, encodings[which], (chosen) => { encodings[which] = chosen; }, `Encoding of the ${which}`);
-  replace(root, card(original ? `Produce again: ${name}-${from} @ ${offset}` : "Produce a record", null,
+  replace(root, card(original ? `Produce again: ${name}-${from} @ ${offset}` : "Produce a record", copyButton("Copy as command", line),
     el("div", { class: "bar" }, "Key", kind("key")), key, el("div", { class: "bar" }, "Value", kind("value")), value,
     labelled("Headers", headers, true),
     el("div", { class: "bar" }, labelled("Time", time), original && button("Keep its time", () => { time.value = isoTime(original.time_ms); }),

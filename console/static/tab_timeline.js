@@ -1,16 +1,18 @@
 // The timeline of a topic, the box for times, and the records of what is selected.
 import { get, part } from "./api.js";
-import { button, card, copyButton, el, empty, failure, notice, replace, skeleton } from "./dom.js";
+import { button, card, choice, colour, copyButton, el, labelled, empty, failure, notice, replace, skeleton } from "./dom.js";
 import { recordsView } from "./records.js";
 import { command, param, setParams } from "./state.js";
-import { numbers, timeline } from "./timeline.js";
+import { amount, inBytes, layerColour, numbers, timeline } from "./timeline.js";
 import { formatAge, formatCount, formatDuration, formatSize, formatTime, isoTime, plural } from "./time.js";
 
+const HEIGHT = 262; // of the bars with their legend, so that nothing below jumps
+
 export async function show(root, { name, topic, signal }) {
-  const chart = el("div", {}, skeleton(230));
+  const chart = el("div", {}, skeleton(HEIGHT));
   const list = el("div");
-  const box = el("input", { "aria-label": "Time or range", "data-key": "t", size: 42, placeholder: "-15m, yesterday, 2026-11-01T10:00Z, or A..B" });
-  const partitions = el("input", { "aria-label": "Partitions", size: 8, placeholder: "all", value: param("p") ?? "" });
+  const box = el("input", { "aria-label": "Time or range", "data-key": "t", size: 30, placeholder: "-15m, yesterday, 2026-11-01T10:00Z, or A..B" });
+  const partitions = el("input", { "aria-label": "Partitions", size: 6, placeholder: "all", value: param("p") ?? "" });
   let data = null;
 
   const selected = () => {
@@ -24,7 +26,15 @@ export async function show(root, { name, topic, signal }) {
       replace(chart, empty("This topic has no records yet.", copyButton("Copy a command that writes one", `echo hello | ${command("produce", name)}`)));
       return;
     }
-    replace(chart, timeline(data, { selected: selected(), select, zoom }), legend(data), notes(data), numbers(data));
+    const shown = param("unit") === "bytes" ? inBytes(data) : data;
+    const isSplit = param("split") === "1" && data.split.length > 0;
+    replace(chart, timeline(shown, { selected: selected(), isSplit, select, zoom }), isSplit && layers(shown, choose), legend(shown), notes(data), numbers(shown));
+    if (param("split") === "1" && !isSplit && topic.count > 1) chart.append(empty("The bars are split for 2 to 16 partitions: choose some, such as 0-7."));
+  }
+
+  function choose(partition) {
+    partitions.value = String(partition);
+    partitions.dispatchEvent(new Event("change"));
   }
 
   function select(from, to) {
@@ -51,9 +61,9 @@ export async function show(root, { name, topic, signal }) {
   }
 
   async function load() {
-    replace(chart, skeleton(230, "Counting records"));
+    replace(chart, skeleton(HEIGHT, "Counting records"));
     try {
-      data = await get(`/topics/${part(name)}/timeline`, { from: param("from"), to: param("to"), p: param("p") }, signal);
+      data = await get(`/topics/${part(name)}/timeline`, { from: param("from"), to: param("to"), p: param("p"), unit: param("unit") }, signal);
       drawChart();
     } catch (error) {
       if (!signal.aborted) replace(chart, failure(error, load));
@@ -90,7 +100,9 @@ export async function show(root, { name, topic, signal }) {
     notice("The address now holds these times, whenever it is opened.");
   };
   replace(root,
-    card("Records over time", el("span", { class: "bar" }, box, button("Show", go), quick, topic.count > 1 && partitions, button("Pin", pin, { title: "Make relative times in the address absolute" }),
+    card("Records over time", el("span", { class: "bar" }, box, button("Show", go), quick, topic.count > 1 && partitions, choice([["", "records"], ["bytes", "bytes"]], param("unit") ?? "", (value) => { setParams({ unit: value }); load(); }, "What the bars show"),
+      topic.count > 1 && labelled("split", el("input", { type: "checkbox", checked: param("split") === "1", "aria-label": "Split the bars by partition", onchange: (event) => { setParams({ split: event.target.checked ? "1" : "" }); drawChart(); } })),
+      button("Pin", pin, { title: "Make relative times in the address absolute" }),
       copyButton("Copy link", () => location.href),
       copyButton("Copy as command", () => consumeCommand(name, selected() ?? (data ? [data.edges[0], data.edges[data.edges.length - 1]] : null)))), problem, chart),
     list);
@@ -103,13 +115,24 @@ export function consumeCommand(name, span) {
   return command("consume", name, ...range, "--exit-at-end");
 }
 
+/** The partitions with their colours; one of them can be chosen. */
+function layers(data, choose) {
+  return el("div", { class: "legend" }, data.split.map((one, layer) => {
+    const swatch = el("i");
+    swatch.style.background = colour(layerColour(layer));
+    const total = one.bars.reduce((sum, value) => sum + value, 0);
+    return button([swatch, `partition ${one.partition}: ${amount(total, data)}`], () => choose(one.partition), { class: "swatch", title: `Show partition ${one.partition} alone` });
+  }));
+}
+
 function legend(data) {
   const inside = data.bars.reduce((sum, count) => sum + count, 0);
   const width = data.edges[1] - data.edges[0];
+  const how = data.unit === "bytes" ? ", each as large as the mean of its partition on disk" : "";
   return el("div", { class: "legend" },
-    el("span", {}, el("i"), `${plural(inside, "record")} ${data.source === "counts" ? "by their own time" : "by arrival"}, bars of ${formatDuration(width)}`),
-    el("span", {}, el("i", { class: "k-dim" }), `${formatCount(data.before)} before, ${formatCount(data.after)} after`),
-    data.ahead > 0 && el("span", {}, el("i", { class: "k-bad" }), `${formatCount(data.ahead)} after a timestamp ahead of the clock`),
+    el("span", {}, el("i"), `${data.unit === "bytes" ? "about " : ""}${amount(inside, data)} ${data.source === "counts" ? "by their own time" : "by arrival"}${how}, bars of ${formatDuration(width)}`),
+    el("span", {}, el("i", { class: "k-dim" }), `${amount(data.before, data)} before, ${amount(data.after, data)} after`),
+    data.ahead > 0 && el("span", {}, el("i", { class: "k-bad" }), `${amount(data.ahead, data)} after a timestamp ahead of the clock`),
     el("span", {}, data.source === "counts" ? "exact counts of the broker" : `${plural(data.lookups, "lookup")}`));
 }
 

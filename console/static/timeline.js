@@ -1,15 +1,16 @@
 // Bars of records over time: drag to select, Shift-drag or the wheel to zoom, or all of it by keys.
 import { canvas, colour, el, table } from "./dom.js";
-import { formatCount, formatTick, formatTime, plural, ticks } from "./time.js";
+import { formatCount, formatSize, formatTick, formatTime, plural, ticks } from "./time.js";
 
 const HEIGHT = 210;
 const TOP = 12;
 const BOTTOM = 26;
+const TIP_LINES = 8;
 const END = 54; // the width of each end bar
 
 /**
  * @param {any} data the answer of /timeline
- * @param {{selected: ?[number, number], select: (from: number, to: number) => void, zoom: (from: number, to: number) => void}} options
+ * @param {{selected: ?[number, number], isSplit: boolean, select: (from: number, to: number) => void, zoom: (from: number, to: number) => void}} options
  */
 export function timeline(data, options) {
   const { edges, bars } = data;
@@ -69,7 +70,7 @@ export function timeline(data, options) {
       context.fillStyle = held?.isZoom ? colour("warn-soft") : colour("accent-soft");
       context.fillRect(from, TOP, Math.max(2, to - from), floor - TOP);
     }
-    const layers = data.split?.length ? data.split.map((one) => one.bars) : [bars];
+    const layers = options.isSplit && data.split?.length ? data.split.map((one) => one.bars) : [bars];
     const step = geometry.span / bars.length;
     const gap = step > 4 ? 1 : 0;
     bars.forEach((_, index) => {
@@ -77,13 +78,11 @@ export function timeline(data, options) {
       layers.forEach((counts, layer) => {
         if (!counts[index]) return;
         const tall = Math.max(1, (counts[index] / highest) * (floor - TOP));
-        context.fillStyle = colour("bar");
-        context.globalAlpha = layers.length > 1 ? 1 - (0.6 * layer) / layers.length : 1;
+        context.fillStyle = colour(layers.length > 1 ? layerColour(layer) : "bar");
         context.fillRect(geometry.left + index * step, base - tall, Math.max(0.7, step - gap), tall);
         base -= tall;
       });
     });
-    context.globalAlpha = 1;
     drawEnd(context, 4, data.before, "before", floor);
     drawEnd(context, width - END + 10, data.after, data.ahead ? "ahead" : "after", floor, data.ahead);
     context.fillStyle = colour("dim");
@@ -95,8 +94,9 @@ export function timeline(data, options) {
       context.fillText(formatTick(at, last - first), x, floor + 17);
     }
     context.textAlign = "left";
-    context.fillText(formatCount(highest), geometry.left + 4, TOP + 2);
+    context.fillText(amount(highest, data), geometry.left + 4, TOP + 2);
     drawLine(context, data.now_ms, "now", "warn", floor);
+    if (data.retention_ms !== null) drawLine(context, data.now_ms - data.retention_ms, "retention.ms", "bad", floor);
     if (mark >= 0) {
       context.strokeStyle = colour("accent");
       context.lineWidth = 2;
@@ -109,7 +109,8 @@ export function timeline(data, options) {
 
   function showTip(index, x) {
     tip.hidden = false;
-    tip.textContent = `${formatTime(edges[index])}\n${plural(bars[index], "record")}`;
+    const parts = options.isSplit ? data.split.filter((one) => one.bars[index]).slice(0, TIP_LINES).map((one) => `\n${one.partition}: ${amount(one.bars[index], data)}`) : [];
+    tip.textContent = `${formatTime(edges[index])}\n${amount(bars[index], data)}${parts.join("")}`;
     tip.style.left = `${Math.max(0, Math.min(area.clientWidth - 220, x + 12))}px`;
     tip.style.top = "4px";
   }
@@ -174,10 +175,27 @@ export function timeline(data, options) {
   return el("div", { class: "chart" }, area, tip);
 }
 
+/** A bar's height in words. */
+export const amount = (value, data) => (data.unit === "bytes" ? formatSize(Math.round(value)) : plural(value, "record"));
+
+/** The colour of a partition's part of the bars. */
+export const layerColour = (layer) => `s${layer % 8}`;
+
+/** The same data with bytes in place of records: each record counts as the mean of its partition. */
+export function inBytes(data) {
+  const mean = data.record_bytes;
+  const scaled = (counts, partition) => counts.map((count) => count * (mean[partition] ?? mean[-1] ?? 0));
+  const split = data.split.map((one) => ({ ...one, bars: scaled(one.bars, one.partition) }));
+  const sums = data.bars.map((_, index) => split.reduce((sum, one) => sum + one.bars[index], 0));
+  const [before, after, ahead] = scaled([data.before, data.after, data.ahead], -1);
+  return { ...data, unit: "bytes", split, bars: split.length ? sums : scaled(data.bars, -1), before, after, ahead };
+}
+
 function label(data) {
   const inside = data.bars.reduce((sum, count) => sum + count, 0);
-  return `Records over time, ${plural(data.bars.length, "bar")}: ${formatCount(inside)} from ${formatTime(data.edges[0])} to ${formatTime(data.edges[data.edges.length - 1])}, ` +
-    `${formatCount(data.before)} before, ${formatCount(data.after)} after. Arrow keys move, Shift selects, Enter shows the records.`;
+  const text = (value) => (data.unit === "bytes" ? formatSize(Math.round(value)) : formatCount(value));
+  return `${data.unit === "bytes" ? "Bytes" : "Records"} over time, ${plural(data.bars.length, "bar")}: ${text(inside)} from ${formatTime(data.edges[0])} to ${formatTime(data.edges[data.edges.length - 1])}, ` +
+    `${text(data.before)} before, ${text(data.after)} after. Arrow keys move, Shift selects, Enter shows the records.`;
 }
 
 /** The same numbers as a table that opens on request. */
@@ -188,7 +206,7 @@ export function numbers(data) {
     const rows = data.bars.map((count, index) => [data.edges[index], data.edges[index + 1], count]).filter(([, , count]) => count);
     box.append(table([
       { title: "From", cell: (row) => formatTime(row[0]) }, { title: "To", cell: (row) => formatTime(row[1]) },
-      { title: "Records", right: true, cell: (row) => formatCount(row[2]) }], rows));
+      { title: data.unit === "bytes" ? "Bytes" : "Records", right: true, cell: (row) => formatCount(Math.round(row[2])) }], rows));
   });
   return box;
 }

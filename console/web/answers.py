@@ -11,7 +11,6 @@ from client.errors import (
     NotThere,
     UnsupportedByBroker,
 )
-from console.web.guard import HEADERS
 from protocol.error_codes import ErrorCode
 
 _OF_CODES: dict[int, int] = {
@@ -57,10 +56,7 @@ def failure(request: Request, status: int, sentence: str, **more: object) -> Res
 def defect(request: Request, error: Exception) -> Response:
     """The answer to a request that a defect of ours has ended; the log has the traceback."""
     sentence = f"The console has a defect: {type(error).__name__}. Its log says more."
-    response = failure(request, 500, sentence)
-    # This answer is made outside the guard.
-    response.headers.update(HEADERS)
-    return response
+    return failure(request, 500, sentence)
 
 
 def answer(document: object) -> Response:

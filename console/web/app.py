@@ -14,27 +14,35 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.templating import Jinja2Templates
-from starlette.types import Lifespan
+from starlette.types import ASGIApp, Lifespan
 
 from client.errors import ClientError
 from console.data.groups import LagWatch
 from console.data.hub import Hub
 from console.data.registry import Registry
 from console.options import ConsoleOptions
-from console.web import changing, reading, streams
+from console.web import changing, reading, rights, streams
 from console.web.answers import defect, failure, refused
-from console.web.guard import Guard
+from console.web.guard import Guard, Headed
 
 _HOME: Final = Path(__file__).parents[1]
 _PAGES: Final = ("/", "/topics", "/topics/{topic}", "/groups", "/groups/{group:path}")
 _MORE_PAGES: Final = ("/security", "/clock")
 
 
+class Console(Starlette):
+    """The application; no answer leaves it without the headers of `Headed`."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Put the headers on what answers for defects too, which Starlette has outside all else."""
+        return Headed(super().build_middleware_stack())
+
+
 def build(options: ConsoleOptions) -> Starlette:
     """The application of a console with these options."""
     templates = Jinja2Templates(directory=_HOME / "templates")
 
-    async def page(request: Request) -> Response:
+    async def page(request: Request, status: int = 200) -> Response:
         """Every page is the same document; its modules read the address."""
         values = {
             "bootstrap": options.bootstrap,
@@ -43,21 +51,23 @@ def build(options: ConsoleOptions) -> Starlette:
             "has_registry": options.schema_registry is not None,
             "user": request.state.user,
         }
-        return templates.TemplateResponse(request, "page.html", values)
+        return templates.TemplateResponse(request, "page.html", values, status_code=status)
 
     async def missing(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 404
         if request.url.path.startswith("/api/"):
             return failure(request, status, "There is no such question, or not in this mode.")
-        return PlainTextResponse("There is no such page.", status)
+        if status == 404 and not request.url.path.startswith("/static/"):
+            return await page(request, status)
+        return PlainTextResponse("There is no such file.", status)
 
     api: list[BaseRoute] = [streams.TAIL]
     if options.may_export:
         api.append(streams.EXPORT)
     if not options.is_read_only:
-        api += changing.ROUTES
+        api += [*changing.ROUTES, *rights.ROUTES]
     api += reading.ROUTES
-    return Starlette(
+    return Console(
         routes=[
             Route("/healthz", lambda _: PlainTextResponse("ok\n")),
             Mount("/api", routes=api),

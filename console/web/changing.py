@@ -17,9 +17,12 @@ from starlette.routing import Route
 from client.errors import ClientError, InvalidTime, InvalidUse
 from client.times import parse_time, to_ms
 from client.types import TopicPartition
+from console.data.copying import Target, copy_page
 from console.data.groups import TARGETS, commit_reset, preview_reset
+from console.data.records import LIMIT_MAX
 from console.web import questions as ask
 from console.web.answers import answer
+from console.web.reading import window_of
 
 logger = logging.getLogger("tidelog.audit")
 
@@ -149,6 +152,25 @@ async def _produce(request: Request) -> tuple[str, dict[str, Any]]:
     return f"record {topic}-{stored.partition}@{stored.offset}", {"topic": topic, **where}
 
 
+async def _copy(request: Request) -> tuple[str, dict[str, Any]]:
+    """A page of the window in the address, copied to the topic in the body."""
+    body = await ask.body_of(request, "target")
+    flags = {name: body.get(name, False) for name in ("keep_time", "dry_run")}
+    cursor, limit = body.get("cursor") or "", body.get("limit", LIMIT_MAX)
+    wrong = [name for name, flag in flags.items() if not isinstance(flag, bool)]
+    if wrong:
+        raise InvalidUse(f"{wrong[0]} is true or false")
+    if not isinstance(limit, int) or not 1 <= limit <= LIMIT_MAX:
+        raise InvalidUse(f"limit={str(limit)[:20]} is out of range: give 1 to {LIMIT_MAX}")
+    if not isinstance(body["target"], str) or not isinstance(cursor, str):
+        raise InvalidUse("target is the name of a topic, cursor a text")
+    target = Target(topic=body["target"], keeps_time=flags["keep_time"], is_dry=flags["dry_run"])
+    window = await window_of(request, limit=limit)
+    found = await copy_page(ask.hub_of(request), window, target, ask.parse_cursor(cursor))
+    what = "count" if target.is_dry else "copy"
+    return f"{what} {found['copied']} records {window.topic} to {target.topic}", found
+
+
 async def _timestamp_of(request: Request, given: Any) -> int:
     """The time of a record to produce: the brokers' present unless one is given."""
     now_ms = await ask.hub_of(request).now_ms()
@@ -195,15 +217,17 @@ async def _clock(request: Request) -> tuple[str, dict[str, Any]]:
     return f"clock {changes}", found
 
 
-def _post(path: str, name: str, change: Change) -> Route:
+def post(path: str, name: str, change: Change) -> Route:
+    """The route of a change."""
     return Route(path, audited(name, change), methods=["POST"])
 
 
 ROUTES: Final = [
     Route("/groups/{group:path}/reset-preview", _reset_preview, methods=["POST"]),
-    _post("/groups/{group:path}/reset", "group-reset", _reset),
+    post("/groups/{group:path}/reset", "group-reset", _reset),
     Route("/topics/{topic}/settings-preview", _settings_preview, methods=["POST"]),
-    _post("/topics/{topic}/settings", "topic-settings", _settings),
-    _post("/topics/{topic}/records", "produce", _produce),
-    _post("/clock", "clock", _clock),
+    post("/topics/{topic}/settings", "topic-settings", _settings),
+    post("/topics/{topic}/records", "produce", _produce),
+    post("/topics/{topic}/copy", "copy", _copy),
+    post("/clock", "clock", _clock),
 ]

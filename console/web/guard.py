@@ -1,5 +1,5 @@
 """What every request passes before it reaches a page: host, login, origin, size; and the headers of
-every answer.
+every answer, also of those that a defect has made.
 
 A page of another site can make a browser here send requests, also under a name of its own that
 resolves to this machine. So the Host must be one of ours, and a change needs a header that such a
@@ -48,8 +48,35 @@ class Refusal(Exception):
         self.status, self.sentence, self.headers = status, sentence, headers or {}
 
 
+class Headed:
+    """Wraps the application and what answers for its defects: each answer gets `HEADERS`."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Put the headers on the answers of `app`."""
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request_id = secrets.token_hex(6)
+        scope.setdefault("state", {}).update(request_id=request_id, user="")
+
+        async def send_headed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers["X-Request-Id"] = request_id
+                headers.setdefault("Cache-Control", "no-cache")
+            await send(message)
+
+        await self._app(scope, receive, send_headed)
+
+
 class Guard:
-    """Wraps the application."""
+    """Wraps the pages and questions."""
 
     def __init__(self, app: ASGIApp, options: ConsoleOptions) -> None:
         """Guard `app` as the options say."""
@@ -63,23 +90,11 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = secrets.token_hex(6)
-        scope.setdefault("state", {})["request_id"] = request_id
-
-        async def send_guarded(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers[name] = value
-                headers["X-Request-Id"] = request_id
-                headers.setdefault("Cache-Control", "no-cache")
-            await send(message)
-
         try:
             await self._check(scope)
-            await self._app(scope, _bounded(receive), send_guarded)
+            await self._app(scope, _bounded(receive), send)
         except Refusal as refusal:
-            await _refuse(refusal, request_id, send_guarded)
+            await _refuse(refusal, scope["state"]["request_id"], send)
 
     async def _check(self, scope: Scope) -> None:
         headers = Headers(scope=scope)

@@ -112,7 +112,11 @@ def cursor_of(request: Request) -> dict[int, int] | None:
     Raises:
         InvalidUse: it is no cursor.
     """
-    text = request.query_params.get("cursor", "")
+    return parse_cursor(request.query_params.get("cursor", ""))
+
+
+def parse_cursor(text: str) -> dict[int, int] | None:
+    """As `cursor_of`."""
     if not text:
         return None
     try:

@@ -46,6 +46,12 @@ async def topic_details(request: Request) -> Response:
     return answer(await overview.topic_details(ask.hub_of(request), names))
 
 
+async def topic_days(request: Request) -> Response:
+    """The last 24 hours of the rows that are visible."""
+    names = request.query_params.getlist("name")
+    return answer(await overview.topic_days(ask.hub_of(request), names))
+
+
 async def topic(request: Request) -> Response:
     """One topic; an unknown name is answered with near ones."""
     hub, name = ask.hub_of(request), request.path_params["topic"]
@@ -68,6 +74,7 @@ async def draw_timeline(request: Request) -> Response:
             to_ms=await ask.time_of(request, "to"),
             chosen=ask.partitions_of(request),
             buckets=ask.number_of(request, "buckets", timeline.EDGES_MAX, 1, timeline.EDGES_MAX),
+            has_sizes=ask.text_of(request, "unit") == "bytes",
         )
     )
 
@@ -229,6 +236,7 @@ ROUTES: Final = [
     Route("/cluster", cluster),
     Route("/topics", topics),
     Route("/topic-details", topic_details),
+    Route("/topic-days", topic_days),
     Route("/topics/{topic}", topic),
     Route("/topics/{topic}/timeline", draw_timeline),
     Route("/topics/{topic}/records", topic_records),

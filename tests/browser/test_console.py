@@ -1,12 +1,17 @@
 """Pages of the console in a browser, against a Tidelog: drawn, driven, refused."""
 
 import json
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import Errors, running_console
+from tests.browser.steps import drag_on_the_timeline, set_retention
 from tidelog.testing import RunningBroker, Seed
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
@@ -85,19 +90,9 @@ def test_the_first_page_is_small_and_quick(page: Page, console: str) -> None:
 
 def test_drag_selects_window_and_lists_its_records(page: Page) -> None:
     page.goto("/topics/flights")
-    chart = page.locator("canvas[role=img]").first
-    expect(chart).to_be_visible()
     expect(page.get_by_text("100 records.")).to_be_visible()
     assert re.search(r": 600 from .*, 0 before, 0 after", bars_of(page))
-    box = chart.bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 100)
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] * 0.55, box["y"] + 100, steps=4)
-    page.mouse.up()
-    expect(page.get_by_role("heading", name=re.compile("Records from"))).to_be_visible()
-    expect(page.get_by_text("That is all.")).to_be_visible()
-    low, high = numbers(r"sel=(\d+)\.\.(\d+)", page.url)
+    low, high = drag_on_the_timeline(page, 0.5, 0.55)
     wanted = sum(low <= START + n * MINUTE < high for n in range(600))
     assert page.locator("tr.row").count() == wanted > 10
 
@@ -314,13 +309,7 @@ def test_tail_pauses_and_counts(page: Page, broker: RunningBroker) -> None:
 
 
 def test_settings_are_previewed_then_changed(page: Page) -> None:
-    page.goto("/topics/empty?tab=settings")
-    page.get_by_label("Change retention.ms").click()
-    page.get_by_role("textbox", name="retention.ms").fill("3600000")
-    page.get_by_role("button", name="Preview").click()
-    page.get_by_role("button", name="Change it").click()
-    expect(page.get_by_text("Changed retention.ms of empty.")).to_be_visible()
-    expect(page.get_by_role("row", name=re.compile("^retention.ms"))).to_contain_text("topic")
+    set_retention(page, "empty")
 
 
 def test_produced_record_is_shown(page: Page, broker: RunningBroker) -> None:
@@ -328,9 +317,65 @@ def test_produced_record_is_shown(page: Page, broker: RunningBroker) -> None:
     page.goto("/topics/written?tab=produce")
     page.get_by_label("Value", exact=True).fill("from the page")
     page.get_by_label("Time", exact=True).fill("2026-01-01T00:00Z")
+    page.get_by_label("Headers", exact=True).fill("from: it's")
+    page.get_by_role("button", name="Copy as command").click()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "-c", copied], check=True, env=environment, timeout=60)
     page.get_by_role("button", name="Produce", exact=True).click()
+    expect(page.get_by_text("Stored at written-0 @ 1")).to_be_visible()
+    one, other = broker.read("written")
+    assert (one.value, one.timestamp_ms, one.headers) == (
+        other.value,
+        other.timestamp_ms,
+        other.headers,
+    )
     page.get_by_role("link", name="Show it").click()
     expect(page.get_by_label("The value", exact=True)).to_have_text("from the page")
+
+
+def test_records_are_copied_to_a_topic(page: Page, broker: RunningBroker) -> None:
+    broker.create_topic("copies")
+    page.goto(f"/topics/flights?sel={START}..{START + 60 * MINUTE}&f=value.n < 40")
+    expect(page.get_by_text("40 records. That is all.")).to_be_visible()
+    page.get_by_role("button", name="Copy to a topic…").click()
+    page.get_by_role("button", name="Copy", exact=True).click()
+    expect(page.get_by_text("Name the topic that gets the copies")).to_be_visible()
+    page.get_by_label("To the topic").fill("copies")
+    page.get_by_role("button", name="Count", exact=True).click()
+    expect(page.get_by_text("40 records would be copied.")).to_be_visible()
+    assert broker.read("copies") == []
+    page.get_by_label("At most").fill("30")
+    page.get_by_role("button", name="Copy", exact=True).click()
+    expect(page.get_by_text("30 records copied; there are more than the limit.")).to_be_visible()
+    found = broker.read("copies")
+    assert len(found) == 30
+    assert {one.timestamp_ms // MINUTE for one in found} <= set(
+        range(START // MINUTE, START // MINUTE + 40)
+    )
+
+
+def test_bars_are_split_by_partition_and_shown_in_bytes(page: Page) -> None:
+    page.goto("/topics/flights")
+    page.get_by_label("Split the bars by partition").check()
+    expect(page.get_by_role("button", name="partition 2: 200 records")).to_be_visible()
+    page.get_by_label("What the bars show").select_option("bytes")
+    expect(page.get_by_role("button", name=re.compile(r"partition 2: [\d.]+ KiB"))).to_be_visible()
+    assert bars_of(page).startswith("Bytes over time")
+    page.get_by_role("button", name=re.compile("^partition 2: ")).click()
+    expect(page.get_by_label("Partitions", exact=True)).to_have_value("2")
+    assert "unit=bytes" in page.url
+    assert "split=1" in page.url
+
+
+def test_the_list_draws_the_last_day_and_the_latest_group(
+    page: Page, broker: RunningBroker
+) -> None:
+    page.goto("/topics?name=flights")
+    spark = page.get_by_role("img", name=re.compile("Records by hour"))
+    expect(spark).to_be_visible()
+    row = page.get_by_role("row", name=re.compile("^flights"))
+    expect(row.get_by_role("cell").last).to_have_text(re.compile(r"^(-|billing .*)$"))
 
 
 TABS = ("", "?tab=segments", "?tab=skew", "?tab=partitions", "?tab=settings")

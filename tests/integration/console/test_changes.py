@@ -2,6 +2,8 @@
 
 import json
 import logging
+import re
+from typing import Any
 
 import pytest
 
@@ -226,3 +228,79 @@ async def test_an_export_has_every_record_of_the_window(
     response = await browser.get("/api/topics/t/export")
     values = sorted(int(json.loads(line)["value"]) for line in response.text.splitlines())
     assert values == list(range(2500))
+
+
+async def test_a_window_is_counted_then_copied_to_a_topic(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    records = [
+        Seed(str(n), key=f"k{n % 3}", timestamp_ms=START + n * 1000, headers=(("h", b"1"),))
+        for n in range(50)
+    ]
+    await broker.create_topic("dlq", records, partitions=2)
+    await broker.create_topic("again", partitions=3)
+    path = f"/topics/dlq/copy?from={START + 10_000}&to={START + 40_000}&f=partition >= 0"
+    body = {"target": "again", "keep_time": True, "limit": 7}
+    counted = await browser.change(path, **body, dry_run=True)
+    assert counted["copied"] == 7
+    assert await broker.read("again") == []
+    copied = 0
+    cursor: str | None = ""
+    # A page that has used up its time may be empty, and says where the next one starts.
+    while cursor is not None:
+        page = await browser.change(path, **body, cursor=cursor)
+        copied += page["copied"]
+        assert page["error"] is None
+        places = page["cursor"]
+        cursor = places and ",".join(f"{p}:{o}" for p, o in places.items())
+    assert copied == 30
+    found = await broker.read("again")
+    assert sorted(int(one.value or b"") for one in found) == list(range(10, 40))
+    assert {one.timestamp_ms - 1000 * int(one.value or b"") for one in found} == {START}
+    assert all(one.headers == (("h", b"1"),) for one in found)
+    assert len({(one.key, one.partition) for one in found}) == 3
+
+
+async def test_a_copy_with_new_times_has_the_present(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    await broker.create_topic("dlq", [Seed("a", timestamp_ms=START)])
+    await broker.create_topic("again")
+    done = await browser.change("/topics/dlq/copy", target="again")
+    assert done["copied"] == 1
+    (found,) = await broker.read("again")
+    assert found.timestamp_ms > START + 1000
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "word"),
+    [
+        ({"target": "dlq"}, 400, "the source itself"),
+        ({"target": "missing"}, 404, "missing"),
+        ({"target": 5}, 400, "name of a topic"),
+        ({"target": "again", "limit": 1001}, 400, "limit=1001 is out of range"),
+        ({"target": "again", "keep_time": "yes"}, 400, "keep_time is true or false"),
+        ({"target": "again", "cursor": "x"}, 400, "cursor=x"),
+        ({}, 400, "lacks target"),
+    ],
+)
+async def test_a_wrong_copy_is_refused(
+    broker: InProcessBroker, browser: Browser, body: dict[str, Any], status: int, word: str
+) -> None:
+    await broker.create_topic("dlq", ["a"])
+    await broker.create_topic("again")
+    refused = await browser.change("/topics/dlq/copy", status, **body)
+    assert re.search(word, refused["error"])
+    assert await broker.read("again") == []
+
+
+async def test_records_that_the_target_refuses_are_counted(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    await broker.create_topic("dlq", ["a" * 2000, "b"])
+    await broker.create_topic("small", settings={"max.message.bytes": "500"})
+    done = await browser.change("/topics/dlq/copy", target="small")
+    assert done["copied"] + done["failed"] == 2
+    assert done["failed"]
+    assert done["error"]
+    assert done["cursor"] is None

@@ -168,3 +168,17 @@ async def test_a_defect_is_named_without_its_traceback(
     assert "RuntimeError" in response.json()["error"]
     assert "inside" not in response.text
     assert response.headers["content-security-policy"].startswith(POLICY)
+
+
+async def test_a_defect_of_the_guard_has_the_headers_too(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("inside")
+
+    monkeypatch.setattr("console.web.guard.Headers", broken)
+    response = await browser.get("/")
+    assert response.status_code == 500
+    assert response.headers["content-security-policy"].startswith(POLICY)
+    assert response.headers["x-request-id"] == response.json()["request_id"]
+    assert response.headers["cache-control"] == "no-cache"

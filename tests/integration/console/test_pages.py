@@ -1,7 +1,9 @@
 """The console's answers about topics, times and records, against a broker."""
 
 import json
+import math
 import random
+from dataclasses import replace
 from itertools import pairwise
 
 import httpx
@@ -291,3 +293,40 @@ async def test_users_rules_and_quotas_or_why_not(browser: Browser) -> None:
     assert found["users"] == {"found": [], "error": None}
     assert "authorizer" in found["rules"]["error"]
     assert found["quotas"]["found"] == []
+
+
+@pytest.mark.parametrize("source", ["counts", "lookups"])
+async def test_the_last_day_has_its_records_by_hour(
+    broker: InProcessBroker, open_console: Open, source: str
+) -> None:
+    now_ms = START + 48 * 3_600_000
+    await broker.clock.freeze(now_ms)
+    # 30 records an hour; those before the last day are in no bar.
+    seeds = [Seed("x", timestamp_ms=now_ms - n * 120_000 - 1) for n in range(1000)][::-1]
+    await broker.create_topic("t", seeds, partitions=2)
+    async with open_console() as browser:
+        if source == "lookups":
+            hub = browser._transport.app.state.hub  # type: ignore[attr-defined]
+            kind = replace(await hub.kind(), has_metrics_port=False)
+            hub._kind = (math.inf, kind)
+        found = await browser.ask("/topic-days", name=["t", "missing"])
+        assert found["topics"]["missing"] == []
+        bars = found["topics"]["t"]
+        assert len(bars) in (24, 25)
+        assert sum(bars) == 720
+        assert sum(29 <= count <= 31 for count in bars) >= 23
+        await browser.ask("/topic-days", 400, name=[f"t{n}" for n in range(51)])
+
+
+async def test_bars_carry_the_mean_size_and_the_retention(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    settings = {"retention.ms": "3600000"}
+    seeds = [Seed("x" * 1000, partition=n % 2) for n in range(40)]
+    await broker.create_topic("t", seeds, partitions=2, settings=settings)
+    drawn = await browser.ask("/topics/t/timeline", unit="bytes")
+    assert set(drawn["record_bytes"]) == {"0", "1", "-1"}
+    assert all(900 < size < 1200 for size in drawn["record_bytes"].values())
+    assert drawn["retention_ms"] == 3_600_000
+    plain = await browser.ask("/topics/t/timeline")
+    assert plain["record_bytes"] == {}

@@ -142,6 +142,9 @@ class TestWithoutAuthentication:
                 assert (b"write 127.0.0.1" in body) is (status == 403)
 
 
+QUESTIONS = ("explain", "segments", "retention", "skew", "histogram")
+
+
 class TestBasic:
     SETTINGS = ON_LOOPBACK | {"metrics_auth": "basic", "super_users": "User:admin"}
 
@@ -187,7 +190,11 @@ class TestBasic:
                 assert missing[:2] == (status, body.replace(b"secret", b"missing"))
                 assert b"tidelog acl add --user alice --op describe --topic secret" in body
 
+            # The right is asked before the other parameters are read.
+            wrong = [f"/{page}?topic=secret&partition=x" for page in QUESTIONS]
+            assert {(await client.get(path))[0] for path in wrong} == {403}
             allow(running, "alice", (ResourceType.TOPIC, "secret", Operation.READ))
+            assert {(await client.get(path))[0] for path in wrong} == {400}
             assert await client.statuses() == [403, 200, 200, 200]
             assert (await client.get(SEGMENTS.format("missing")))[0] == 403
 

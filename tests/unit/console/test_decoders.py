@@ -1,6 +1,7 @@
 """Keys and values as people read them, and bytes that try to hurt the reader."""
 
 import asyncio
+import base64
 import json
 import struct
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 import fastavro
 import msgpack
 import pytest
+from google.protobuf import descriptor_pb2, text_format
 
 from console.data.decoders import (
     SHOWN_BYTES,
@@ -149,6 +151,56 @@ def test_broken_avro_is_an_error() -> None:
         decode_avro(b"\0\0\0\0\1\xff\xff\xff", FLIGHT)
 
 
+def descriptor(text: str) -> str:
+    file = text_format.Parse(text, descriptor_pb2.FileDescriptorProto())
+    return base64.b64encode(file.SerializeToString()).decode()
+
+
+DELAYS = """
+    name: "default" package: "tide" syntax: "proto3"
+    message_type {
+      name: "Delay"
+      field { name: "minutes" number: 1 label: LABEL_OPTIONAL type: TYPE_SINT32 }
+    }
+"""
+FLIGHTS = """
+    name: "default" package: "tide" syntax: "proto3"
+    dependency: "delays.proto" dependency: "google/protobuf/timestamp.proto"
+    message_type { name: "Other" field { name: "x" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING } }
+    message_type {
+      name: "Flights"
+      nested_type {
+        name: "Flight"
+        field { name: "tail_number" number: 1 label: LABEL_OPTIONAL type: TYPE_STRING }
+        field { name: "delay" number: 2 label: LABEL_OPTIONAL type: TYPE_MESSAGE type_name: ".tide.Delay" }
+        field { name: "at" number: 3 label: LABEL_OPTIONAL type: TYPE_MESSAGE
+                type_name: ".google.protobuf.Timestamp" }
+      }
+    }
+    message_type {
+      name: "Chain"
+      field { name: "next" number: 1 label: LABEL_OPTIONAL type: TYPE_MESSAGE type_name: ".tide.Chain" }
+    }
+"""  # noqa: E501
+IMPORTS = [{"name": "delays.proto", "subject": "a/delays", "version": 3}]
+PROTOBUF_SCHEMAS: dict[str, dict[str, Any]] = {
+    f"{path}{query}": {
+        "schemaType": "PROTOBUF",
+        "schema": descriptor(text) if query else 'syntax = "proto3";',
+        "references": references,
+    }
+    for path, text, references in (
+        ("/schemas/ids/20", FLIGHTS, IMPORTS),
+        ("/subjects/a%2Fdelays/versions/3", DELAYS, []),
+        ("/schemas/ids/21", FLIGHTS, []),
+    )
+    for query in ("", "?format=serialized")
+}
+PROTOBUF_SCHEMAS["/schemas/ids/22"] = PROTOBUF_SCHEMAS["/schemas/ids/20"]
+# A registry that does not know the format, and answers with the text.
+PROTOBUF_SCHEMAS["/schemas/ids/22?format=serialized"] = PROTOBUF_SCHEMAS["/schemas/ids/20"]
+
+
 class _Registry(BaseHTTPRequestHandler):
     asked: list[str]
 
@@ -159,8 +211,10 @@ class _Registry(BaseHTTPRequestHandler):
             self.send_header("Location", "/schemas/ids/7")
             self.end_headers()
             return
-        body = json.dumps({"schema": json.dumps(FLIGHT)}).encode()
-        self.send_response(200 if self.path.endswith("/7") else 404)
+        document = PROTOBUF_SCHEMAS.get(self.path, {"schema": json.dumps(FLIGHT)})
+        body = json.dumps(document).encode()
+        is_known = self.path.endswith("/7") or self.path in PROTOBUF_SCHEMAS
+        self.send_response(200 if is_known else 404)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -206,6 +260,61 @@ def test_a_missing_schema_shows_hex_and_the_reason(registry: str) -> None:
     assert "404" in found["note"]
     without = asyncio.run(Registry(None).shown(framed(value), "avro"))
     assert "--schema-registry" in without["note"]
+
+
+FLIGHT_BYTES = b"\x0a\x02N1\x12\x02\x08\x09\x1a\x02\x08\x05"
+
+
+def protobuf(number: int, body: bytes) -> bytes:
+    return b"\0" + number.to_bytes(4, "big") + body
+
+
+def test_protobuf_is_decoded_with_its_imports_and_its_nested_type(registry: str) -> None:
+    asker = Registry(registry)
+    for _ in range(2):
+        # The path: two steps, type 1, then nested type 0.
+        found = asyncio.run(asker.shown(protobuf(20, b"\x04\x02\x00" + FLIGHT_BYTES)))
+        assert found["format"] == "protobuf", found["note"]
+        assert json.loads(found["text"]) == {
+            "tail_number": "N1",
+            "delay": {"minutes": -5},
+            "at": "1970-01-01T00:00:05Z",
+        }
+    assert len(_Registry.asked) == 4
+    first = asyncio.run(asker.shown(protobuf(20, b"\x00\x0a\x02hi")))
+    assert json.loads(first["text"]) == {"x": "hi"}
+
+
+@pytest.mark.parametrize(
+    ("number", "body", "note"),
+    [
+        (20, b"", "cut off"),
+        (20, b"\x04\x02", "cut off"),
+        (20, b"\xff\xff\xff\xff\xff\xff", "cut off"),
+        (20, b"\xfe\x01", "127 steps"),
+        (20, b"\x02\x7f", "do not fit"),
+        (20, b"\x00\x0a\xff", "DecodeError"),
+        (21, b"\x00", "do not fit"),
+        (22, b"\x00", "no descriptors"),
+    ],
+)
+def test_broken_protobuf_shows_hex_and_the_reason(
+    registry: str, number: int, body: bytes, note: str
+) -> None:
+    found = asyncio.run(Registry(registry).shown(protobuf(number, body)))
+    assert found["format"] == "hex"
+    assert note in found["note"]
+
+
+def test_deep_protobuf_is_an_error(registry: str) -> None:
+    chain = b""
+    for _ in range(3000):
+        size = len(chain)
+        length = bytes([size & 127 | 128, size >> 7 & 127 | 128, size >> 14])
+        chain = b"\x0a" + length + chain
+    found = asyncio.run(Registry(registry).shown(protobuf(20, b"\x02\x04" + chain)))
+    assert found["format"] == "hex"
+    assert "DecodeError" in found["note"]
 
 
 def test_previews_are_one_short_line() -> None:

@@ -1,0 +1,156 @@
+"""What the console costs on a large cluster: pages in ms, bytes received, memory over a session.
+
+A broker with many topics of one partition, and one topic of very many; a console process; the
+questions that each page asks, over HTTP as a browser does it. The session reads every page again
+and again, with tails open and groups with lag. Memory is the resident set of the console.
+`python -m benchmarks.console [--topics N] [--partitions N] [--groups N] [--rounds N] [--tails N]`
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import machine, report
+from client.admin import Admin
+from client.descriptions import NewTopic
+from client.producer import Producer
+from client.types import TopicPartition
+from tidelog.testing import running_broker
+
+WIDE = "wide"
+SHOWN = 50
+_AT_ONCE = 500
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures and prints Markdown tables."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.console", description=__doc__)
+    parser.add_argument("--topics", type=int, default=1000)
+    parser.add_argument("--partitions", type=int, default=10_000, help="of the topic 'wide'")
+    parser.add_argument("--groups", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=100, help="of all pages, for the memory")
+    parser.add_argument("--tails", type=int, default=5)
+    options = parser.parse_args(arguments)
+    with running_broker() as broker:
+        asyncio.run(_fill(broker.bootstrap, options))
+        begun = time.perf_counter()
+        words = ["console", "-b", broker.bootstrap, "--listen", "127.0.0.1:0"]
+        with subprocess.Popen(
+            [sys.executable, "-m", "tidelog", *words], stdout=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                assert process.stdout is not None
+                url = process.stdout.readline().strip().rstrip("/")
+                _ask(url, "/")
+                start_ms = (time.perf_counter() - begun) * 1e3
+                rows, memory = _measure(url, process.pid, options)
+            finally:
+                process.terminate()
+    facts = machine.markdown(machine.describe(Path(tempfile.gettempdir())))
+    print(f"{facts}\n\nstart to first byte: {start_ms:.0f} ms\n")
+    print(report.table(["page", "first", "median", "received"], rows))
+    print()
+    print(report.table(["memory", "MB"], memory))
+    return 0
+
+
+async def _fill(bootstrap: str, options: argparse.Namespace) -> None:
+    names = [f"topic-{number:04}" for number in range(options.topics)]
+    async with Admin(bootstrap) as admin, Producer(bootstrap) as producer:
+        for start in range(0, len(names), _AT_ONCE):
+            part = names[start : start + _AT_ONCE]
+            await admin.create_topics([NewTopic(name=name, partitions=1) for name in part])
+        await admin.create_topic(WIDE, partitions=options.partitions)
+        for name in names:
+            for _ in range(5):
+                await producer.send(name, b"x" * 100)
+        for number in range(0, options.partitions, max(1, options.partitions // 500)):
+            await producer.send(WIDE, b"x" * 100, partition=number)
+        await producer.flush()
+        for number in range(options.groups):
+            some = {TopicPartition(name, 0): 2 for name in names[number :: options.groups]}
+            await admin.alter_group_offsets(f"group-{number}", some)
+
+
+def _measure(
+    url: str, pid: int, options: argparse.Namespace
+) -> tuple[list[list[str]], list[list[str]]]:
+    names = [row["name"] for row in _json(url, "/api/topics")["topics"]][:SHOWN]
+    visible = "&".join(f"name={name}" for name in names)
+    pages = {
+        "overview": ("/api/cluster", "/api/groups"),
+        "list of topics": ("/api/topics",),
+        "its details": (f"/api/topic-details?{visible}",),
+        "its last 24 hours": (f"/api/topic-days?{visible}",),
+        "topic": ("/api/topics/topic-0001", "/api/topics/topic-0001/timeline"),
+        "topic of many partitions": (f"/api/topics/{WIDE}",),
+        "its timeline": (f"/api/topics/{WIDE}/timeline",),
+        "its records": (f"/api/topics/{WIDE}/records",),
+        "group": ("/api/groups/group-0",),
+    }
+    memory = [["after the start", _resident_mb(pid)]]
+    times: dict[str, list[float]] = {name: [] for name in pages}
+    received = {}
+    for name, paths in pages.items():
+        begun = time.perf_counter()
+        received[name] = sum(len(_ask(url, path)) for path in paths)
+        times[name].append(time.perf_counter() - begun)
+    memory.append(["after every page once", _resident_mb(pid)])
+    stopping = threading.Event()
+    tails = [threading.Thread(target=_tail, args=(url, stopping)) for _ in range(options.tails)]
+    for tail in tails:
+        tail.start()
+    for turn in range(options.rounds):
+        for name, paths in pages.items():
+            begun = time.perf_counter()
+            for path in paths:
+                _ask(url, path)
+            times[name].append(time.perf_counter() - begun)
+        if turn + 1 in (options.rounds // 4, options.rounds // 2, options.rounds):
+            count = f"{turn + 1} rounds, {options.tails} tails open"
+            memory.append([f"after {count}", _resident_mb(pid)])
+    stopping.set()
+    for tail in tails:
+        tail.join()
+    rows = []
+    for name, (first, *rest) in times.items():
+        rest.sort()
+        median = rest[len(rest) // 2] if rest else first
+        size = f"{received[name] / 1e3:.0f} kB"
+        rows.append([name, f"{first * 1e3:.0f} ms", f"{median * 1e3:.0f} ms", size])
+    return rows, memory
+
+
+def _ask(url: str, path: str) -> bytes:
+    with urllib.request.urlopen(f"{url}{path}", timeout=60) as answer:
+        body: bytes = answer.read()
+    return body
+
+
+def _json(url: str, path: str) -> Any:
+    return json.loads(_ask(url, path))
+
+
+def _tail(url: str, stopping: threading.Event) -> None:
+    with urllib.request.urlopen(f"{url}/api/topics/topic-0001/tail", timeout=60) as answer:
+        while not stopping.is_set():
+            answer.readline()
+
+
+def _resident_mb(pid: int) -> str:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return f"{pages * os.sysconf('SC_PAGE_SIZE') / 1e6:.0f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

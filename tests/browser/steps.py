@@ -1,0 +1,31 @@
+"""What a person does on several pages."""
+
+import re
+
+from playwright.sync_api import Page, expect
+
+
+def drag_on_the_timeline(page: Page, start: float, end: float) -> tuple[int, int]:
+    """Select from one share of the width to another; the selected span in ms."""
+    box = page.locator("canvas[role=img]").first.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * start, box["y"] + 100)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * end, box["y"] + 100, steps=4)
+    page.mouse.up()
+    expect(page.get_by_role("heading", name=re.compile("Records from"))).to_be_visible()
+    expect(page.get_by_text("That is all.")).to_be_visible()
+    found = re.search(r"sel=(\d+)\.\.(\d+)", page.url)
+    assert found is not None
+    return int(found[1]), int(found[2])
+
+
+def set_retention(page: Page, topic: str) -> None:
+    """Change retention.ms of a topic to an hour on its page."""
+    page.goto(f"/topics/{topic}?tab=settings")
+    page.get_by_label("Change retention.ms").click()
+    page.get_by_role("textbox", name="retention.ms").fill("3600000")
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_role("button", name="Change it").click()
+    expect(page.get_by_text(f"Changed retention.ms of {topic}.")).to_be_visible()
+    expect(page.get_by_role("row", name=re.compile("^retention.ms"))).to_contain_text("topic")
