@@ -370,7 +370,7 @@ async def test_a_client_that_has_gone_holds_no_record(shared: RunningBroker) -> 
 
 
 async def test_sessions_are_limited(tmp_path: Path) -> None:
-    settings = {"group_share_max_size": "1", "group_share_max_share_sessions": "1"}
+    settings: dict[str, Any] = {"group_share_max_size": "1", "group_share_max_share_sessions": "1"}
     async with running_broker(tmp_path, **settings) as running:
         member = await ready(running)
         await member.fetch()
