@@ -35,6 +35,7 @@ from broker.group_commit import GroupCommit
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.internal_topic import CoordinatorServices
 from broker.groups.offsets.lag import GroupLag
+from broker.jobs.bucket import BucketWriter
 from broker.jobs.certificates import CertificateWatch
 from broker.jobs.identity_keys import IdentityKeysWatch
 from broker.jobs.jobs import BackgroundJobs
@@ -64,13 +65,13 @@ from broker.security.service import ListenerGuard, Security
 from broker.security.tls.contexts import TlsContexts
 from broker.space import SpaceGuard
 from broker.threads import Threads
-from broker.topics.registry import TopicRegistry
+from broker.topics.registry import TopicRegistry, is_internal
 from broker.transactions.coordinator import TransactionCoordinator
 from config import BrokerConfig, ConfigErrors, Listener, plan_reload
 from storage.directory.clock_file import read_clock, write_clock
 from storage.directory.data_dir import DataDir, Topic
 from storage.disk.files import Files, RealFiles
-from storage.errors import DataDirError, StorageError
+from storage.errors import DataDirError, StorageError, StoreFailed
 from storage.log.flush import FlushTicket
 from storage.remote.engine import BadStoreUrl, open_store
 from storage.remote.object_store import ObjectStore
@@ -160,6 +161,7 @@ class Broker:
         self.transactions: TransactionCoordinator
         self.security: Security
         self.remote: RemoteReads | None = None
+        self.bucket: BucketWriter | None = None
 
     async def start(self) -> ReadyInfo:
         """Open everything; clients are accepted when this returns.
@@ -214,7 +216,7 @@ class Broker:
         if self.security.access is not None:
             self.security.access.source_of = self.topics.windows.source_name
         self._open_guards()
-        self._stack.push_async_callback(self.group_commit.drain)
+        self._stack.push_async_callback(self._drain_commits)
         services = CoordinatorServices(
             config=self.config,
             clock=self.clock,
@@ -358,6 +360,17 @@ class Broker:
             self.remote = RemoteReads(
                 self._store, self._threads.downloads, self.live, self.metrics.remote
             )
+            self.bucket = BucketWriter(
+                self.data_dir,
+                self._store,
+                group_commit=self.group_commit,
+                live=self.live,
+                metrics=self.metrics.remote,
+                threads=self._threads.bucket,
+                random=self._random,
+                is_internal=is_internal,
+                when_stopped=self._bucket_lost,
+            )
             return
         for log in self.topics.logs():
             if log.segments.first is not log.segments.first_local:
@@ -369,6 +382,25 @@ class Broker:
                     log.log_start_offset,
                     log.segments.first_local.base_offset - 1,
                 )
+
+    def _bucket_lost(self) -> None:
+        """Another broker owns the bucket: requests that wait are answered, none is appended."""
+        for log in self.topics.logs():
+            self.fetch_waiters.log_changed(log)
+
+    async def _drain_commits(self) -> None:
+        """Complete the last syncs, those that wait for the object store included."""
+        if self.bucket is None:
+            await self.group_commit.drain()
+            return
+        drain = asyncio.ensure_future(self.group_commit.drain())
+        while not drain.done():
+            if self.group_commit.held and not await self.bucket.ship():
+                error = StoreFailed("the broker stops, and the object store does not answer")
+                for log in list(self.group_commit.held):
+                    self.group_commit.stored(log, error)
+            await asyncio.wait([drain], timeout=0.01)
+        await self.bucket.finish()
 
     def _restore_clock(self) -> None:
         """Let a settable clock continue where it stood.
@@ -671,14 +703,18 @@ class Broker:
             certificates=self.certificates,
             security=self.security,
             identity_keys=self.identity_keys,
-            tiering=None if self._store is None else self._tiering(self._store),
+            tiering=self._tiering(),
+            bucket=self.bucket,
         )
         jobs.schedule(self.jobs)
 
-    def _tiering(self, store: ObjectStore) -> Tiering:
+    def _tiering(self) -> Tiering | None:
+        if self._store is None or self.bucket is None:
+            return None
         return Tiering(
             self.data_dir,
-            store,
+            self._store,
+            self.bucket,
             group_commit=self.group_commit,
             space=self.space,
             clock=self.clock,

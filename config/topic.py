@@ -94,6 +94,13 @@ def _check_tiered(config: TopicConfig, broker: BrokerConfig) -> list[Problem]:
             "the broker has no object store",
             "start it with remote.storage.url",
         )
+    if config.remote_acks_enable and config.flush_policy == "os":
+        refuse(
+            "remote.acks.enable",
+            "true",
+            "records are not even on disk when flush.policy=os acknowledges them",
+            "give flush.policy=batch",
+        )
     if config.is_compacted:
         refuse(
             "remote.storage.enable",

@@ -96,6 +96,7 @@ class Log:
         producers: producers and transactions.
         changes: rolls, removals and replacements of segments.
         waits_for_disk: whether the high watermark waits until records are durable.
+        waits_for_store: whether it also waits until an object store has them.
         held_by_future: base offset of the segment that only a timestamp ahead of the clock keeps.
         is_closed: whether the log was closed; steps that are under way then write nothing more.
         recovery_report: the findings of opening it.
@@ -159,7 +160,8 @@ class Log:
         self.log_start_offset = log_start_offset
         self.log_end_offset = max(self.segments.active.next_offset, log_start_offset)
         self.durable_offset = self.high_watermark = self.log_end_offset
-        self._high_watermark_position = replace(self._end_position(), position=end_position)
+        end = replace(self._end_position(), position=end_position)
+        self._high_watermark_position = self._durable_position = end
         self._random = random
         self._last_stamp_ms = last_stamp_ms
         self.offline: LogOffline | None = quarantine
@@ -174,6 +176,7 @@ class Log:
         self.config = config
         self.append_rules = AppendRules.from_config(config)
         self.waits_for_disk = config.flush_policy != FLUSH_POLICY_OS
+        self.waits_for_store = config.remote_acks_enable and config.remote_storage_enable
         self.reader.index_interval = config.index_interval_bytes
         self.lookup.index_interval = config.index_interval_bytes
         self.roll_rules = RollRules.from_config(config)
@@ -181,6 +184,14 @@ class Log:
         self._auxiliary.configure(config, self.segments)
         if not self.waits_for_disk and self.offline is None:
             self.show_end()
+
+    @property
+    def synced_end(self) -> LogPosition:
+        """The end of what is on disk, which a sync may just have moved, before it is visible."""
+        ticket = self.unsynced.ticket
+        if ticket is not None and ticket.is_done and ticket.error is None:
+            return ticket.end
+        return self._durable_position
 
     def bump_leader_epoch(self) -> None:
         """Write the next batches in a new epoch, so that clients can detect a cut tail."""
@@ -604,7 +615,9 @@ class Log:
         if self.offline is not None:
             raise self.offline
         assert ticket.end.offset <= self.log_end_offset, "a flush beyond the log's end"
-        self.durable_offset = max(self.durable_offset, ticket.end.offset)
+        if ticket.end.offset >= self.durable_offset:
+            self.durable_offset = ticket.end.offset
+            self._durable_position = ticket.end
         if self.waits_for_disk:
             self._advance_high_watermark(ticket.end)
         self._check_offsets()

@@ -61,8 +61,18 @@ class SimulatedStore:
         """How many requests of this kind were made."""
         return sum(one.startswith(f"{kind} ") for one in self.operations)
 
+    @property
+    def segments(self) -> dict[str, bytes]:
+        """The objects of segments, without the bucket's journal."""
+        return {key: data for key, data in self.objects.items() if key.endswith(".segment")}
+
     def begin_put(self, key: str, size: int) -> "SimulatedUpload":
         return SimulatedUpload(self, key, size)
+
+    def put_new(self, key: str, data: bytes) -> None:
+        upload = self.begin_put(key, len(data))
+        upload.write(data)
+        upload.finish()
 
     def get(self, key: str, start: int, end: int) -> bytes:
         fault = self._begin("GET", key)
@@ -96,7 +106,8 @@ class SimulatedStore:
         if self._begin("LIST", prefix) is not None:
             raise StoreFailed(f"LIST {prefix}: the answer was lost")
         for key, data in list(self.objects.items()):
-            if key.startswith(prefix):
+            # Like the real ones: a prefix ends with a part of the name.
+            if key.startswith(f"{prefix.rstrip('/')}/" if prefix else ""):
                 yield StoredObject(key, len(data), self._modified_ms[key])
 
     def create(self, key: str, data: bytes) -> None:

@@ -134,7 +134,7 @@ async def test_deleting_a_topic_deletes_its_objects(tmp_path: Path) -> None:
     async with tiered_broker(directory, store) as (running, client, clock):
         await fill(client, clock)
         await tier(running, clock)
-        assert len(store.objects) == 4
+        assert len(store.segments) == 4
         store.is_down = True
         await client.request(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1_000), 5)
         await running.broker.jobs.run_now("tiering")
@@ -143,7 +143,7 @@ async def test_deleting_a_topic_deletes_its_objects(tmp_path: Path) -> None:
     store.is_down = False
     async with tiered_broker(directory, store) as (running, client, clock):
         await running.broker.jobs.run_now("tiering")
-        assert store.objects == {}
+        assert store.segments == {}
         await running.broker.jobs.run_now("pending-files")
         assert list(directory.glob("*-delete")) == []
 
@@ -352,17 +352,17 @@ async def test_retention_deletes_objects_after_a_failed_try(tmp_path: Path) -> N
     async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
         await fill(client, clock, retention_ms="60000")
         await tier(running, clock)
-        assert len(store.objects) == 4
+        assert len(store.segments) == 4
         # A step of the clock is believed after a while only.
         clock.advance(running.broker.config.log_clock_trust_delay_ms)
         await running.broker.jobs.run_now("retention")
         store.faults["DELETE"] = [StoreFault.REFUSED]
         await running.broker.jobs.run_now("tiering")
         assert (await list_offset(client, "t", EARLIEST)).offset == BATCHES
-        assert len(store.objects) == 4
+        assert len(store.segments) == 4
         clock.advance(60_000)
         await running.broker.jobs.run_now("tiering")
-        assert store.objects == {}
+        assert store.segments == {}
 
 
 class RefusesFirstPartition(SimulatedStore):
