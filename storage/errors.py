@@ -221,6 +221,10 @@ class ObjectMissing(StoreFailed):
     """There is no object of that name, or it ends before the range that was asked for."""
 
 
+class ObjectDamaged(StoreFailed):
+    """An object has other bytes than were written."""
+
+
 class Fenced(StoreFailed):
     """Another broker has taken the bucket over; this one must not write to it any more."""
 

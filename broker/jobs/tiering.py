@@ -44,6 +44,9 @@ PRESSED_BYTES: Final = 128 * 1024 * 1024
 _LOGS_AT_ONCE: Final = 64
 """Logs that are looked at before other work has a turn."""
 
+UPLOAD_S: Final = 12 * 3600
+"""The longest upload: `tidelog tier gc` takes an older object that nothing names for garbage."""
+
 _PAUSE_MS: Final = 1_000
 _PAUSE_MAX_MS: Final = 60_000
 
@@ -249,6 +252,8 @@ class _PacedUpload:
 
     def write(self, data: Bytes) -> None:
         """See `ObjectUpload.write`."""
+        if time.monotonic() - self._begun_s > UPLOAD_S:
+            raise StoreFailed(f"the upload was given up after {UPLOAD_S // 3600} hours")
         self._upload.write(data)
         self._sent += len(data)
         ahead_s = self._sent / self._rate - (time.monotonic() - self._begun_s)

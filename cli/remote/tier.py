@@ -25,11 +25,14 @@ from storage.audit.remote import (
     read_partitions,
     tiered,
 )
+from storage.directory.claim import LOCK_FILE
 from storage.disk.files import RealFiles
 from storage.errors import StoreFailed
 from storage.remote.object_store import ObjectStore
 
 _MS_PER_HOUR = 3_600_000
+_SAFE_HOURS = 24
+"""An upload takes less: `broker.jobs.tiering` gives it up earlier."""
 
 
 @click.group()
@@ -92,6 +95,12 @@ def gc(*, directory: Path, url: str | None, deletes: bool, hours: int, as_json: 
     if url is None:
         raise click.UsageError("--url is needed: the broker's remote.storage.url")
     store = open_bucket(url, cluster_of(directory))
+    if deletes and hours < _SAFE_HOURS and _is_running(directory):
+        raise CommandFailed(
+            f"--older-than {hours}: a broker runs on {directory}, and a slow upload of it may be "
+            f"among the objects; stop it, or give {_SAFE_HOURS} or more",
+            ExitCode.FAILED,
+        )
     found = _compare(store, directory, _partitions(directory), hours * _MS_PER_HOUR)
     if deletes:
         try:
@@ -116,6 +125,16 @@ def _partitions(directory: Path) -> list[TieredPartition]:
         return read_partitions(str(directory), RealFiles())
     except OSError as error:
         raise CommandFailed(str(error), ExitCode.FAILED) from error
+
+
+def _is_running(directory: Path) -> bool:
+    try:
+        RealFiles().lock(f"{directory}/{LOCK_FILE}").release()
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _compare(

@@ -41,12 +41,13 @@ from storage.disk.file_names import (
     segment_file_path,
 )
 from storage.disk.files import Files, sync_file
-from storage.errors import StoreFailed
+from storage.errors import ObjectDamaged, StoreFailed
 from storage.log.leader_epochs import LEADER_EPOCHS_NAME
 from storage.remote.journal import BucketState, Piece, entry_key
 from storage.remote.object_store import ObjectStore
 from storage.remote.shipping import CLUSTER, META, parse_piece
 from storage.segment.manifest import format_manifest, parse_remote_lines
+from storage.segment.remote.object import RemoteObject
 
 PRODUCER_IDS_SKIPPED: Final = 1_000_000
 """Producer ids that the lost machine may have assigned after its last entry."""
@@ -216,12 +217,12 @@ def _write_tail(
 
 
 def read_piece(store: ObjectStore, piece: Piece) -> bytes:
-    """The bytes of a piece. Raises StoreFailed when they are not what was written."""
+    """The bytes of a piece. Raises StoreFailed, ObjectDamaged."""
     for _ in range(3):
         data = store.get(entry_key(piece.entry), piece.at, piece.at + piece.size)
         if crc32c(data) == piece.crc:
             return data
-    raise StoreFailed(f"{entry_key(piece.entry)} is damaged (checksum of a piece)")
+    raise ObjectDamaged(f"{entry_key(piece.entry)} is damaged (checksum of a piece)")
 
 
 def _write(files: Files, path: str, content: bytes) -> None:
@@ -234,6 +235,6 @@ def _write(files: Files, path: str, content: bytes) -> None:
         file.close()
 
 
-def objects_in(state: BucketState) -> Iterable[Any]:
+def objects_in(state: BucketState) -> Iterable[RemoteObject]:
     """All objects of segments that the map names."""
     return (parse_remote_lines(lines)[1] for _, lines in state.keys("segment"))

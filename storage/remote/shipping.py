@@ -396,7 +396,8 @@ class Shipper:
             at, end = len(self._draft.records), min(limit, position + room)
             start = position
             while position < end:
-                if segment.remote is not None or not log.segments.holds([segment]):
+                is_there = log.segments.floor(segment.base_offset) is segment
+                if segment.remote is not None or not is_there:
                     del self._draft.records[at:]
                     return False
                 data = segment.log.pread(min(SLICE_BYTES, end - position), position)
