@@ -3,13 +3,14 @@
 Owns the files that are written and their order. From the map of `storage.remote.journal` come the
 metadata journal, the directories of partitions, their manifests, leader epochs and producer
 snapshots, and the `.log` files of the unsealed tails. Segments that have an object stay there and
-are read from it. The directory has no clean-stop marker, so its first start verifies the tails and
-begins a new leader epoch.
+are read from it. The directory has no clean-stop marker, so its first start verifies the tails. Each
+log begins a new leader epoch at its end: consumers may have seen records after it that are lost.
 
 `meta.properties` is written last: a directory that was restored in part is refused by a start.
 """
 
 import base64
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -40,12 +41,13 @@ from storage.disk.file_names import (
     partition_directory_name,
     segment_file_path,
 )
-from storage.disk.files import Files, sync_file
+from storage.disk.files import File, Files, sync_file
 from storage.errors import ObjectDamaged, StoreFailed
 from storage.log.leader_epochs import LEADER_EPOCHS_NAME
 from storage.remote.journal import BucketState, Piece, entry_key
 from storage.remote.object_store import ObjectStore
 from storage.remote.shipping import CLUSTER, META, parse_piece
+from storage.segment.entry_heads import HeadWalk
 from storage.segment.manifest import format_manifest, parse_remote_lines
 from storage.segment.remote.object import RemoteObject
 
@@ -173,47 +175,59 @@ def _write_metadata(state: BucketState, directory: str, files: Files) -> None:
 
 def _write_log(log: _Log, path: str, store: ObjectStore, files: Files, run_all: RunAll) -> int:
     """The files of one partition; returns the bytes of its tail."""
-    start = log.facts["start"]
-    bases = sorted(log.segments)
+    start = end = log.facts["start"]
+    if log.segments:
+        end = max(end, parse_remote_lines(log.segments[max(log.segments)])[0].next_offset)
     _write(
         files,
         f"{path}/{MANIFEST_NAME}",
-        format_manifest((log.segments[base] for base in bases), start),
+        format_manifest((log.segments[base] for base in sorted(log.segments)), start),
     )
-    epochs = [f"{epoch} {offset}" for epoch, offset in log.facts["epochs"]]
-    _write(files, f"{path}/{LEADER_EPOCHS_NAME}", format_checkpoint(epochs))
     if log.facts["snapshot"] is not None:
         offset, content = log.facts["snapshot"]
         _write(files, segment_file_path(path, offset, SNAPSHOT_SUFFIX), base64.b64decode(content))
     size = 0
-    for base in sorted(log.pieces):
-        if base not in log.segments:
-            size += _write_tail(base, log.pieces[base], path, store, files, run_all)
+    for base in sorted(log.pieces.keys() - log.segments.keys()):
+        file = files.create(segment_file_path(path, base, LOG_SUFFIX))
+        try:
+            _write_tail(file, log.pieces[base], store, run_all)
+            last = deque(HeadWalk(file, file.size).heads(0), maxlen=1)
+            end = max(end, last[0].next_offset) if last else end
+            size += file.size
+        finally:
+            file.close()
+    epochs = log.facts["epochs"]
+    # Records after this end may have been seen: the next ones at their offsets are others.
+    epochs = [*epochs, [max((epoch for epoch, _ in epochs), default=0) + 1, end]]
+    _write(
+        files,
+        f"{path}/{LEADER_EPOCHS_NAME}",
+        format_checkpoint(
+            f"{epoch} {offset}" for epoch, offset in _increasing(epochs, below=end + 1)
+        ),
+    )
     return size
 
 
-def _write_tail(
-    base: int,
-    pieces: dict[int, Piece],
-    path: str,
-    store: ObjectStore,
-    files: Files,
-    run_all: RunAll,
-) -> int:
+def _increasing(epochs: list[list[int]], *, below: int) -> list[list[int]]:
+    """The epochs without those that have no record: each begins above the one before it."""
+    kept: list[list[int]] = []
+    for epoch, offset in epochs:
+        while kept and kept[-1][1] >= offset:
+            kept.pop()
+        if offset < below:
+            kept.append([epoch, offset])
+    return kept
+
+
+def _write_tail(file: File, pieces: dict[int, Piece], store: ObjectStore, run_all: RunAll) -> None:
     ordered = sorted(pieces.items())
-    file = files.create(segment_file_path(path, base, LOG_SUFFIX))
-    try:
-        calls = [partial(read_piece, store, piece) for _, piece in ordered]
-        for (position, _), data in zip(ordered, run_all(calls), strict=True):
-            if position != file.size:
-                raise StoreFailed(
-                    f"the bucket lacks bytes {file.size} to {position} of {file.path}"
-                )
-            file.append(data)
-        sync_file(file)
-        return file.size
-    finally:
-        file.close()
+    calls = [partial(read_piece, store, piece) for _, piece in ordered]
+    for (position, _), data in zip(ordered, run_all(calls), strict=True):
+        if position != file.size:
+            raise StoreFailed(f"the bucket lacks bytes {file.size} to {position} of {file.path}")
+        file.append(data)
+    sync_file(file)
 
 
 def read_piece(store: ObjectStore, piece: Piece) -> bytes:

@@ -1,4 +1,4 @@
-"""`remote.acks.enable`: acknowledged and visible when the bucket has it; two brokers, one bucket."""
+"""`remote.acks.enable`: acknowledged and visible when the bucket has it; also two brokers."""
 
 import asyncio
 import signal
