@@ -14,6 +14,7 @@ that fails costs only what has to wait for it: the job pauses, longer after each
 `storage.remote.shipping` compares and writes, in slices; requests are made in a thread.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from random import Random
@@ -79,7 +80,7 @@ class BucketWriter:
         self._checked_ms = 0
         self._waiting_since: dict[Log, int] = {}
         self._changed_ms: int | None = None
-        self._is_busy = False
+        self._lock = asyncio.Lock()
 
     @property
     def is_owner(self) -> bool:
@@ -108,11 +109,11 @@ class BucketWriter:
                 logger.warning("the end of this broker is not noted in the bucket: %s", error)
 
     async def _guarded(self, *, is_forced: bool) -> bool:
-        if self._is_busy:
-            return False
-        self._is_busy = True
         try:
-            await self._advance(is_forced)
+            async with self._lock:
+                if self.stopped is not None:
+                    return False
+                await self._advance(is_forced)
             self._failures = 0
         except (Fenced, DirectoryOlder) as error:
             self._stop(error)
@@ -128,8 +129,6 @@ class BucketWriter:
                 error,
             )
             return False
-        finally:
-            self._is_busy = False
         return True
 
     async def _advance(self, is_forced: bool) -> None:

@@ -3,8 +3,8 @@
 Owns the files that are written and their order. From the map of `storage.remote.journal` come the
 metadata journal, the directories of partitions, their manifests, leader epochs and producer
 snapshots, and the `.log` files of the unsealed tails. Segments that have an object stay there and
-are read from it. The directory has no clean-stop marker, so its first start verifies the tails. Each
-log begins a new leader epoch at its end: consumers may have seen records after it that are lost.
+are read from it. The directory has no clean-stop marker, so its first start verifies the tails.
+Each log begins a new leader epoch at its end: consumers may have seen records that are lost.
 
 `meta.properties` is written last: a directory that was restored in part is refused by a start.
 """
