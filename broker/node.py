@@ -59,7 +59,7 @@ from broker.operator.segments import SegmentList
 from broker.operator.skew import SkewAudit
 from broker.quotas.accepting import AcceptRates
 from broker.quotas.throttle import windows_of
-from broker.remote.reads import RemoteReads
+from broker.remote.reads import RemoteReads, report_unreadable
 from broker.requests.context import Context, Endpoint
 from broker.security.service import ListenerGuard, Security
 from broker.security.tls.contexts import TlsContexts
@@ -71,7 +71,7 @@ from config import BrokerConfig, ConfigErrors, Listener, plan_reload
 from storage.directory.clock_file import read_clock, write_clock
 from storage.directory.data_dir import DataDir, Topic
 from storage.disk.files import Files, RealFiles
-from storage.errors import DataDirError, StorageError, StoreFailed
+from storage.errors import DataDirError, StorageError
 from storage.log.flush import FlushTicket
 from storage.remote.engine import BadStoreUrl, open_store
 from storage.remote.object_store import ObjectStore
@@ -216,7 +216,9 @@ class Broker:
         if self.security.access is not None:
             self.security.access.source_of = self.topics.windows.source_name
         self._open_guards()
-        self._stack.push_async_callback(self._drain_commits)
+        self._stack.push_async_callback(
+            self.group_commit.drain if self.bucket is None else self.bucket.finish
+        )
         services = CoordinatorServices(
             config=self.config,
             clock=self.clock,
@@ -368,39 +370,11 @@ class Broker:
                 metrics=self.metrics.remote,
                 threads=self._threads.bucket,
                 random=self._random,
+                fetch_waiters=self.fetch_waiters,
                 is_internal=is_internal,
-                when_stopped=self._bucket_lost,
             )
             return
-        for log in self.topics.logs():
-            if log.segments.first is not log.segments.first_local:
-                logger.error(
-                    "%s-%d: offsets %d to %d are in an object store, and remote.storage.url is not "
-                    "set: they cannot be read",
-                    log.topic,
-                    log.partition,
-                    log.log_start_offset,
-                    log.segments.first_local.base_offset - 1,
-                )
-
-    def _bucket_lost(self) -> None:
-        """Another broker owns the bucket: requests that wait are answered, none is appended."""
-        for log in self.topics.logs():
-            self.fetch_waiters.log_changed(log)
-
-    async def _drain_commits(self) -> None:
-        """Complete the last syncs, those that wait for the object store included."""
-        if self.bucket is None:
-            await self.group_commit.drain()
-            return
-        drain = asyncio.ensure_future(self.group_commit.drain())
-        while not drain.done():
-            if self.group_commit.held and not await self.bucket.ship():
-                error = StoreFailed("the broker stops, and the object store does not answer")
-                for log in list(self.group_commit.held):
-                    self.group_commit.stored(log, error)
-            await asyncio.wait([drain], timeout=0.01)
-        await self.bucket.finish()
+        report_unreadable(self.topics.logs())
 
     def _restore_clock(self) -> None:
         """Let a settable clock continue where it stood.

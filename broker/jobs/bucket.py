@@ -30,6 +30,7 @@ from storage.remote.object_store import ObjectStore
 from storage.remote.shipping import DirectoryOlder, Shipper
 
 if TYPE_CHECKING:
+    from broker.fetch.waiters import FetchWaiters
     from broker.group_commit import GroupCommit
     from storage.log.log import Log
     from storage.segment.remote.object import RemoteObject
@@ -41,6 +42,7 @@ CHECK_MS: Final = 5_000
 METADATA_MS: Final = 1_000
 """How long changes of metadata wait for others."""
 
+_DRAIN_S: Final = 0.01
 _PAUSE_MS: Final = 500
 _PAUSE_MAX_MS: Final = 30_000
 
@@ -62,10 +64,10 @@ class BucketWriter:
         metrics: RemoteMetrics,
         threads: Pool,
         random: Random,
+        fetch_waiters: "FetchWaiters",
         is_internal: Callable[[str], bool],
-        when_stopped: Callable[[], object],
     ) -> None:
-        """Write to `store`; call `when_stopped` when another broker has taken over."""
+        """Write to `store`; `is_internal` says which topics are the broker's own."""
         self.stopped: StorageError | None = None
         self._data_dir = data_dir
         self._journal = BucketJournal(store, data_dir.directory_id, random)
@@ -74,7 +76,7 @@ class BucketWriter:
         self._live = live
         self._metrics = metrics
         self._threads = threads
-        self._when_stopped = when_stopped
+        self._fetch_waiters = fetch_waiters
         self._failures = 0
         self._paused_until_ms = 0
         self._checked_ms = 0
@@ -101,7 +103,18 @@ class BucketWriter:
         return self.stopped is None and await self._guarded(is_forced=True)
 
     async def finish(self) -> None:
-        """Ship the last records and leave the bucket to whatever broker comes next."""
+        """Complete the last syncs, ship the last records, release the bucket for the next broker.
+
+        What the store does not get fails: its requests are answered, and the stop continues.
+        """
+        drain = asyncio.ensure_future(self._group_commit.drain())
+        while not drain.done():
+            if self._group_commit.held and not await self.ship():
+                error = StoreFailed("the broker stops, and the object store does not answer")
+                for log in list(self._group_commit.held):
+                    self._group_commit.stored(log, error)
+            await asyncio.wait([drain], timeout=_DRAIN_S)
+        await drain
         if await self.ship() and self.is_owner:
             try:
                 await self._threads.drive(self._journal.release())
@@ -183,4 +196,6 @@ class BucketWriter:
                     log.offline = LogOffline(log.path, str(error))
         for log in list(self._group_commit.held):
             self._group_commit.stored(log, error)
-        self._when_stopped()
+        for topic in self._data_dir.topics.values():
+            for log in topic.logs:
+                self._fetch_waiters.log_changed(log)

@@ -14,7 +14,7 @@ from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import DirectoryType, json_option
 from cli.output import Progress, format_count, format_size, print_json
-from cli.remote.stores import cluster_of, open_bucket
+from cli.stores import cluster_of, open_bucket
 from storage.audit.accept_loss import accept_loss
 from storage.audit.bucket import BucketReport, audit_bucket
 from storage.audit.fsck import AuditReport, audit_directory

@@ -16,7 +16,7 @@ from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import json_option
 from cli.output import format_count, format_size, print_json
-from cli.remote.stores import choose_cluster, open_bucket, run_all
+from cli.stores import choose_cluster, open_bucket, run_all
 from storage.directory.claim import LOST_AND_FOUND, random_uuid
 from storage.disk.checkpoints import format_uuid
 from storage.disk.files import RealFiles

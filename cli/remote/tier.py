@@ -14,7 +14,7 @@ from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import DirectoryType, json_option
 from cli.output import RIGHT, format_count, format_size, print_json, print_table
-from cli.remote.stores import cluster_of, open_bucket
+from cli.stores import cluster_of, open_bucket
 from client.times import format_duration
 from storage.audit.remote import (
     DAY_MS,

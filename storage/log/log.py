@@ -97,6 +97,7 @@ class Log:
         changes: rolls, removals and replacements of segments.
         waits_for_disk: whether the high watermark waits until records are durable.
         waits_for_store: whether it also waits until an object store has them.
+        durable_position: where the durable records end in their file.
         held_by_future: base offset of the segment that only a timestamp ahead of the clock keeps.
         is_closed: whether the log was closed; steps that are under way then write nothing more.
         recovery_report: the findings of opening it.
@@ -161,7 +162,7 @@ class Log:
         self.log_end_offset = max(self.segments.active.next_offset, log_start_offset)
         self.durable_offset = self.high_watermark = self.log_end_offset
         end = replace(self._end_position(), position=end_position)
-        self._high_watermark_position = self._durable_position = end
+        self._high_watermark_position = self.durable_position = end
         self._random = random
         self._last_stamp_ms = last_stamp_ms
         self.offline: LogOffline | None = quarantine
@@ -184,14 +185,6 @@ class Log:
         self._auxiliary.configure(config, self.segments)
         if not self.waits_for_disk and self.offline is None:
             self.show_end()
-
-    @property
-    def synced_end(self) -> LogPosition:
-        """The end of what is on disk, which a sync may just have moved, before it is visible."""
-        ticket = self.unsynced.ticket
-        if ticket is not None and ticket.is_done and ticket.error is None:
-            return ticket.end
-        return self._durable_position
 
     def bump_leader_epoch(self) -> None:
         """Write the next batches in a new epoch, so that clients can detect a cut tail."""
@@ -615,9 +608,8 @@ class Log:
         if self.offline is not None:
             raise self.offline
         assert ticket.end.offset <= self.log_end_offset, "a flush beyond the log's end"
-        if ticket.end.offset >= self.durable_offset:
-            self.durable_offset = ticket.end.offset
-            self._durable_position = ticket.end
+        self.durable_position = ticket.end
+        self.durable_offset = max(self.durable_offset, ticket.end.offset)
         if self.waits_for_disk:
             self._advance_high_watermark(ticket.end)
         self._check_offsets()

@@ -212,7 +212,7 @@ class Shipper:
     def waiting(self) -> Iterator[tuple[Log, int]]:
         """Each log with records that are on disk here only, and their bytes."""
         for part, log in self._shipped_logs():
-            found, end = self._in_bucket(part), log.synced_end
+            found, end = self._in_bucket(part), _synced_end(log)
             size = sum(
                 max(0, _limit(log, segment, end) - found.shipped(segment))
                 for segment in _unsealed(log)
@@ -269,7 +269,7 @@ class Shipper:
     def _ship(self) -> Steps[None]:
         self._draft.changes.update(self._metadata_changes())
         logs = self._shipped_logs()
-        ends = {log: log.synced_end for _, log in logs}
+        ends = {log: _synced_end(log) for _, log in logs}
         self._drop_logs(self._logs.keys() - {part for part, _ in logs})
         for part, log in logs:
             if log.offline_reason is None:
@@ -445,6 +445,14 @@ def parse_piece(value: Json) -> Piece:
         case [int(entry), int(at), int(size), int(crc)]:
             return Piece(entry, at, size, crc)
     raise StoreFailed(f"the journal of the bucket has {value!r} for a piece")
+
+
+def _synced_end(log: Log) -> LogPosition:
+    """The end of what is on disk, which a sync may just have moved, before it is visible."""
+    ticket = log.unsynced.ticket
+    if ticket is not None and ticket.is_done and ticket.error is None:
+        return ticket.end
+    return log.durable_position
 
 
 def _unsealed(log: Log) -> list[Segment]:

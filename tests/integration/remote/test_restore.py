@@ -83,10 +83,10 @@ async def test_everything_comes_back(tmp_path: Path) -> None:
     assert "is not empty" in again.stderr
 
     async with broker(second, url) as (running, client):
-        topic = running.broker.topics["t"]
+        topic = running.broker.data_dir.topics["t"]
         assert topic.topic_id == topic_id
         assert topic.overrides["retention.ms"] == "-1"
-        assert running.broker.topics["tail"].overrides["max.message.bytes"] == "7777"
+        assert running.broker.data_dir.topics["tail"].overrides["max.message.bytes"] == "7777"
         assert await read(client, 20) == list(range(20))
         assert (await list_offset(client, "t", -1)).offset == 20
         assert (await list_offset(client, "t", 1_007)).offset == 7
