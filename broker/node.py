@@ -162,6 +162,7 @@ class Broker:
         self.security: Security
         self.remote: RemoteReads | None = None
         self.bucket: BucketWriter | None = None
+        self._tiering: Tiering | None = None
 
     async def start(self) -> ReadyInfo:
         """Open everything; clients are accepted when this returns.
@@ -216,9 +217,8 @@ class Broker:
         if self.security.access is not None:
             self.security.access.source_of = self.topics.windows.source_name
         self._open_guards()
-        self._stack.push_async_callback(
-            self.group_commit.drain if self.bucket is None else self.bucket.finish
-        )
+        finish = self.group_commit.drain if self.bucket is None else self.bucket.finish
+        self._stack.push_async_callback(finish)
         services = CoordinatorServices(
             config=self.config,
             clock=self.clock,
@@ -372,6 +372,18 @@ class Broker:
                 random=self._random,
                 fetch_waiters=self.fetch_waiters,
                 is_internal=is_internal,
+            )
+            self._tiering = Tiering(
+                self.data_dir,
+                self._store,
+                self.bucket,
+                group_commit=self.group_commit,
+                space=self.space,
+                clock=self.clock,
+                live=self.live,
+                metrics=self.metrics.remote,
+                threads=self._threads.uploads,
+                random=self._random,
             )
             return
         report_unreadable(self.topics.logs())
@@ -677,26 +689,10 @@ class Broker:
             certificates=self.certificates,
             security=self.security,
             identity_keys=self.identity_keys,
-            tiering=self._tiering(),
+            tiering=self._tiering,
             bucket=self.bucket,
         )
         jobs.schedule(self.jobs)
-
-    def _tiering(self) -> Tiering | None:
-        if self._store is None or self.bucket is None:
-            return None
-        return Tiering(
-            self.data_dir,
-            self._store,
-            self.bucket,
-            group_commit=self.group_commit,
-            space=self.space,
-            clock=self.clock,
-            live=self.live,
-            metrics=self.metrics.remote,
-            threads=self._threads.uploads,
-            random=self._random,
-        )
 
 
 def _warmed_up(_: None, error: BaseException | None) -> None:

@@ -552,7 +552,7 @@ class DataDir:
         if was_crash and not log.waits_for_disk:
             # Records that consumers saw may be gone: a higher epoch shows them the cut. It is
             # stored at once, because clients that have seen it refuse a lower one.
-            log.bump_leader_epoch()
+            log.leader_epoch += 1
             log.leader_epochs.assign(log.leader_epoch, log.log_end_offset)
         return log
 

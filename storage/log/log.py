@@ -95,8 +95,8 @@ class Log:
         leader_epochs: where each leader epoch began.
         producers: producers and transactions.
         changes: rolls, removals and replacements of segments.
-        waits_for_disk: whether the high watermark waits until records are durable.
-        waits_for_store: whether it also waits until an object store has them.
+        waits_for_disk, waits_for_store: whether the high watermark waits until records are durable,
+            and until an object store has them.
         durable_position: where the durable records end in their file.
         held_by_future: base offset of the segment that only a timestamp ahead of the clock keeps.
         is_closed: whether the log was closed; steps that are under way then write nothing more.
@@ -185,10 +185,6 @@ class Log:
         self._auxiliary.configure(config, self.segments)
         if not self.waits_for_disk and self.offline is None:
             self.show_end()
-
-    def bump_leader_epoch(self) -> None:
-        """Write the next batches in a new epoch, so that clients can detect a cut tail."""
-        self.leader_epoch += 1
 
     # --- offsets and state ----------------------------------------------------------------------
 
@@ -608,8 +604,7 @@ class Log:
         if self.offline is not None:
             raise self.offline
         assert ticket.end.offset <= self.log_end_offset, "a flush beyond the log's end"
-        self.durable_position = ticket.end
-        self.durable_offset = max(self.durable_offset, ticket.end.offset)
+        self.durable_position, self.durable_offset = ticket.end, ticket.end.offset
         if self.waits_for_disk:
             self._advance_high_watermark(ticket.end)
         self._check_offsets()
