@@ -216,7 +216,7 @@ def _load_segment(
 
     Raises OSError, or CorruptLog when the log is damaged.
     """
-    segment, before = segments[at], [one for one in segments[:at] if not one.is_remote]
+    segment = segments[at]
     facts = opening.manifest.facts.get(segment.base_offset)
     indexes = (segment.offset_index, segment.time_index)
     if facts is None and segment.is_empty and not any(index.exists for index in indexes):
@@ -244,10 +244,10 @@ def _load_segment(
                 segment, index_interval=opening.config.index_interval_bytes
             )
         except CorruptLog:
-            opening.producers.rebuild_aborts(before, segment, now_ms=opening.now_ms)
+            opening.producers.rebuild_aborts(_local(segments[:at]), segment, now_ms=opening.now_ms)
             raise
         if has_markers or segment.txn_index.file is not None:
-            opening.producers.rebuild_aborts(before, segment, now_ms=opening.now_ms)
+            opening.producers.rebuild_aborts(_local(segments[:at]), segment, now_ms=opening.now_ms)
         segment.appended_ms = appended_ms
     found = segment.seal(now_ms=opening.now_ms)
     if stored.find_cut(segment) is None:
