@@ -100,6 +100,12 @@ def _check_empty(directory: Path) -> None:
 def _take_over(store: ObjectStore, owner_id: str, *, is_forced: bool) -> BucketState:
     journal = BucketJournal(store, owner_id, Random(os.urandom(16)))
     state = run_steps(journal.read())
+    if state.number < 0:
+        raise CommandFailed(
+            "the bucket has no journal: an earlier release wrote it, or another program; start this "
+            "release on its data directory first",
+            ExitCode.NOT_FOUND,
+        )
     age_ms = time.time_ns() // 1_000_000 - last_write_ms(store, state)
     if not is_forced and not state.owner.get("released") and age_ms < ALIVE_MS:
         raise CommandFailed(

@@ -121,6 +121,7 @@ class Shipper:
         self._is_internal = is_internal
         self._logs: dict[_Part, _InBucket] = {}
         self._meta: dict[tuple[str, str], Json] = {}
+        self._meta_keys: set[str] = set()
         self._draft = _Draft()
         self._held: dict[str, Json] = {}
         self._ends: WeakKeyDictionary[Log, int] = WeakKeyDictionary()
@@ -151,6 +152,7 @@ class Shipper:
         """Sort the map by logs."""
         sources = {part: log.sources for part, log in self._logs.items()}
         self._logs, self._meta = {}, {}
+        self._meta_keys = {key for key in self._journal.state.documents if key.startswith(META)}
         for kind in ("log", "segment", "tail"):
             for key, value in self._journal.state.keys(kind):
                 self._take(key, value)
@@ -180,7 +182,7 @@ class Shipper:
             for base, pieces in list(found.pieces.items()):
                 segment = log.segments.floor(base)
                 is_here = segment.base_offset == base and not segment.is_remote
-                if is_here and _is_same(segment, *max(pieces.items())):
+                if is_here and (yield from _is_same(segment, *max(pieces.items()))):
                     found.sources[base] = segment
                 elif not (
                     log.config.is_compacted
@@ -288,6 +290,8 @@ class Shipper:
             if number is None:
                 raise _Again
             for text, value in draft.numbered(number).items():
+                if text.startswith(META):
+                    (self._meta_keys.discard if value is None else self._meta_keys.add)(text)
                 key = parse_key(text)
                 if key is not None:
                     self._take(key, value)
@@ -317,11 +321,9 @@ class Shipper:
                 yield key, wanted
         for name in self._meta.keys() - everything.keys():
             del self._meta[name]
-        if len(everything) < sum(key.startswith(META) for key in documents):
+        if len(everything) < len(self._meta_keys):
             known = {f"{META}{kind}/{key}" for kind, key in everything}
-            yield from (
-                (key, None) for key in documents if key.startswith(META) and key not in known
-            )
+            yield from dict.fromkeys(self._meta_keys - known).items()
 
     def _drop_logs(self, gone: set[_Part]) -> None:
         """Take everything of deleted topics out of the map."""
@@ -501,7 +503,7 @@ def _merged(pieces: Mapping[int, Piece], fresh: int) -> list[int]:
     return last[:best]
 
 
-def _is_same(segment: Segment, position: int, piece: Piece) -> bool:
+def _is_same(segment: Segment, position: int, piece: Piece) -> Steps[bool]:
     """Whether the bytes of a piece are here, too."""
     if segment.size < position + piece.size:
         return False
@@ -509,6 +511,7 @@ def _is_same(segment: Segment, position: int, piece: Piece) -> bool:
     for at in range(position, position + piece.size, SLICE_BYTES):
         size = min(SLICE_BYTES, position + piece.size - at)
         crc = crc32c(segment.log.pread(size, at), crc)
+        yield None
     return crc == piece.crc
 
 

@@ -116,6 +116,19 @@ def test_an_empty_bucket_is_refused(tmp_path: Path, arguments: tuple[str, ...]) 
     assert not (tmp_path / "d").exists()
 
 
+def test_a_bucket_without_a_journal_is_refused_and_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "bucket" / "cluster" / "0a" / "0"
+    folder.mkdir(parents=True)
+    (folder / "x.segment").write_bytes(b"x")
+    url = f"file://{tmp_path}/bucket"
+    done = tidelog("restore", url, "--data-dir", str(tmp_path / "d"))
+    assert done.returncode == ExitCode.NOT_FOUND
+    assert "no journal" in done.stderr
+    assert [path.name for path in (tmp_path / "bucket").rglob("*") if path.is_file()] == [
+        "x.segment"
+    ]
+
+
 async def test_a_broker_whose_bucket_was_taken_over_writes_nothing(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/bucket"
     async with broker(tmp_path / "first", url) as (running, client):
