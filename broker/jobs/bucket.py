@@ -11,7 +11,7 @@ acknowledged when an entry of the journal has them (`GroupCommit.held`).
 A broker that was fenced serves what it has, appends nothing, uploads and deletes nothing. A store
 that fails costs only what has to wait for it: the job pauses, longer after each failure in a row.
 
-`storage.remote.shipping` compares and writes, in slices; requests are made in a thread.
+`storage.bucket.shipping` compares and writes, in slices; requests are made in a thread.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Final
 from broker.clocks.clock import Clock
 from broker.metrics import RemoteMetrics
 from broker.threads import Pool
+from storage.bucket.journal import BucketJournal
+from storage.bucket.shipping import DirectoryOlder, Shipper
 from storage.directory.data_dir import DataDir
 from storage.errors import Fenced, LogOffline, StorageError, StoreFailed
-from storage.remote.journal import BucketJournal
 from storage.remote.object_store import ObjectStore
-from storage.remote.shipping import DirectoryOlder, Shipper
 
 if TYPE_CHECKING:
     from broker.fetch.waiters import FetchWaiters

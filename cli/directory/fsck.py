@@ -16,14 +16,14 @@ from cli.options import DirectoryType, json_option
 from cli.output import Progress, format_count, format_size, print_json
 from cli.stores import cluster_of, open_bucket
 from storage.audit.accept_loss import accept_loss
-from storage.audit.bucket import BucketReport, audit_bucket
 from storage.audit.fsck import AuditReport, audit_directory
 from storage.audit.remote import read_partitions
+from storage.bucket.audit import BucketReport, audit_bucket
+from storage.bucket.journal import read_state
 from storage.disk.checkpoints import META_PROPERTIES_FILE
 from storage.disk.file_names import parse_partition_directory_name, parse_segment_file_name
 from storage.disk.files import RealFiles
 from storage.errors import DataDirLocked, StoreFailed
-from storage.remote.journal import read_state
 
 
 @click.command()

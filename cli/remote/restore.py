@@ -1,6 +1,6 @@
 """``tidelog restore``: a data directory from a bucket, on a machine that has nothing else.
 
-The files and their order are `storage.remote.restore`. The bucket is taken over first, so that
+The files and their order are `storage.bucket.restore`. The bucket is taken over first, so that
 the broker that wrote it, if it still runs, can write no more of it than was read.
 """
 
@@ -17,14 +17,14 @@ from cli.failures import CommandFailed
 from cli.options import json_option
 from cli.output import format_count, format_size, print_json
 from cli.stores import choose_cluster, open_bucket, run_all
+from storage.bucket.journal import BucketJournal, BucketState, last_write_ms
+from storage.bucket.restore import Restored, restore
 from storage.directory.claim import LOST_AND_FOUND, random_uuid
 from storage.disk.checkpoints import format_uuid
 from storage.disk.files import RealFiles
 from storage.disk.steps import run_steps
 from storage.errors import StorageError, StoreFailed
-from storage.remote.journal import BucketJournal, BucketState, last_write_ms
 from storage.remote.object_store import ObjectStore
-from storage.remote.restore import Restored, restore
 
 ALIVE_MS = 60_000
 """A bucket that was written to within this time, and not released, has a broker that runs."""

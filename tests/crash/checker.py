@@ -13,14 +13,14 @@ from protocol.records.layout import NO_PRODUCER_ID
 from protocol.records.scan import iter_records, scan_entries
 from storage.audit.fsck import audit_directory
 from storage.audit.remote import compare, read_journal, read_partitions
+from storage.bucket.journal import BucketJournal, read_state
+from storage.bucket.restore import restore
+from storage.bucket.shipping import Shipper
 from storage.directory.data_dir import DataDir, Topic
 from storage.disk.steps import run_steps
 from storage.errors import DataDirError, StorageError
 from storage.log.log import Log
 from storage.log.values import Isolation, ReadResult
-from storage.remote.journal import BucketJournal, read_state
-from storage.remote.restore import restore
-from storage.remote.shipping import Shipper
 from tests.crash.workload import (
     CONFIG,
     NOW_MS,

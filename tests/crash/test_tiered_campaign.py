@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from storage.bucket import shipping
+from storage.bucket.journal import BucketJournal
+from storage.bucket.shipping import Shipper
 from storage.disk.steps import Steps
 from storage.recovery import opening
-from storage.remote import erase, shipping, upload
-from storage.remote.journal import BucketJournal
-from storage.remote.shipping import Shipper
+from storage.remote import erase, upload
 from tests.crash.campaign import Tally, crash_states, fault_run, faults
 from tests.crash.tiered_workload import TieredWorkload
 

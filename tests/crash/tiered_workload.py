@@ -7,13 +7,13 @@ without an answer have happened or have not.
 import random
 from collections.abc import Callable
 
+from storage.bucket.journal import BucketJournal
+from storage.bucket.shipping import Shipper
 from storage.disk.steps import Steps, run_steps
 from storage.errors import StorageError, StoreFailed
 from storage.log.log import Log
 from storage.remote.erase import erase_below_start
-from storage.remote.journal import BucketJournal
 from storage.remote.local import drop_expired_locally
-from storage.remote.shipping import Shipper
 from storage.remote.upload import next_to_upload, upload_segment
 from storage.segment.remote.object import RemoteObject
 from tests.crash.workload import NOW_MS, SEGMENT_BYTES, Workload

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from protocol.error_codes import ErrorCode
+from storage.bucket.journal import BucketJournal, read_state
 from storage.disk.steps import run_steps
 from storage.errors import Fenced, ObjectExists, ObjectMissing, StoreFailed
 from storage.remote.engine import PART_BYTES, list_clusters, open_store
-from storage.remote.journal import BucketJournal, read_state
 from tests.s3.server import BUCKET, S3Server, find_versitygw, s3_server
 from tests.support.broker import RawClient, batch, broker_process, running_broker
 from tests.support.cli import tidelog

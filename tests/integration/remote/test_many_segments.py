@@ -11,14 +11,14 @@ from random import Random
 
 from config import load
 from protocol.records.checksums import crc32c
+from storage.bucket.journal import BucketJournal, Key, read_state
+from storage.bucket.restore import restore
+from storage.bucket.shipping import Shipper
 from storage.directory.data_dir import DataDir
 from storage.disk.checkpoints import format_uuid
 from storage.disk.files import RealFiles
 from storage.disk.steps import run_steps
 from storage.remote.engine import open_store
-from storage.remote.journal import BucketJournal, Key, read_state
-from storage.remote.restore import restore
-from storage.remote.shipping import Shipper
 from storage.segment.manifest import parse_remote_lines, remote_lines
 from tests.support.broker import broker_settings, running_broker
 from tests.support.logs import batch

@@ -5,13 +5,13 @@ from random import Random
 import pytest
 
 from config import load
-from storage.audit.bucket import audit_bucket
+from storage.bucket.audit import audit_bucket
+from storage.bucket.journal import BucketJournal, entry_key, read_state
+from storage.bucket.restore import restore
+from storage.bucket.shipping import DirectoryOlder, Shipper
 from storage.directory.data_dir import DataDir
 from storage.disk.steps import run_steps
 from storage.errors import StoreFailed
-from storage.remote.journal import BucketJournal, entry_key, read_state
-from storage.remote.restore import restore
-from storage.remote.shipping import DirectoryOlder, Shipper
 from tests.support.logs import batch
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import SimulatedDisk

@@ -1,6 +1,6 @@
 """What the bucket's journal lacks: metadata, facts of segments, and the records of unsealed tails.
 
-Owns the comparison of a data directory with the map of `storage.remote.journal`, and the entries
+Owns the comparison of a data directory with the map of `storage.bucket.journal`, and the entries
 that make them equal. `Shipper.ship` writes
 
 * the documents of the metadata journal: topics, settings, users, rules, producer ids;
@@ -27,13 +27,13 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from protocol.records.checksums import crc32c
+from storage.bucket.journal import ENTRY_BYTES, BucketJournal, Key, Piece, log_key, parse_key
 from storage.directory.data_dir import DataDir
 from storage.directory.metadata import KIND_TOPIC, Json, is_deleted
 from storage.disk.steps import SLICE_BYTES, Steps
 from storage.errors import Fenced, StorageError, StoreFailed, storage_failure
 from storage.log.log import Log
 from storage.log.reader import LogPosition
-from storage.remote.journal import ENTRY_BYTES, BucketJournal, Key, Piece, log_key, parse_key
 from storage.segment.manifest import parse_remote_lines, remote_lines
 from storage.segment.remote.object import RemoteObject
 from storage.segment.segment import Segment

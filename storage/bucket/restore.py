@@ -1,6 +1,6 @@
 """A data directory from a bucket, for a machine that has nothing else.
 
-Owns the files that are written and their order. From the map of `storage.remote.journal` come the
+Owns the files that are written and their order. From the map of `storage.bucket.journal` come the
 metadata journal, the directories of partitions, their manifests, leader epochs and producer
 snapshots, and the `.log` files of the unsealed tails. Segments that have an object stay there and
 are read from it. The directory has no clean-stop marker, so its first start verifies the tails.
@@ -17,6 +17,8 @@ from functools import partial
 from typing import Any, Final
 
 from protocol.records.checksums import crc32c
+from storage.bucket.journal import BucketState, Piece, entry_key
+from storage.bucket.shipping import CLUSTER, META, parse_piece
 from storage.directory.metadata import (
     KIND_PRODUCER_IDS,
     KIND_TOPIC,
@@ -44,9 +46,7 @@ from storage.disk.file_names import (
 from storage.disk.files import File, Files, sync_file
 from storage.errors import ObjectDamaged, StoreFailed
 from storage.log.leader_epochs import LEADER_EPOCHS_NAME
-from storage.remote.journal import BucketState, Piece, entry_key
 from storage.remote.object_store import ObjectStore
-from storage.remote.shipping import CLUSTER, META, parse_piece
 from storage.segment.entry_heads import HeadWalk
 from storage.segment.manifest import format_manifest, parse_remote_lines
 from storage.segment.remote.object import RemoteObject

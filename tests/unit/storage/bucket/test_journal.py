@@ -4,10 +4,8 @@ from random import Random
 
 import pytest
 
-from storage.disk.steps import run_steps
-from storage.errors import Fenced, StoreFailed, UnknownBucketFormat
-from storage.remote import journal as journals
-from storage.remote.journal import (
+from storage.bucket import journal as journals
+from storage.bucket.journal import (
     BucketJournal,
     Entry,
     decode_entry,
@@ -17,6 +15,8 @@ from storage.remote.journal import (
     parse_key,
     read_state,
 )
+from storage.disk.steps import run_steps
+from storage.errors import Fenced, StoreFailed, UnknownBucketFormat
 from tests.support.simulated_store import SimulatedStore, StoreFault
 
 A, B = "a" * 22, "b" * 22

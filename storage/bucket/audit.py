@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from protocol.records.checksums import crc32c
+from storage.bucket.journal import JOURNAL_PREFIX, BucketState, Piece, entry_key
+from storage.bucket.restore import objects_in, read_piece
+from storage.bucket.shipping import parse_piece
 from storage.errors import ObjectDamaged, ObjectMissing
-from storage.remote.journal import JOURNAL_PREFIX, BucketState, Piece, entry_key
 from storage.remote.object_store import ObjectStore, StoredObject
-from storage.remote.restore import objects_in, read_piece
-from storage.remote.shipping import parse_piece
 from storage.remote.upload import VERIFY_BYTES
 from storage.segment.remote.object import OBJECT_SUFFIX, RemoteObject
 
