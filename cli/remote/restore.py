@@ -102,8 +102,8 @@ def _take_over(store: ObjectStore, owner_id: str, *, is_forced: bool) -> BucketS
     state = run_steps(journal.read())
     if state.number < 0:
         raise CommandFailed(
-            "the bucket has no journal: an earlier release wrote it, or another program; start this "
-            "release on its data directory first",
+            "the bucket has no journal: an earlier release wrote it, or another program; start "
+            "this release on its data directory first",
             ExitCode.NOT_FOUND,
         )
     age_ms = time.time_ns() // 1_000_000 - last_write_ms(store, state)
