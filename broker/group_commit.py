@@ -227,7 +227,12 @@ class GroupCommit:
         sync = self._held.pop(log)
         if error is not None:
             self._fail_waiting(log, error)
-        self._complete(sync)
+        if log.offline is None:
+            self._complete(sync)
+        else:
+            # Another broker has taken over: what only this one has stays invisible.
+            log.unsynced.end(sync.ticket)
+            self._dirty_bytes.pop(log, None)
         self._schedule_pump()
 
     def _complete(self, sync: _Sync) -> None:

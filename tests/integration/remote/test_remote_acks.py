@@ -3,8 +3,11 @@
 import asyncio
 import signal
 from pathlib import Path
+from random import Random
 
 from protocol.error_codes import ErrorCode
+from storage.bucket.journal import BucketJournal
+from storage.disk.steps import run_steps
 from tests.integration.remote.test_tiered import tiered_broker
 from tests.support.broker import RawClient, batch, broker_process
 from tests.support.cli import tidelog
@@ -92,3 +95,27 @@ async def test_a_stopped_owner_that_continues_acknowledges_nothing(tmp_path: Pat
         first.stop(signal.SIGKILL)
     assert refused == [b"zombie-%d" % number for number in range(10)]
     assert found == acknowledged
+
+
+async def test_what_a_fenced_broker_has_not_shipped_stays_invisible(tmp_path: Path) -> None:
+    store = SimulatedStore()
+    async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
+        await create_topic(client, "t", **REMOTE)
+        bucket = running.broker.bucket
+        assert bucket is not None
+        assert await bucket.ship()
+        store.is_down = True
+        waiting = asyncio.create_task(produce(client, "t", batch("a")))
+        while not running.broker.group_commit.held:
+            await asyncio.sleep(0.001)
+        store.is_down = False
+        other = BucketJournal(store, "b" * 22, Random(1))
+        run_steps(other.read())
+        run_steps(other.take_over())
+        clock.advance(1_000)
+        assert not await bucket.ship()
+        assert (await waiting).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        reader = await running.client()
+        data = await fetch(reader, "t", 0)
+        assert (values_of(data), data.high_watermark) == ([], 0)
+        assert (await produce(client, "t", batch("b"))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
