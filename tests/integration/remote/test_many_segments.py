@@ -58,7 +58,7 @@ def make_bucket(tmp_path: Path, url: str) -> str:
         lines = replace(facts, base_offset=base, next_offset=base + 1, max_timestamp_offset=base)
         store.put_new(there.key, moved)
         changes[str(Key("segment", *part, base))] = remote_lines(lines, there)  # type: ignore[assignment]
-    assert run_steps(journal.append(lambda _: changes)) is not None  # type: ignore[arg-type,return-value]
+    assert run_steps(journal.append(lambda _: changes)) is not None
     run_steps(journal.checkpoint())
     cluster = data_dir.cluster_id
     data_dir.close(T0)

@@ -20,7 +20,7 @@ REMOTE = {"remote_storage_enable": "true", "remote_acks_enable": "true"}
 async def test_records_wait_for_the_store(tmp_path: Path) -> None:
     store = SimulatedStore()
     async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
-        await create_topic(client, "t", **REMOTE)
+        await create_topic(client, "t", 1, **REMOTE)
         await create_topic(client, "local")
         assert running.broker.bucket is not None
         assert await running.broker.bucket.ship()
@@ -43,7 +43,7 @@ async def test_records_wait_for_the_store(tmp_path: Path) -> None:
 async def test_a_stop_does_not_wait_for_a_store_that_is_down(tmp_path: Path) -> None:
     store = SimulatedStore()
     async with tiered_broker(tmp_path / "data", store) as (running, client, _):
-        await create_topic(client, "t", **REMOTE)
+        await create_topic(client, "t", 1, **REMOTE)
         assert await running.broker.bucket.ship()  # type: ignore[union-attr]
         store.is_down = True
         waiting = asyncio.create_task(produce(client, "t", batch("a")))
@@ -69,7 +69,7 @@ async def test_a_stopped_owner_that_continues_acknowledges_nothing(tmp_path: Pat
 
     with broker_process(tmp_path / "first", **settings) as first:
         client = await RawClient.connect("127.0.0.1", first.port)
-        await create_topic(client, "t", **REMOTE)
+        await create_topic(client, "t", 1, **REMOTE)
         for number in range(20):
             await write(client, b"first-%d" % number)
         assert refused == []
@@ -100,7 +100,7 @@ async def test_a_stopped_owner_that_continues_acknowledges_nothing(tmp_path: Pat
 async def test_what_a_fenced_broker_has_not_shipped_stays_invisible(tmp_path: Path) -> None:
     store = SimulatedStore()
     async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
-        await create_topic(client, "t", **REMOTE)
+        await create_topic(client, "t", 1, **REMOTE)
         bucket = running.broker.bucket
         assert bucket is not None
         assert await bucket.ship()

@@ -49,7 +49,7 @@ async def test_everything_comes_back(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     async with broker(first, url) as (running, client):
         topic_id = await create_topic(
-            client, "t", **TIERED, local_retention_ms="0", retention_ms="-1"
+            client, "t", 1, **TIERED, local_retention_ms="0", retention_ms="-1"
         )
         await create_topic(client, "tail", remote_storage_enable="true", max_message_bytes="7777")
         await create_topic(client, "local")
@@ -132,7 +132,7 @@ def test_a_bucket_without_a_journal_is_refused_and_left_alone(tmp_path: Path) ->
 async def test_a_broker_whose_bucket_was_taken_over_writes_nothing(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/bucket"
     async with broker(tmp_path / "first", url) as (running, client):
-        await create_topic(client, "t", **TIERED)
+        await create_topic(client, "t", 1, **TIERED)
         await fill(client, range(5))
         bucket = running.broker.bucket
         assert bucket is not None
