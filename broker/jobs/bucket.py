@@ -95,7 +95,10 @@ class BucketWriter:
 
     async def run(self) -> None:
         """Ship what is due, unless the store has just failed."""
-        if self.stopped is None and self._live.monotonic_ms() >= self._paused_until_ms:
+        if self.stopped is not None:
+            # A sync may have been under way when this broker was fenced.
+            self._fail_held(self.stopped)
+        elif self._live.monotonic_ms() >= self._paused_until_ms:
             await self._guarded(is_forced=False)
 
     async def ship(self) -> bool:
@@ -110,9 +113,9 @@ class BucketWriter:
         drain = asyncio.ensure_future(self._group_commit.drain())
         while not drain.done():
             if self._group_commit.held and not await self.ship():
-                error = StoreFailed("the broker stops, and the object store does not answer")
-                for log in list(self._group_commit.held):
-                    self._group_commit.stored(log, error)
+                self._fail_held(
+                    StoreFailed("the broker stops, and the object store does not answer")
+                )
             await asyncio.wait([drain], timeout=_DRAIN_S)
         await drain
         if await self.ship() and self.is_owner:
@@ -185,6 +188,10 @@ class BucketWriter:
             if self._shipper.shipped_end(log) >= end:
                 self._group_commit.stored(log)
 
+    def _fail_held(self, error: StorageError) -> None:
+        for log in list(self._group_commit.held):
+            self._group_commit.stored(log, error)
+
     def _stop(self, error: StorageError) -> None:
         """Let every log refuse appends from now on."""
         self.stopped = error
@@ -194,8 +201,7 @@ class BucketWriter:
             for log in topic.logs:
                 if log.offline is None:
                     log.offline = LogOffline(log.path, str(error))
-        for log in list(self._group_commit.held):
-            self._group_commit.stored(log, error)
+        self._fail_held(error)
         for topic in self._data_dir.topics.values():
             for log in topic.logs:
                 self._fetch_waiters.log_changed(log)

@@ -4,10 +4,12 @@ import asyncio
 import signal
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from protocol.error_codes import ErrorCode
 from storage.bucket.journal import BucketJournal
 from storage.disk.steps import run_steps
+from storage.errors import Fenced
 from tests.integration.remote.test_tiered import tiered_broker
 from tests.support.broker import RawClient, batch, broker_process
 from tests.support.cli import tidelog
@@ -119,3 +121,24 @@ async def test_what_a_fenced_broker_has_not_shipped_stays_invisible(tmp_path: Pa
         data = await fetch(reader, "t", 0)
         assert (values_of(data), data.high_watermark) == ([], 0)
         assert (await produce(client, "t", batch("b"))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_a_sync_that_ends_after_the_fence_is_answered(tmp_path: Path) -> None:
+    store = SimulatedStore()
+    async with tiered_broker(tmp_path / "data", store) as (running, client, _):
+        await create_topic(client, "t", 1, **REMOTE)
+        bucket = running.broker.bucket
+        assert bucket is not None
+        assert await bucket.ship()
+        finish = running.broker.group_commit._finish
+        fenced = asyncio.Event()
+
+        def late(*arguments: Any) -> None:
+            bucket._stop(Fenced("b" * 22, 2))
+            fenced.set()
+            finish(*arguments)
+
+        running.broker.group_commit._finish = late  # type: ignore[method-assign]
+        answer = await asyncio.wait_for(produce(client, "t", batch("a")), 20)
+        assert fenced.is_set()
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
