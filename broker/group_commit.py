@@ -14,6 +14,9 @@ acks of that log are completed in offset order, then parked fetches are woken.
 Appends acknowledged without waiting (acks=0 and 1) are recorded per log until they are durable, so
 that later requests can wait for them: see `broker.requests.commit_wait`.
 
+With `remote.acks.enable` a sync that has run is *held*: it is completed when the object store has
+its records, too (`broker.jobs.bucket`). The thread is free meanwhile, the log's next sync waits.
+
 A failed sync is never retried (the kernel may have dropped the dirty pages and report success next
 time): the log goes offline, every waiting request fails, and one ERROR line gives the cure. This
 module knows nothing about requests; `broker.threads` owns the threads.
@@ -40,6 +43,10 @@ from storage.log.log import Log
 logger = logging.getLogger("tidelog.broker.group_commit")
 
 DurableCallback: TypeAlias = "Callable[[StorageError | None], object]"
+
+
+def _nothing() -> None:
+    """Nothing waits for an object store."""
 
 
 class _Sync:
@@ -69,6 +76,8 @@ class GroupCommit:
         self._dirty_bytes: dict[Log, int] = {}
         self._queue: deque[Log] = deque()
         self._syncing: dict[Log, _Sync] = {}
+        self._held: dict[Log, _Sync] = {}
+        self.when_held: Callable[[], object] = _nothing
         self._waiting: dict[Log, deque[tuple[int, DurableCallback]]] = {}
         self._acknowledged: dict[Log, int] = {}
         self._failing: set[Log] = set()
@@ -77,7 +86,7 @@ class GroupCommit:
 
     async def drain(self) -> None:
         """Sync the dirty logs and complete the waiting acks; return when no sync is running."""
-        while self._dirty_bytes or self._syncing:
+        while self._dirty_bytes or self._syncing or self._held:
             self._idle = asyncio.Event()
             self._schedule_pump()
             await self._idle.wait()
@@ -116,7 +125,7 @@ class GroupCommit:
         dirty_bytes = self._dirty_bytes.get(log)
         if dirty_bytes is None:
             self._dirty_bytes[log] = size_bytes
-            if log not in self._syncing:
+            if log not in self._syncing and log not in self._held:
                 self._queue.append(log)
                 self._schedule_pump()
         else:
@@ -157,6 +166,7 @@ class GroupCommit:
         """`log` was deleted: fail every ack that waits for it, and ignore how its sync ends."""
         if (sync := self._syncing.get(log)) is not None:
             sync.is_wanted = False
+        self._held.pop(log, None)
         self._failing.discard(log)
         self._dirty_bytes.pop(log, None)
         self._acknowledged.pop(log, None)
@@ -200,6 +210,34 @@ class GroupCommit:
         log = sync.log
         del self._syncing[log]
         self._metrics.observe_sync(time.perf_counter_ns() - sync.started_ns, sync.size_bytes)
+        if log.waits_for_store and sync.is_wanted and sync.ticket.error is None:
+            self._held[log] = sync
+            self.when_held()
+        else:
+            self._complete(sync)
+        self._pump()
+
+    @property
+    def held(self) -> dict[Log, int]:
+        """The logs whose last sync waits for the object store, with its end."""
+        return {log: sync.ticket.end.offset for log, sync in self._held.items()}
+
+    def stored(self, log: Log, error: StorageError | None = None) -> None:
+        """The object store has what was synced last, or will not have it: then its acks fail."""
+        sync = self._held.pop(log)
+        if error is not None:
+            self._fail_waiting(log, error)
+        if log.offline is None:
+            self._complete(sync)
+        else:
+            # Another broker has taken over: what only this one has stays invisible.
+            log.unsynced.end(sync.ticket)
+            self._dirty_bytes.pop(log, None)
+        self._schedule_pump()
+
+    def _complete(self, sync: _Sync) -> None:
+        """Publish what a sync has made durable."""
+        log = sync.log
         durable_before = log.durable_offset
         try:
             log.complete_flush(sync.ticket)
@@ -212,7 +250,6 @@ class GroupCommit:
             self._fetch_waiters.data_visible(log, sync.size_bytes)
         if log in self._dirty_bytes:
             self._queue.append(log)
-        self._pump()
 
     def _give_up(self, log: Log, error: StorageError) -> None:
         """A sync of `log` failed: fail every ack that waits for it, and log the cure."""
@@ -252,6 +289,6 @@ class GroupCommit:
             callback(error)
 
     def _signal_if_idle(self) -> None:
-        if self._idle is not None and not self._syncing and not self._dirty_bytes:
+        if self._idle is not None and not (self._syncing or self._held or self._dirty_bytes):
             self._idle.set()
             self._idle = None

@@ -98,9 +98,12 @@ class RemoteMetrics:
     __slots__ = (
         "backlog_bytes",
         "backlog_ms",
+        "entries",
         "errors",
         "fetched",
         "fetched_bytes",
+        "is_fenced",
+        "tail_bytes",
         "uploaded",
         "uploaded_bytes",
     )
@@ -112,7 +115,10 @@ class RemoteMetrics:
         self.fetched = 0
         self.fetched_bytes = 0
         self.errors: Counter[str] = Counter()
-        """Failed requests by operation: upload, fetch, delete."""
+        """Failed requests by operation: upload, fetch, delete, ship."""
+        self.entries = 0
+        self.tail_bytes = 0
+        self.is_fenced = False
         self.backlog_bytes = 0
         self.backlog_ms = 0
 

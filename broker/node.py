@@ -68,6 +68,7 @@ from storage.errors import DataDirError, StorageError
 from storage.log.flush import FlushTicket
 
 if TYPE_CHECKING:  # loaded where a setting asks for them
+    from broker.jobs.bucket import BucketWriter
     from broker.jobs.tiering import Tiering
     from broker.remote.reads import RemoteReads
     from broker.security.tls.contexts import TlsContexts
@@ -159,6 +160,8 @@ class Broker:
         self.transactions: TransactionCoordinator
         self.security: Security
         self.remote: RemoteReads | None = None
+        self.bucket: BucketWriter | None = None
+        self._tiering: Tiering | None = None
 
     async def start(self) -> ReadyInfo:
         """Open everything; clients are accepted when this returns.
@@ -219,7 +222,8 @@ class Broker:
         if self.security.access is not None:
             self.security.access.source_of = self.topics.windows.source_name
         self._open_guards()
-        self._stack.push_async_callback(self.group_commit.drain)
+        finish = self.group_commit.drain if self.bucket is None else self.bucket.finish
+        self._stack.push_async_callback(finish)
         services = CoordinatorServices(
             config=self.config,
             clock=self.clock,
@@ -361,23 +365,29 @@ class Broker:
                 raise StartError(
                     f"remote.storage.url={url} cannot be used: {error}", "mend that and start again"
                 ) from error
-        if self._store is not None:
-            from broker.remote.reads import RemoteReads
+        if self._store is None:
+            unreadable = [
+                log for log in self.topics.logs() if log.segments.first.remote is not None
+            ]
+            if unreadable:
+                from broker.remote.reads import report_unreadable
 
-            self.remote = RemoteReads(
-                self._store, self._threads.downloads, self.live, self.metrics.remote
-            )
+                report_unreadable(unreadable)
             return
-        for log in self.topics.logs():
-            if log.segments.first is not log.segments.first_local:
-                logger.error(
-                    "%s-%d: offsets %d to %d are in an object store, and remote.storage.url is not "
-                    "set: they cannot be read",
-                    log.topic,
-                    log.partition,
-                    log.log_start_offset,
-                    log.segments.first_local.base_offset - 1,
-                )
+        from broker.jobs.object_store import serve_store
+
+        self.remote, self.bucket, self._tiering = serve_store(
+            self._store,
+            self.data_dir,
+            group_commit=self.group_commit,
+            space=self.space,
+            fetch_waiters=self.fetch_waiters,
+            clock=self.clock,
+            live=self.live,
+            metrics=self.metrics,
+            threads=self._threads,
+            source=self._random,
+        )
 
     def _restore_clock(self) -> None:
         """Let a settable clock continue where it stood.
@@ -670,21 +680,7 @@ class Broker:
             certificates=self.certificates,
             security=self.security,
             identity_keys=self.identity_keys,
-            tiering=None if self._store is None else self._tiering(self._store),
+            tiering=self._tiering,
+            bucket=self.bucket,
         )
         jobs.schedule(self.jobs)
-
-    def _tiering(self, store: "ObjectStore") -> "Tiering":
-        from broker.jobs.tiering import Tiering
-
-        return Tiering(
-            self.data_dir,
-            store,
-            group_commit=self.group_commit,
-            space=self.space,
-            clock=self.clock,
-            live=self.live,
-            metrics=self.metrics.remote,
-            threads=self._threads.uploads,
-            random=self._random,
-        )

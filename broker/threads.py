@@ -7,6 +7,7 @@
 | jobs    | 4       | steps of background jobs: unlinking, checkpoints, compaction, statistics |
 | control | 2       | steps of changes of topics, and loading code after a start              |
 | uploads | 1       | requests of uploads and deletions to the object store                   |
+| bucket  | 1       | requests of the bucket's journal, which do not wait for uploads         |
 | downloads | 8     | ranged GETs from the object store, for requests                         |
 | audit   | 1       | appends to the file of the audit log, in their order                    |
 
@@ -50,6 +51,9 @@ CONTROL_THREADS: Final = 2
 
 UPLOAD_THREADS: Final = 1
 """One upload at a time; a store that hangs delays nothing else."""
+
+BUCKET_THREADS: Final = 1
+"""Entries of the journal are written one after the other."""
 
 DOWNLOAD_THREADS: Final = 8
 """Ranges of remote segments that are on their way at once."""
@@ -208,13 +212,15 @@ class Threads:
         self.jobs = Pool("jobs", JOB_THREADS)
         self.control = Pool("control", CONTROL_THREADS)
         self.uploads = Pool("uploads", UPLOAD_THREADS)
+        self.bucket = Pool("bucket", BUCKET_THREADS)
         self.downloads = Pool("downloads", DOWNLOAD_THREADS, is_left=True)
         self.audit = Pool("audit", 1)
 
     def close(self) -> None:
         """End all threads, each after the call that it makes now."""
         for pool in (
-            *(self.downloads, self.side, self.jobs, self.control, self.uploads, self.sync),
+            *(self.downloads, self.side, self.jobs, self.control, self.uploads, self.bucket),
+            self.sync,
             self.audit,
         ):
             pool.close()

@@ -90,6 +90,9 @@ class TopicConfig:
     local_retention_bytes: int
     remote_storage_enable: bool
     remote_log_copy_disable: bool
+    remote_flush_ms: int
+    remote_flush_bytes: int
+    remote_acks_enable: bool
 
     @property
     def is_compacted(self) -> bool:

@@ -78,6 +78,9 @@ def _check_tiered(config: TopicConfig, broker: BrokerConfig) -> list[Problem]:
     if not broker.remote_storage_url:
         reason, cure = "the broker has no object store", "start it with remote.storage.url"
         problems.append(Problem("remote.storage.enable", "true", reason, cure))
+    if config.remote_acks_enable and config.flush_policy == "os":
+        reason = "records are not even on disk when flush.policy=os acknowledges them"
+        problems.append(Problem("remote.acks.enable", "true", reason, "give flush.policy=batch"))
     if config.is_compacted:
         reason = "not for a topic whose cleanup.policy contains compact"
         cure = "give cleanup.policy=delete, or leave the topic local"

@@ -330,6 +330,25 @@ _TOPIC_STORAGE = (
         "Whether uploads of this topic pause. What is in the object store stays readable and is "
         "deleted by retention.",
     ),
+    topic_number(
+        "remote.flush.ms",
+        5_000,
+        "Tidelog's own. How long records may be on this machine only before the object store gets "
+        "them, too: what the loss of the machine costs. For topics with remote.storage.enable.",
+        low=0,
+    ),
+    topic_number(
+        "remote.flush.bytes",
+        8 * 1024 * 1024,
+        "Tidelog's own. Bytes of a partition that are on this machine only before the object store "
+        "gets them earlier than by remote.flush.ms.",
+        low=1,
+    ),
+    _tiered(
+        "remote.acks.enable",
+        "Tidelog's own. Whether records are visible, and acknowledged with acks=all, only when the "
+        "object store has them, too. For topics with remote.storage.enable.",
+    ),
     _tiered(
         "remote.log.delete.on.disable",
         "Accepted for compatibility: remote.storage.enable cannot be taken back.",

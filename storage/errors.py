@@ -221,6 +221,34 @@ class ObjectMissing(StoreFailed):
     """There is no object of that name, or it ends before the range that was asked for."""
 
 
+class ObjectDamaged(StoreFailed):
+    """An object has other bytes than were written."""
+
+
+class Fenced(StoreFailed):
+    """Another broker has taken the bucket over; this one must not write to it any more."""
+
+    def __init__(self, owner: str, epoch: int) -> None:
+        """Remember the owner, by the id of its data directory, and its epoch."""
+        super().__init__(
+            f"the broker of data directory {owner} has taken the bucket over (epoch {epoch}); stop "
+            "this one, and start it again on a directory of tidelog restore"
+        )
+        self.owner = owner
+        self.epoch = epoch
+
+
+class UnknownBucketFormat(StoreFailed):
+    """A newer program has written to the bucket."""
+
+    def __init__(self, found: object, known: int) -> None:
+        """Remember both versions."""
+        super().__init__(
+            f"the bucket has format {found}, and this program knows {known}; use the newer program "
+            "that wrote it"
+        )
+
+
 def storage_failure(operation: str, path: str, error: OSError) -> StorageFailed:
     """The typed error for a failed file operation: `DiskFull` when the disk has no space left."""
     failure = DiskFull if error.errno in _NO_SPACE else StorageFailed

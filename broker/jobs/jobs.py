@@ -17,6 +17,7 @@
 | certificates  | 10 s                                      | read changed ones, warn        |
 | identity-keys | 1 s                                       | read keys that tokens need     |
 | tiering       | 1 s                                       | uploads to the object store    |
+| bucket        | 0.2 s                                     | the bucket's journal and tails |
 
 Retention, producer-ids, cleaner and pending-files follow the broker's clock, which may be settable
 (`broker.clocks.settable_clock`). The others serve sockets and the disk, and follow the real one.
@@ -27,6 +28,7 @@ Retention, producer-ids, cleaner and pending-files follow the broker's clock, wh
 import asyncio
 import logging
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from broker.group_commit import GroupCommit
     from broker.groups.coordinator import GroupCoordinator
     from broker.groups.offsets.lag import GroupLag
+    from broker.jobs.bucket import BucketWriter
     from broker.jobs.tiering import Tiering
     from broker.metrics import Metrics
     from broker.net.connection import Connections
@@ -98,6 +101,7 @@ class BackgroundJobs:
     security: "Security"
     identity_keys: IdentityKeysWatch
     tiering: "Tiering | None" = None
+    bucket: "BucketWriter | None" = None
 
     def __post_init__(self) -> None:
         """Start without a memory of earlier runs."""
@@ -154,6 +158,11 @@ class BackgroundJobs:
             from broker.jobs.tiering import INTERVAL_MS as TIERING_INTERVAL_MS
 
             scheduler.add("tiering", TIERING_INTERVAL_MS, self.tiering.run)
+        if self.bucket is not None:
+            from broker.jobs.bucket import INTERVAL_MS as BUCKET_INTERVAL_MS
+
+            scheduler.add("bucket", BUCKET_INTERVAL_MS, self.bucket.run)
+            self.group_commit.when_held = partial(scheduler.hurry, "bucket")
 
     def _cleaner_backoff_ms(self) -> int:
         """The pause in force, which may change at run time; 0 means the shortest one."""

@@ -34,7 +34,7 @@ Run: TypeAlias = Callable[[], Any]
 class Job:
     """One job: its name, its interval, and its next or current run."""
 
-    __slots__ = ("_interval_ms", "clock", "is_long", "name", "run", "task", "timer")
+    __slots__ = ("_interval_ms", "clock", "is_hurried", "is_long", "name", "run", "task", "timer")
 
     def __init__(
         self, name: str, interval_ms: int | Callable[[], int], run: Run, clock: Clock
@@ -45,6 +45,7 @@ class Job:
         self._interval_ms = interval_ms
         self.run = run
         self.is_long = inspect.iscoroutinefunction(run)
+        self.is_hurried = False
         self.timer: TimerHandle | None = None
         self.task: asyncio.Task[None] | None = None
 
@@ -118,6 +119,15 @@ class JobScheduler:
         else:
             self._run_short(job)
 
+    def hurry(self, name: str) -> None:
+        """Run the job `name` without further delay; once more, if it is running."""
+        job = self._jobs[name]
+        if job.timer is not None:
+            job.timer.cancel()
+            self._start(job)
+        else:
+            job.is_hurried = True
+
     def _tasks(self) -> list[asyncio.Task[None]]:
         return [job.task for job in self._jobs.values() if job.task is not None]
 
@@ -137,7 +147,8 @@ class JobScheduler:
     def _ended(self, job: Job) -> None:
         job.task = None
         if self._is_running:
-            self._schedule(job, job.interval_ms)
+            delay_ms, job.is_hurried = 0 if job.is_hurried else job.interval_ms, False
+            self._schedule(job, delay_ms)
 
     def _run_short(self, job: Job) -> None:
         with self._boundary(job):

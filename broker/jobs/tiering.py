@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from broker.clocks.clock import Clock
+from broker.jobs.bucket import BucketWriter
 from broker.metrics import RemoteMetrics
 from broker.space import SpaceGuard
 from broker.threads import Pool
 from storage.directory.data_dir import DataDir, Topic
 from storage.disk.files import Bytes
 from storage.errors import StorageError, StoreFailed
-from storage.remote.erase import erase_below_start
+from storage.remote.erase import erase_below_start, objects_to_erase
 from storage.remote.local import drop_expired_locally
 from storage.remote.object_store import ObjectStore, ObjectUpload, StoredObject
 from storage.remote.upload import UploadStopped, backlog_of, next_to_upload, upload_segment
@@ -31,6 +32,7 @@ from storage.remote.upload import UploadStopped, backlog_of, next_to_upload, upl
 if TYPE_CHECKING:
     from broker.group_commit import GroupCommit
     from storage.log.log import Log
+    from storage.segment.remote.object import RemoteObject
     from storage.segment.segment import Segment
 
 logger = logging.getLogger("tidelog.broker.jobs.tiering")
@@ -41,6 +43,9 @@ PRESSED_BYTES: Final = 128 * 1024 * 1024
 
 _LOGS_AT_ONCE: Final = 64
 """Logs that are looked at before other work has a turn."""
+
+UPLOAD_S: Final = 12 * 3600
+"""The longest upload: `tidelog tier gc` takes an older object that nothing names for garbage."""
 
 _PAUSE_MS: Final = 1_000
 _PAUSE_MAX_MS: Final = 60_000
@@ -53,6 +58,7 @@ class Tiering:
         self,
         data_dir: DataDir,
         store: ObjectStore,
+        bucket: BucketWriter,
         *,
         group_commit: "GroupCommit",
         space: SpaceGuard,
@@ -64,6 +70,7 @@ class Tiering:
     ) -> None:
         """Upload to `store`; `live` counts the pauses, `clock` is the broker's."""
         self._data_dir = data_dir
+        self._bucket = bucket
         self._store = store
         self._group_commit = group_commit
         self._space = space
@@ -74,6 +81,7 @@ class Tiering:
         self._random = random
         self._erased_up_to: WeakKeyDictionary[Log, tuple[int, int]] = WeakKeyDictionary()
         self._turn = 0
+        self._is_named = False
         self._failures = 0
         self._paused_until_ms = 0
 
@@ -84,9 +92,17 @@ class Tiering:
             await self._make_room()
         if self._live.monotonic_ms() < self._paused_until_ms:
             return
+        if not self._bucket.is_owner:
+            await self._bucket.run()
+            if not self._bucket.is_owner:
+                return
         operation = "delete"
         try:
             await self._erase()
+            if self._is_named:
+                # The bucket's journal first, then the objects: a restore reads what it names.
+                await self._bucket.ship()
+                await self._erase()
             operation = "upload"
             await self._upload_all()
             self._failures = 0
@@ -116,7 +132,9 @@ class Tiering:
             logger.warning("the disk is nearly full: %d local copies removed", dropped)
 
     async def _erase(self) -> None:
-        steps = self._data_dir.erase_remote(self._clock.wall_ms(), self._store)
+        may_go = self._may_go
+        self._is_named = False
+        steps = self._data_dir.erase_remote(self._clock.wall_ms(), self._store, may_go)
         erased = await self._threads.drive(steps)
         for number, (_, log) in enumerate(list(self._tiered())):
             if number % _LOGS_AT_ONCE == 0:
@@ -124,10 +142,17 @@ class Tiering:
             # Looking through all objects of a log takes time; its start seldom moves.
             start = (log.log_start_offset, log.segments.first.base_offset)
             if self._erased_up_to.get(log) != start:
-                erased += await self._threads.drive(erase_below_start(log, self._store))
-                self._erased_up_to[log] = start
+                erased += await self._threads.drive(erase_below_start(log, self._store, may_go))
+                if not objects_to_erase(log):
+                    self._erased_up_to[log] = start
         if erased:
             logger.info("%d objects deleted from the object store", erased)
+
+    def _may_go(self, where: "RemoteObject") -> bool:
+        """Whether no restore would look for the object."""
+        is_named = self._bucket.names(where)
+        self._is_named |= is_named
+        return self._bucket.is_owner and not is_named
 
     async def _upload_all(self) -> None:
         """Upload what is due, beginning after the log that failed last: none holds up the others.
@@ -152,7 +177,7 @@ class Tiering:
         if log.has_unsynced_files and log.offline_reason is None:
             # Nothing else syncs what local retention renames in a log that gets no appends.
             self._group_commit.mark_dirty(log)
-        while (segment := next_to_upload(log)) is not None:
+        while self._bucket.is_owner and (segment := next_to_upload(log)) is not None:
             try:
                 await self._upload_segment(topic, log, segment)
             except UploadStopped:
@@ -200,6 +225,7 @@ class _Paced:
     def __init__(self, store: ObjectStore, bytes_per_second: int) -> None:
         self._store = store
         self._rate = bytes_per_second
+        self.put_new = store.put_new
         self.get = store.get
         self.size_of = store.size_of
         self.delete = store.delete
@@ -226,6 +252,8 @@ class _PacedUpload:
 
     def write(self, data: Bytes) -> None:
         """See `ObjectUpload.write`."""
+        if time.monotonic() - self._begun_s > UPLOAD_S:
+            raise StoreFailed(f"the upload was given up after {UPLOAD_S // 3600} hours")
         self._upload.write(data)
         self._sent += len(data)
         ahead_s = self._sent / self._rate - (time.monotonic() - self._begun_s)

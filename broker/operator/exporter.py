@@ -292,6 +292,19 @@ class BrokerCollector:
             "Bytes uploaded to the object store",
             remote.uploaded_bytes,
         )
+        yield _counter(
+            "tidelog_remote_entries", "Entries of the bucket's journal written", remote.entries
+        )
+        yield _gauge(
+            "tidelog_remote_tail_bytes",
+            "Records on this machine's disk only, of topics that the bucket has",
+            remote.tail_bytes,
+        )
+        yield _gauge(
+            "tidelog_remote_fenced",
+            "1 if another broker has taken the bucket over, and this one is read-only",
+            int(remote.is_fenced),
+        )
         yield _counter("tidelog_remote_fetches", "GETs from the object store", remote.fetched)
         yield _counter(
             "tidelog_remote_fetched_bytes",

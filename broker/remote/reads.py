@@ -13,7 +13,7 @@ only.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
@@ -22,6 +22,7 @@ from broker.metrics import RemoteMetrics
 from broker.threads import Pool
 from storage.disk.steps import Elsewhere, Steps
 from storage.errors import StorageError, StoreFailed
+from storage.log.log import Log
 from storage.remote.object_store import ObjectStore
 from storage.segment.remote.log import RemoteBytesNeeded, RemoteLogFile
 
@@ -141,6 +142,20 @@ class RemoteReads:
             del self._kept[oldest, at]
             self._kept_bytes -= size
             oldest.forget(at)
+
+
+def report_unreadable(logs: Iterable[Log]) -> None:
+    """Write to the log what cannot be read without an object store."""
+    for log in logs:
+        if log.segments.first is not log.segments.first_local:
+            logger.error(
+                "%s-%d: offsets %d to %d are in an object store, and remote.storage.url is not "
+                "set: they cannot be read",
+                log.topic,
+                log.partition,
+                log.log_start_offset,
+                log.segments.first_local.base_offset - 1,
+            )
 
 
 async def repeated(reads: RemoteReads | None, read: Callable[[], Result]) -> Result:

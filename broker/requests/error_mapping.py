@@ -60,6 +60,9 @@ ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
         storage_errors.LogQuarantined: ErrorCode.KAFKA_STORAGE_ERROR,
         # And of the object store.
         storage_errors.StoreFailed: ErrorCode.KAFKA_STORAGE_ERROR,
+        storage_errors.ObjectDamaged: ErrorCode.KAFKA_STORAGE_ERROR,
+        storage_errors.Fenced: ErrorCode.KAFKA_STORAGE_ERROR,
+        storage_errors.UnknownBucketFormat: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.ObjectExists: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.ObjectMissing: ErrorCode.KAFKA_STORAGE_ERROR,
         remote_log.RemoteBytesNeeded: ErrorCode.KAFKA_STORAGE_ERROR,

@@ -14,12 +14,16 @@ from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import DirectoryType, json_option
 from cli.output import Progress, format_count, format_size, print_json
+from cli.stores import cluster_of, open_bucket
 from storage.audit.accept_loss import accept_loss
 from storage.audit.fsck import AuditReport, audit_directory
+from storage.audit.remote import read_partitions
+from storage.bucket.audit import BucketReport, audit_bucket
+from storage.bucket.journal import read_state
 from storage.disk.checkpoints import META_PROPERTIES_FILE
 from storage.disk.file_names import parse_partition_directory_name, parse_segment_file_name
 from storage.disk.files import RealFiles
-from storage.errors import DataDirLocked
+from storage.errors import DataDirLocked, StoreFailed
 
 
 @click.command()
@@ -31,8 +35,16 @@ from storage.errors import DataDirLocked
     help="Take this partition out of quarantine: give up what is damaged, keep all the rest.",
 )
 @click.option("--quick", is_flag=True, help="Do not decode every record.")
+@click.option(
+    "--remote",
+    "url",
+    metavar="URL",
+    help="Also compare the bucket of the broker's remote.storage.url with its journal.",
+)
 @json_option
-def command(*, directory: Path, quarantined: str | None, quick: bool, as_json: bool) -> int:
+def command(
+    *, directory: Path, quarantined: str | None, quick: bool, url: str | None, as_json: bool
+) -> int:
     """Audit a data directory that no broker has open.
 
     Changes nothing, unless --accept-loss says what to give up.
@@ -54,11 +66,40 @@ def command(*, directory: Path, quarantined: str | None, quick: bool, as_json: b
             deep=not quick,
             progress=lambda done, total: progress.reach(done, total),
         )
+    bucket = None if url is None else _audit_bucket(directory, url, is_deep=not quick)
     if as_json:
-        print_json(_document(report))
+        document = _document(report)
+        print_json(document if bucket is None else {**document, "bucket": asdict(bucket)})
     else:
         _print(report)
-    return ExitCode.DAMAGED if report.errors else ExitCode.OK
+        if bucket is not None:
+            _print_bucket(bucket)
+    has_problems = bucket is not None and bool(bucket.problems)
+    return ExitCode.DAMAGED if report.errors or has_problems else ExitCode.OK
+
+
+def _audit_bucket(directory: Path, url: str, *, is_deep: bool) -> BucketReport:
+    store = open_bucket(url, cluster_of(directory))
+    try:
+        wanted = [
+            one for part in read_partitions(str(directory), RealFiles()) for one in part.wanted
+        ]
+        return audit_bucket(read_state(store), store, named_here=wanted, is_deep=is_deep)
+    except StoreFailed as error:
+        raise CommandFailed(str(error), ExitCode.UNREACHABLE) from error
+
+
+def _print_bucket(bucket: BucketReport) -> None:
+    for problem in bucket.problems:
+        click.echo(f"bucket: {problem}")
+    for one in bucket.orphans:
+        click.echo(f"bucket: {one.key} is named by nothing ({format_size(one.size)})")
+    click.echo(
+        f"bucket: {format_count(len(bucket.problems), 'error')}; "
+        f"{format_count(bucket.objects, 'object')} of segments, "
+        f"{format_count(bucket.pieces, 'piece')} of tails, "
+        f"{format_count(len(bucket.orphans), 'orphan')}"
+    )
 
 
 def _is_data_directory(directory: Path) -> bool:

@@ -14,24 +14,25 @@ from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import DirectoryType, json_option
 from cli.output import RIGHT, format_count, format_size, print_json, print_table
+from cli.stores import cluster_of, open_bucket
 from client.times import format_duration
 from storage.audit.remote import (
     DAY_MS,
     Comparison,
     TieredPartition,
-    cluster_id_of,
     compare,
     read_journal,
     read_partitions,
     tiered,
 )
-from storage.disk.checkpoints import CorruptCheckpoint
+from storage.directory.claim import LOCK_FILE
 from storage.disk.files import RealFiles
 from storage.errors import StoreFailed
-from storage.remote.engine import BadStoreUrl, open_store
 from storage.remote.object_store import ObjectStore
 
 _MS_PER_HOUR = 3_600_000
+_SAFE_HOURS = 24
+"""An upload takes less: `broker.jobs.tiering` gives it up earlier."""
 
 
 @click.group()
@@ -64,7 +65,7 @@ def status(*, directory: Path, url: str | None, as_json: bool) -> int:
     partitions = _partitions(directory)
     found = None
     if url is not None:
-        found = _compare(_open(directory, url), directory, partitions, DAY_MS)
+        found = _compare(open_bucket(url, cluster_of(directory)), directory, partitions, DAY_MS)
     if as_json:
         print_json(_document(partitions, found))
     else:
@@ -93,7 +94,13 @@ def gc(*, directory: Path, url: str | None, deletes: bool, hours: int, as_json: 
     """
     if url is None:
         raise click.UsageError("--url is needed: the broker's remote.storage.url")
-    store = _open(directory, url)
+    store = open_bucket(url, cluster_of(directory))
+    if deletes and hours < _SAFE_HOURS and _is_running(directory):
+        raise CommandFailed(
+            f"--older-than {hours}: a broker runs on {directory}, and a slow upload of it may be "
+            f"among the objects; stop it, or give {_SAFE_HOURS} or more",
+            ExitCode.FAILED,
+        )
     found = _compare(store, directory, _partitions(directory), hours * _MS_PER_HOUR)
     if deletes:
         try:
@@ -120,17 +127,14 @@ def _partitions(directory: Path) -> list[TieredPartition]:
         raise CommandFailed(str(error), ExitCode.FAILED) from error
 
 
-def _open(directory: Path, url: str) -> ObjectStore:
+def _is_running(directory: Path) -> bool:
     try:
-        cluster_id = cluster_id_of(str(directory), RealFiles())
-    except (OSError, CorruptCheckpoint) as error:
-        raise CommandFailed(
-            f"{directory} does not say which cluster it belongs to ({error})", ExitCode.NOT_FOUND
-        ) from error
-    try:
-        return open_store(url, cluster_id)
-    except BadStoreUrl as error:
-        raise CommandFailed(str(error), ExitCode.USAGE) from error
+        RealFiles().lock(f"{directory}/{LOCK_FILE}").release()
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _compare(

@@ -51,7 +51,7 @@ from storage.directory.metadata_journal import MetadataJournal, OnChange
 from storage.directory.offset_checkpoints import Hints, OffsetCheckpoints
 from storage.directory.partition_directories import PartitionDirectories
 from storage.directory.worker_directories import gather_partitions
-from storage.disk.checkpoints import write_clean_shutdown
+from storage.disk.checkpoints import ZERO_UUID, format_uuid, write_clean_shutdown
 from storage.disk.file_names import partition_directory_name
 from storage.disk.files import Files
 from storage.disk.steps import Slice, Steps, off_loop, run_steps
@@ -60,6 +60,7 @@ from storage.log.flush import FlushTicket
 from storage.log.log import Log
 from storage.recovery.recovery import open_log
 from storage.recovery.unusable_log import missing_log, open_or_stand_in
+from storage.remote.erase import MayGo
 from storage.remote.object_store import ObjectStore
 
 Progress = Callable[[int, int], None]
@@ -128,6 +129,7 @@ class DataDir:
         self.path = claim.path
         self.cluster_id = claim.meta.cluster_id
         self.node_id = claim.meta.node_id
+        self.directory_id = format_uuid(claim.meta.directory_id or ZERO_UUID)
         self.stopped_cleanly = claim.stopped_cleanly
         self._unclean = claim.unclean
         self.broker_config = broker_config
@@ -416,12 +418,12 @@ class DataDir:
             raise failures[0]
         return removed
 
-    def erase_remote(self, now_ms: int, store: ObjectStore) -> Steps[int]:
-        """Delete the objects of deleted topics from `store`; returns their number.
+    def erase_remote(self, now_ms: int, store: ObjectStore, may_go: MayGo) -> Steps[int]:
+        """Delete the objects of deleted topics that `may_go` from `store`; returns their number.
 
         Raises StoreFailed, StorageFailed: the next call tries the rest.
         """
-        return self._directories.erase_remote(now_ms, store)
+        return self._directories.erase_remote(now_ms, store, may_go)
 
     def close(self, now_ms: int, *, run_all: RunAll | None = None) -> None:
         """Stop cleanly: make everything durable, then write the marker, then release the lock.
@@ -549,7 +551,7 @@ class DataDir:
         if was_crash and not log.waits_for_disk:
             # Records that consumers saw may be gone: a higher epoch shows them the cut. It is
             # stored at once, because clients that have seen it refuse a lower one.
-            log.bump_leader_epoch()
+            log.leader_epoch += 1
             log.leader_epochs.assign(log.leader_epoch, log.log_end_offset)
         return log
 

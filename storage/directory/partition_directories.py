@@ -28,7 +28,7 @@ from storage.disk.file_names import (
 from storage.disk.files import Files
 from storage.disk.steps import Steps, off_loop
 from storage.errors import StorageFailed
-from storage.remote.erase import erase_directory, names_objects
+from storage.remote.erase import MayGo, erase_directory, names_objects
 from storage.remote.object_store import ObjectStore
 
 _UNIQUE_BYTES: Final = 16
@@ -160,7 +160,7 @@ class PartitionDirectories:
             raise StorageFailed("remove", path, str(failure)) from failure
         return len(gone)
 
-    def erase_remote(self, now_ms: int, store: ObjectStore) -> Steps[int]:
+    def erase_remote(self, now_ms: int, store: ObjectStore, may_go: MayGo) -> Steps[int]:
         """Delete the objects of the directories that are due; returns their number.
 
         Raises StoreFailed, StorageFailed: the next call tries the rest.
@@ -168,7 +168,7 @@ class PartitionDirectories:
         erased = 0
         for path in self._due(now_ms):
             if (yield from off_loop(partial(names_objects, path, self._files))):
-                erased += yield from erase_directory(path, self._files, store)
+                erased += yield from erase_directory(path, self._files, store, may_go)
         return erased
 
     def _due(self, now_ms: int) -> list[str]:

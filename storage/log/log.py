@@ -95,7 +95,9 @@ class Log:
         leader_epochs: where each leader epoch began.
         producers: producers and transactions.
         changes: rolls, removals and replacements of segments.
-        waits_for_disk: whether the high watermark waits until records are durable.
+        waits_for_disk, waits_for_store: whether the high watermark waits until records are durable,
+            and until an object store has them.
+        durable_position: where the durable records end in their file.
         held_by_future: base offset of the segment that only a timestamp ahead of the clock keeps.
         is_closed: whether the log was closed; steps that are under way then write nothing more.
         recovery_report: the findings of opening it.
@@ -159,7 +161,8 @@ class Log:
         self.log_start_offset = log_start_offset
         self.log_end_offset = max(self.segments.active.next_offset, log_start_offset)
         self.durable_offset = self.high_watermark = self.log_end_offset
-        self._high_watermark_position = replace(self._end_position(), position=end_position)
+        end = replace(self._end_position(), position=end_position)
+        self._high_watermark_position = self.durable_position = end
         self._random = random
         self._last_stamp_ms = last_stamp_ms
         self.offline: LogOffline | None = quarantine
@@ -174,6 +177,7 @@ class Log:
         self.config = config
         self.append_rules = AppendRules.from_config(config)
         self.waits_for_disk = config.flush_policy != FLUSH_POLICY_OS
+        self.waits_for_store = config.remote_acks_enable and config.remote_storage_enable
         self.reader.index_interval = config.index_interval_bytes
         self.lookup.index_interval = config.index_interval_bytes
         self.roll_rules = RollRules.from_config(config)
@@ -181,10 +185,6 @@ class Log:
         self._auxiliary.configure(config, self.segments)
         if not self.waits_for_disk and self.offline is None:
             self.show_end()
-
-    def bump_leader_epoch(self) -> None:
-        """Write the next batches in a new epoch, so that clients can detect a cut tail."""
-        self.leader_epoch += 1
 
     # --- offsets and state ----------------------------------------------------------------------
 
@@ -604,7 +604,7 @@ class Log:
         if self.offline is not None:
             raise self.offline
         assert ticket.end.offset <= self.log_end_offset, "a flush beyond the log's end"
-        self.durable_offset = max(self.durable_offset, ticket.end.offset)
+        self.durable_position, self.durable_offset = ticket.end, ticket.end.offset
         if self.waits_for_disk:
             self._advance_high_watermark(ticket.end)
         self._check_offsets()

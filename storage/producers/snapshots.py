@@ -116,6 +116,10 @@ class ProducerSnapshots:
         """Path of the snapshot at ``offset``, which need not exist."""
         return segment_file_path(self._directory, offset, SNAPSHOT_SUFFIX)
 
+    def read(self, offset: int) -> bytes | None:
+        """The file of the snapshot at ``offset``; None when there is none. Raises OSError."""
+        return self._files.read_all(self.path(offset)) if offset in self._offsets else None
+
     def take(self, state: ProducerState) -> bool:
         """Write the map at its end offset; False when the newest snapshot is as new.
 

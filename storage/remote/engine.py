@@ -43,6 +43,18 @@ def open_store(url: str, cluster_id: str) -> ObjectStore:
     Raises:
         BadStoreUrl: the address cannot be used, or the library for it is missing.
     """
+    return _open(url, cluster_id)
+
+
+def list_clusters(url: str) -> list[str]:
+    """The ids of the clusters that have something in the store at `url`, sorted.
+
+    Raises BadStoreUrl, StoreFailed.
+    """
+    return _open(url, "").folders()
+
+
+def _open(url: str, cluster_id: str) -> "_Engine":
     problem = check_store_url(url)
     if problem is not None:
         raise BadStoreUrl(f"{url}: {problem}")
@@ -104,6 +116,10 @@ class _Engine:
         """See `ObjectStore.begin_put`."""
         return _Upload(self._store, self._prefix + key, size)
 
+    def put_new(self, key: str, data: bytes) -> None:
+        """See `ObjectStore.put_new`."""
+        _put_new(self._store, self._prefix + key, data)
+
     def get(self, key: str, start: int, end: int) -> bytes:
         """See `ObjectStore.get`."""
         import obstore
@@ -134,6 +150,13 @@ class _Engine:
         except ObjectMissing:
             return
 
+    def folders(self) -> list[str]:
+        """The first parts of all names, sorted."""
+        import obstore
+
+        with _translated("LIST", ""):
+            return sorted(obstore.list_with_delimiter(self._store)["common_prefixes"])
+
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
         """See `ObjectStore.list_objects`."""
         import obstore
@@ -146,6 +169,14 @@ class _Engine:
                         found["size"],
                         int(found["last_modified"].timestamp() * 1000),
                     )
+
+
+def _put_new(store: Any, key: str, data: bytes) -> None:
+    import obstore
+
+    with _translated("PUT", key):
+        # Parts would be put together without the condition.
+        obstore.put(store, key, data, mode="create", use_multipart=False)
 
 
 class _Upload:
@@ -174,12 +205,10 @@ class _Upload:
 
     def finish(self) -> None:
         """See `ObjectUpload.finish`."""
-        import obstore
-
-        with _translated("PUT", self._key):
-            if self._is_small:
-                obstore.put(self._store, self._key, bytes(self._buffer), mode="create")
-            elif self._writer is not None:
+        if self._is_small:
+            _put_new(self._store, self._key, bytes(self._buffer))
+        elif self._writer is not None:
+            with _translated("PUT", self._key):
                 self._writer.close()
 
     def abort(self) -> None:

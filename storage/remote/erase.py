@@ -9,6 +9,7 @@ A deleted topic leaves directories that wait for their removal. While the manife
 objects, the directory stays: it is the only record of them.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 from storage.disk.file_names import MANIFEST_NAME
@@ -19,6 +20,13 @@ from storage.log.log import Log
 from storage.remote.object_store import ObjectStore
 from storage.segment.manifest import Manifest
 from storage.segment.remote.object import RemoteObject
+
+MayGo = Callable[[RemoteObject], bool]
+"""Whether the journal of the bucket does not name an object any more: only then it goes."""
+
+
+def _always(_: RemoteObject) -> bool:
+    return True
 
 
 def objects_to_erase(log: Log) -> list[RemoteObject]:
@@ -33,13 +41,15 @@ def objects_to_erase(log: Log) -> list[RemoteObject]:
     ]
 
 
-def erase_below_start(log: Log, store: ObjectStore) -> Steps[int]:
-    """Delete the objects below the log's start; returns their number.
+def erase_below_start(log: Log, store: ObjectStore, may_go: MayGo = _always) -> Steps[int]:
+    """Delete the objects below the log's start that `may_go`; returns their number.
 
     Raises StoreFailed, StorageFailed: the rest is deleted by the next call.
     """
     erased = 0
     for where in objects_to_erase(log):
+        if not may_go(where):
+            continue
         yield from off_loop(partial(store.delete, where.key))
         if log.is_closed:
             break
@@ -51,13 +61,17 @@ def erase_below_start(log: Log, store: ObjectStore) -> Steps[int]:
     return erased
 
 
-def erase_directory(path: str, files: Files, store: ObjectStore) -> Steps[int]:
+def erase_directory(
+    path: str, files: Files, store: ObjectStore, may_go: MayGo = _always
+) -> Steps[int]:
     """Delete all objects that the manifest of a deleted partition names; returns their number.
 
-    The manifest goes afterwards, and nothing keeps the directory then. Raises StoreFailed,
-    StorageFailed.
+    Nothing happens before all of them `may_go`. The manifest goes afterwards, and nothing keeps the
+    directory then. Raises StoreFailed, StorageFailed.
     """
     manifest = Manifest(path, files)
+    if not all(map(may_go, manifest.remote.values())):
+        return 0
     for where in manifest.remote.values():
         yield from off_loop(partial(store.delete, where.key))
     try:

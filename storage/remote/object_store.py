@@ -47,6 +47,9 @@ class ObjectStore(Protocol):
     def begin_put(self, key: str, size: int) -> ObjectUpload:
         """Begin an object of `size` bytes."""
 
+    def put_new(self, key: str, data: bytes) -> None:
+        """Create an object in one request, unless the name is taken. Raises ObjectExists."""
+
     def get(self, key: str, start: int, end: int) -> bytes:
         """The bytes `[start, end)` of an object. Raises ObjectMissing."""
 

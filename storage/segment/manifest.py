@@ -309,6 +309,25 @@ def _parse_lines(content: bytes) -> Iterator[tuple[str, dict[str, int]]]:
         yield kind, {name: int(value) for name, value in (pair.split("=") for pair in pairs)}
 
 
+def remote_lines(facts: SegmentFacts, where: RemoteObject) -> str:
+    """The lines about a segment in a store, for a machine that has nothing else."""
+    return _segment_line(facts) + _remote_line(where)
+
+
+def parse_remote_lines(text: str) -> tuple[SegmentFacts, RemoteObject]:
+    """The facts and the object of such lines."""
+    (_, facts), (_, where) = _parse_lines(text.rstrip("\n").encode())
+    return (
+        SegmentFacts(**{name: facts[name] for name in _FIELDS if name in facts}),
+        RemoteObject(**{name: where[name] for name in OBJECT_FIELDS}),
+    )
+
+
+def format_manifest(lines: Iterable[str], log_start_offset: int) -> bytes:
+    """A manifest with such lines, and the log's start."""
+    return "".join([HEADING, "\n", *lines, _offset_line("start", log_start_offset)]).encode()
+
+
 def _segment_line(facts: SegmentFacts) -> str:
     return _line(_SEGMENT, ((name, getattr(facts, name)) for name in _FIELDS))
 

@@ -5,13 +5,19 @@ audits it offline, and opens it once more. Everything wrong comes back as senten
 which nothing is wrong gives none. Nothing is repaired, nothing is retried.
 """
 
+import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 from protocol.records.layout import NO_PRODUCER_ID
 from protocol.records.scan import iter_records, scan_entries
 from storage.audit.fsck import audit_directory
 from storage.audit.remote import compare, read_journal, read_partitions
+from storage.bucket.journal import BucketJournal, read_state
+from storage.bucket.restore import restore
+from storage.bucket.shipping import Shipper
 from storage.directory.data_dir import DataDir, Topic
+from storage.disk.steps import run_steps
 from storage.errors import DataDirError, StorageError
 from storage.log.log import Log
 from storage.log.values import Isolation, ReadResult
@@ -28,6 +34,8 @@ from tests.support.power_loss import Survival
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import SimulatedStore
 from tests.support.tiered import with_store
+
+CLUSTER_ID = "campaign"
 
 
 def check(
@@ -83,6 +91,9 @@ def _problems(
         yield f"fsck: {finding}"
     if store is not None:
         yield from _check_store(disk, store)
+        yield from check_restored(store, promises)
+        if twice:
+            yield from _check_shipping_continues(disk, store, promises)
     if not twice:
         return
     ends = _ends(data_dir)
@@ -147,10 +158,73 @@ def _check_store(disk: SimulatedDisk, store: SimulatedStore) -> Iterator[str]:
         yield f"lost: object {one.key} is named and not in the store"
     named = {one.key for part in partitions for one in part.objects}
     garbage = {one.key for one in found.garbage}
-    for key in store.objects.keys() - named - garbage:
+    for key in store.segments.keys() - named - garbage:
         yield f"object {key} is neither named nor garbage"
     for key in named & garbage:
         yield f"lost: object {key} is named and would be deleted as garbage"
+
+
+def check_restored(store: SimulatedStore, promises: Promises) -> Iterator[str]:
+    """A machine that has only the bucket gets back what was promised to be there."""
+    state = read_state(store)
+    if not state.documents:
+        return
+    machine = SimulatedDisk()
+    machine.make_directory("/data")
+    machine.make_directory(ROOT)
+    restore(state, store, ROOT, machine, cluster_id=CLUSTER_ID, directory_id=bytes(range(16)))
+    data_dir = open_directory(machine)
+    for (name, number), promised in promises.partitions.items():
+        topic = data_dir.topics.get(name)
+        if topic is None or not _is_same(topic, promises):
+            if promised.shipped and promises.topics.get(name) != {0}:
+                yield f"lost: restored without {name}"
+            continue
+        if number >= len(topic.logs):
+            continue
+        log = topic.logs[number]
+        where = f"restored {name}-{number}"
+        if log.offline_reason is not None:
+            yield f"{where}: offline: {log.offline_reason}"
+        elif log.log_end_offset < promised.shipped:
+            yield f"lost: {where} ends at {log.log_end_offset}, the bucket had {promised.shipped}"
+        elif log.log_start_offset > max(promised.start_wanted, promised.start):
+            yield f"lost: {where} starts at {log.log_start_offset}"
+        elif not log.config.is_compacted:
+            yield from (f"{where}: {problem}" for problem in _check_content(log, promised, store))
+    for topic in data_dir.topics.values():
+        for log in topic.logs:
+            log.abandon()
+
+
+def _check_shipping_continues(
+    disk: SimulatedDisk, store: SimulatedStore, promises: Promises
+) -> Iterator[str]:
+    """The survivor takes its bucket over again; then the bucket has all that the survivor has."""
+    data_dir = open_directory(disk)
+    ends = {}
+    journal = BucketJournal(store, data_dir.directory_id, random.Random(1))
+    shipper = Shipper(data_dir, journal, lambda name: name == "ledger")
+    run_steps(shipper.begin())
+    run_steps(shipper.ship())
+    for topic in data_dir.topics.values():
+        for log in topic.logs:
+            ends[topic.name, log.partition] = shipper.shipped_end(log)
+            if ends[topic.name, log.partition] != log.log_end_offset:
+                yield (
+                    f"{topic.name}-{log.partition} ends at {log.log_end_offset}, the bucket has "
+                    f"{ends[topic.name, log.partition]}"
+                )
+    run_steps(journal.checkpoint())
+    data_dir.close(NOW_MS)
+    now = replace(
+        promises,
+        partitions={
+            part: replace(promised, shipped=ends.get(part, 0))
+            for part, promised in promises.partitions.items()
+        },
+    )
+    yield from check_restored(store, now)
 
 
 def _read(log: Log, offset: int, store: SimulatedStore | None) -> ReadResult:

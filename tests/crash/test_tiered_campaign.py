@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from storage.bucket import shipping
+from storage.bucket.journal import BucketJournal
+from storage.bucket.shipping import Shipper
 from storage.disk.steps import Steps
 from storage.recovery import opening
 from storage.remote import erase, upload
@@ -107,6 +110,31 @@ def recovery_reads_what_only_the_store_has(patch: Patch) -> None:
     patch.setattr(recovery, "_first_to_recover", first)
 
 
+def entries_are_not_read_back(patch: Patch) -> None:
+    """An entry counts as soon as the store has answered."""
+    patch.setattr(BucketJournal, "_is_there", lambda self, key, data: True)
+
+
+def objects_go_while_the_bucket_names_them(patch: Patch) -> None:
+    """The start of the log is durable here, and a restore does not know it."""
+    patch.setattr(Shipper, "names", lambda self, where: False)
+
+
+def records_are_shipped_before_they_are_on_disk(patch: Patch) -> None:
+    """The bucket gets what a power cut takes away here."""
+    patch.setattr(shipping, "_limit", lambda log, segment, end: segment.size)
+
+
+def checkpoints_delete_records_of_tails(patch: Patch) -> None:
+    """All entries before a checkpoint go."""
+    delete = BucketJournal._delete_before
+
+    def every(self: BucketJournal, number: int, needed: set[int], newest: str) -> int:
+        return delete(self, number, set(), newest)
+
+    patch.setattr(BucketJournal, "_delete_before", every)
+
+
 TIERED_BUGS: dict[str, Callable[[Patch], None]] = {
     bug.__name__: bug
     for bug in (
@@ -117,6 +145,10 @@ TIERED_BUGS: dict[str, Callable[[Patch], None]] = {
         objects_go_before_the_start_is_durable,
         a_start_forgets_the_store,
         recovery_reads_what_only_the_store_has,
+        entries_are_not_read_back,
+        objects_go_while_the_bucket_names_them,
+        records_are_shipped_before_they_are_on_disk,
+        checkpoints_delete_records_of_tails,
     )
 }
 

@@ -7,12 +7,15 @@ without an answer have happened or have not.
 import random
 from collections.abc import Callable
 
-from storage.disk.steps import run_steps
+from storage.bucket.journal import BucketJournal
+from storage.bucket.shipping import Shipper
+from storage.disk.steps import Steps, run_steps
 from storage.errors import StorageError, StoreFailed
 from storage.log.log import Log
 from storage.remote.erase import erase_below_start
 from storage.remote.local import drop_expired_locally
 from storage.remote.upload import next_to_upload, upload_segment
+from storage.segment.remote.object import RemoteObject
 from tests.crash.workload import NOW_MS, SEGMENT_BYTES, Workload
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import SimulatedStore, StoreFault
@@ -36,8 +39,13 @@ _OVERRIDES = {
 }
 
 
+def is_internal(name: str) -> bool:
+    """The compacted topic is shipped as a whole, like those of the broker."""
+    return name == "ledger"
+
+
 class TieredWorkload(Workload):
-    """All topics but the compacted one have their closed segments in a store."""
+    """All topics but the compacted one have their closed segments in a store, all their tails."""
 
     config = tiered_broker()
     overrides = _OVERRIDES
@@ -48,10 +56,57 @@ class TieredWorkload(Workload):
         super().__init__(disk, seed, steps=steps)
         self._compacts = False
         self.store = SimulatedStore()
+        self._store_seed = seed + 3
         self._store_rng = random.Random(seed + 2)
 
     def _kinds(self) -> list[tuple[Callable[[], None], int]]:
-        return [*super()._kinds(), (self._tier, 60), (self._erase, 10)]
+        return [*super()._kinds(), (self._tier, 60), (self._erase, 10), (self._ship, 50)]
+
+    def _start(self) -> None:
+        super()._start()
+        rng = random.Random(self._store_seed)
+        self._store_seed += 1
+        self._journal = BucketJournal(self.store, self._dir().directory_id, rng)
+        self._shipper = Shipper(self._dir(), self._journal, is_internal)
+
+    def _ship(self) -> None:
+        """Write what the bucket's journal lacks; what it has is promised from then on."""
+        rng = self._store_rng
+        for topic in self._dir().topics.values():
+            for log in topic.logs:
+                if rng.random() < 0.5 and log.offline_reason is None:
+                    log.flush()
+        self.store.faults = {
+            kind: [rng.choice([*[None] * 12, *StoreFault]) for _ in range(4)]
+            for kind in ("PUT", "GET", "HEAD", "LIST", "DELETE")
+        }
+        try:
+            if not self._journal.is_owner:
+                self._drive(self._shipper.begin())
+            self._drive(self._shipper.ship())
+            for topic in self._dir().topics.values():
+                for log in topic.logs:
+                    promised = self.promises.partitions.get((log.topic, log.partition))
+                    if promised is not None:
+                        end = self._shipper.shipped_end(log)
+                        promised.shipped = max(promised.shipped, end)
+            if rng.random() < 0.3:
+                self._drive(self._journal.checkpoint())
+        except StoreFailed:
+            # The job tries again later.
+            pass
+        finally:
+            self.store.faults = {}
+
+    def _drive(self, steps: Steps[int]) -> None:
+        """Run the steps; appends come in between."""
+        for call in steps:
+            if call is not None:
+                call.run()
+            if self._store_rng.random() < 0.02:
+                log = self._pick()
+                if log.offline_reason is None:
+                    self._append(log, self._values(), producer_id=-1)
 
     def _tier(self) -> None:
         """Upload what is due, with appends in between; then local retention."""
@@ -97,15 +152,18 @@ class TieredWorkload(Workload):
             for topic in self._dir().topics.values():
                 for log in topic.logs:
                     self._erase_of(log)
-            run_steps(self._dir().erase_remote(NOW_MS + 100_000, self.store))
+            run_steps(self._dir().erase_remote(NOW_MS + 100_000, self.store, self._may_go))
         except StoreFailed:
             pass
         finally:
             self.store.faults = {}
 
+    def _may_go(self, where: RemoteObject) -> bool:
+        return self._journal.is_owner and not self._shipper.names(where)
+
     def _erase_of(self, log: Log) -> None:
         try:
-            run_steps(erase_below_start(log, self.store))
+            run_steps(erase_below_start(log, self.store, self._may_go))
         except StoreFailed:
             raise
         except StorageError as error:

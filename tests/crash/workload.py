@@ -85,6 +85,8 @@ class PartitionPromises:
     visible: int = 0
     start: int = 0
     start_wanted: int = 0
+    # The bucket has all records below this offset.
+    shipped: int = 0
 
 
 @dataclass(slots=True, kw_only=True)

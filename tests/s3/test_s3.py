@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +11,13 @@ from pathlib import Path
 import pytest
 
 from protocol.error_codes import ErrorCode
-from storage.errors import ObjectExists, ObjectMissing, StoreFailed
-from storage.remote.engine import PART_BYTES, open_store
+from storage.bucket.journal import BucketJournal, read_state
+from storage.disk.steps import run_steps
+from storage.errors import Fenced, ObjectExists, ObjectMissing, StoreFailed
+from storage.remote.engine import PART_BYTES, list_clusters, open_store
 from tests.s3.server import BUCKET, S3Server, find_versitygw, s3_server
 from tests.support.broker import RawClient, batch, broker_process, running_broker
+from tests.support.cli import tidelog
 from tests.support.clock import FrozenClock
 from tests.support.requests import create_topic, fetch, list_offset, produce, values_of
 
@@ -155,6 +159,67 @@ async def test_kill_9_while_uploading(server: S3Server, tmp_path: Path) -> None:
                 found += 1
         await client.close()
     assert len(list(open_store(URL, _cluster_id(directory)).list_objects())) > 10
+
+
+@pytest.mark.slow
+async def test_a_lost_machine_loses_nothing_that_was_acknowledged(
+    server: S3Server, tmp_path: Path
+) -> None:
+    """Each cycle kills the broker, removes its directory, and restores from the bucket."""
+    rng = random.Random(2)
+    settings = {"remote_storage_url": URL, "log_initial_task_delay_ms": "0"}
+    acknowledged = 0
+    directory = tmp_path / "data-0"
+    for cycle in range(int(os.environ.get("S3_KILLS", "4"))):
+        with broker_process(directory, **settings) as process:
+            client = await RawClient.connect("127.0.0.1", process.port)
+            if cycle == 0:
+                await create_topic(
+                    client,
+                    "t",
+                    segment_bytes="20000",
+                    remote_storage_enable="true",
+                    remote_acks_enable="true",
+                    retention_ms="-1",
+                )
+            found = 0
+            while found < acknowledged:
+                data = await fetch(client, "t", found, max_wait_ms=5_000)
+                assert data.error_code == 0
+                for value in values_of(data):
+                    assert (value or b"").rstrip(b"x") == b"%d" % found
+                    found += 1
+            # A record without an answer may have come through as well.
+            acknowledged = found
+            for _ in range(rng.randrange(10, 40)):
+                answer = await produce(client, "t", batch(f"{acknowledged}" + "x" * 900))
+                assert (answer.error_code, answer.base_offset) == (0, acknowledged)
+                acknowledged += 1
+            await asyncio.sleep(2 * rng.random())
+            process.stop(signal.SIGKILL)
+            await client.close()
+        shutil.rmtree(directory)
+        directory = tmp_path / f"data-{cycle + 1}"
+        done = tidelog("restore", URL, "--data-dir", str(directory), "--take-over")
+        assert done.returncode == 0, done.stderr
+        assert tidelog("fsck", str(directory), "--remote", URL).returncode == 0
+
+
+def test_the_journal_over_s3(server: S3Server) -> None:
+    """The condition of a real server: one owner, whose entries come back."""
+    store = open_store(URL, "cluster")
+    first = BucketJournal(store, "a" * 22, random.Random(1))
+    run_steps(first.read())
+    run_steps(first.take_over())
+    assert run_steps(first.append(lambda _: {"meta/a/b": 1}, b"records")) == 1
+    second = BucketJournal(store, "b" * 22, random.Random(2))
+    run_steps(second.read())
+    assert run_steps(second.take_over()) == 2
+    with pytest.raises(Fenced):
+        run_steps(first.append(lambda _: {"meta/a/b": 2}))
+    run_steps(second.checkpoint())
+    assert read_state(store).documents == second.state.documents
+    assert list_clusters(URL) == ["cluster"]
 
 
 def _cluster_id(directory: Path) -> str:

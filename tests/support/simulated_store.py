@@ -17,6 +17,7 @@ Objects outlive a crash of the machine that wrote them: a test hands the same st
 
 import random
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from enum import Enum
 
 from storage.disk.files import Bytes
@@ -61,8 +62,18 @@ class SimulatedStore:
         """How many requests of this kind were made."""
         return sum(one.startswith(f"{kind} ") for one in self.operations)
 
+    @property
+    def segments(self) -> dict[str, bytes]:
+        """The objects of segments, without the bucket's journal."""
+        return {key: data for key, data in self.objects.items() if key.endswith(".segment")}
+
     def begin_put(self, key: str, size: int) -> "SimulatedUpload":
         return SimulatedUpload(self, key, size)
+
+    def put_new(self, key: str, data: bytes) -> None:
+        upload = self.begin_put(key, len(data))
+        upload.write(data)
+        upload.finish()
 
     def get(self, key: str, start: int, end: int) -> bytes:
         fault = self._begin("GET", key)
@@ -96,7 +107,8 @@ class SimulatedStore:
         if self._begin("LIST", prefix) is not None:
             raise StoreFailed(f"LIST {prefix}: the answer was lost")
         for key, data in list(self.objects.items()):
-            if key.startswith(prefix):
+            # Like the real ones: a prefix ends with a part of the name.
+            if key.startswith(f"{prefix.rstrip('/')}/" if prefix else ""):
                 yield StoredObject(key, len(data), self._modified_ms[key])
 
     def create(self, key: str, data: bytes) -> None:
@@ -126,7 +138,9 @@ class SimulatedStore:
         if kind == "DELETE":
             self._remove(key)
         else:
-            self.create(key, data)
+            # Late for an object under a condition: another one may have the name.
+            with suppress(ObjectExists):
+                self.create(key, data)
 
     def _remove(self, key: str) -> None:
         self.objects.pop(key, None)

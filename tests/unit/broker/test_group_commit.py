@@ -36,6 +36,7 @@ class FakeLog:
         self.has_unsynced_files = False
         self.topic, self.partition, self.path = "t", 0, "/nowhere/t-0"
         self.waits_for_disk = policy == "batch"
+        self.waits_for_store = False
         self.config = SimpleNamespace(flush_messages=flush_messages)
         self.log_end_offset = 0
         self.durable_offset = 0

@@ -47,7 +47,7 @@ def test_plan_holds_topics_ids_epochs_and_producer_ids() -> None:
     data_dir = open_dir(disk)
     topic = run_steps(data_dir.create_topic("t", 2, {"retention.ms": "5"}, NOW))
     produce(topic.logs[1], 3)
-    topic.logs[1].bump_leader_epoch()
+    topic.logs[1].leader_epoch += 1
     data_dir.allocate_producer_ids(10)
     plan = plan_export(data_dir, directory_id=DIRECTORY_ID)
     assert list(plan.directories) == ["t-0", "t-1"]

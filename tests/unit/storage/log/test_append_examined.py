@@ -33,7 +33,7 @@ def append_in_halves(log: LogHarness, data: bytes | bytearray, **options: Any) -
 def test_both_halves_do_what_an_append_does(settings: dict[str, Any]) -> None:
     whole, halves = LogHarness(**settings), LogHarness(**settings)
     for log in (whole, halves):
-        log.log.bump_leader_epoch()
+        log.log.leader_epoch += 1
     for now_ms in (100_000, 100_000 - SLACK_MS, 99_999 - SLACK_MS, 200_000):
         whole.now_ms = halves.now_ms = now_ms
         data = batch(10, 20, now_ms)

@@ -145,7 +145,7 @@ def test_a_request_is_judged_by_the_rules_of_its_version() -> None:
 def test_leader_epoch_is_noted_once_and_stamped() -> None:
     log = LogHarness()
     log.append(1)
-    log.log.bump_leader_epoch()
+    log.log.leader_epoch += 1
     log.append(2)
     log.append(3)
     assert log.log.leader_epochs.entries == ((0, 0), (1, 1))

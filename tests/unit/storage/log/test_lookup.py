@@ -215,7 +215,7 @@ def test_records_in_old_messages_are_found(codec: Codec) -> None:
 def test_leader_epoch_is_that_of_the_batch() -> None:
     log = LogHarness()
     log.append(10)
-    log.log.bump_leader_epoch()
+    log.log.leader_epoch += 1
     log.append(20)
     first, second = (log.log.offset_for_timestamp(t) for t in (10, 20))
     assert first is not None
@@ -360,9 +360,9 @@ def log_of_three_epochs() -> LogHarness:
     """Nine records in three batches of three leader epochs, without index entries between them."""
     log = LogHarness(index_interval_bytes=4096)
     log.append(10, 20, 30)
-    log.log.bump_leader_epoch()
+    log.log.leader_epoch += 1
     log.append(90, 40, 50, 60)
-    log.log.bump_leader_epoch()
+    log.log.leader_epoch += 1
     log.append(70, 100)
     return log
 
@@ -521,7 +521,7 @@ def test_largest_timestamp_costs_one_search() -> None:
 
 def test_leader_epoch_of_a_stamped_batch_is_that_of_the_batch() -> None:
     log = LogHarness(message_timestamp_type="LogAppendTime")
-    log.log.bump_leader_epoch()
+    log.log.leader_epoch += 1
     log.now_ms = 5000
     log.append(1, 2)
     assert log.log.offset_for_timestamp(4000) == TimestampOffset(5000, 0, 1)

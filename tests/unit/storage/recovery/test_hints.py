@@ -26,7 +26,7 @@ def test_a_start_below_zero_is_zero() -> None:
 
 def test_a_log_of_which_no_segment_is_left_keeps_its_epoch() -> None:
     log = LogHarness()
-    log.log.bump_leader_epoch()
+    log.log.leader_epoch += 1
     log.append(1)
     log.log.close(log.now_ms)
     log.files.unlink(path_of(0, LOG_SUFFIX))

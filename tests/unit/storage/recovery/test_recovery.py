@@ -547,7 +547,7 @@ def test_temporary_files_are_removed() -> None:
 def test_unreadable_leader_epochs_are_learned_again() -> None:
     log = LogHarness()
     log.append(1)
-    log.log.bump_leader_epoch()
+    log.log.leader_epoch += 1
     log.append(2)
     log.log.abandon()
     log.files.replace_atomically(f"{DIRECTORY}/leader-epoch-checkpoint", b"nonsense")

@@ -1,0 +1,207 @@
+"""The job that writes the journal of the bucket, and stops this broker when another owns it.
+
+    begin    read the journal, see that this directory is not older, take the bucket over
+    ship     what the bucket lacks: `remote.flush.ms` after it was on disk, `remote.flush.bytes`
+             of it, at once where `remote.acks.enable` has requests waiting
+    check    every few seconds without anything to ship: has another broker taken over?
+
+With `remote.acks.enable` a sync of the group commit ends here: its records are visible and
+acknowledged when an entry of the journal has them (`GroupCommit.held`).
+
+A broker that was fenced serves what it has, appends nothing, uploads and deletes nothing. A store
+that fails costs only what has to wait for it: the job pauses, longer after each failure in a row.
+
+`storage.bucket.shipping` compares and writes, in slices; requests are made in a thread.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from broker.clocks.clock import Clock
+from broker.metrics import RemoteMetrics
+from broker.threads import Pool
+from storage.bucket.journal import BucketJournal
+from storage.bucket.shipping import DirectoryOlder, Shipper
+from storage.directory.data_dir import DataDir
+from storage.errors import Fenced, LogOffline, StorageError, StoreFailed
+from storage.remote.object_store import ObjectStore
+
+if TYPE_CHECKING:
+    from broker.fetch.waiters import FetchWaiters
+    from broker.group_commit import GroupCommit
+    from storage.log.log import Log
+    from storage.segment.remote.object import RemoteObject
+
+logger = logging.getLogger("tidelog.broker.jobs.bucket")
+
+INTERVAL_MS: Final = 200
+CHECK_MS: Final = 5_000
+METADATA_MS: Final = 1_000
+"""How long changes of metadata wait for others."""
+
+_DRAIN_S: Final = 0.01
+_PAUSE_MS: Final = 500
+_PAUSE_MAX_MS: Final = 30_000
+
+
+class BucketWriter:
+    """The bucket as this broker writes it. Loop thread only.
+
+    Attributes:
+        stopped: why this broker may not write to the bucket, for good, or None.
+    """
+
+    def __init__(
+        self,
+        data_dir: DataDir,
+        store: ObjectStore,
+        *,
+        group_commit: "GroupCommit",
+        live: Clock,
+        metrics: RemoteMetrics,
+        threads: Pool,
+        random: Random,
+        fetch_waiters: "FetchWaiters",
+        is_internal: Callable[[str], bool],
+    ) -> None:
+        """Write to `store`; `is_internal` says which topics are the broker's own."""
+        self.stopped: StorageError | None = None
+        self._data_dir = data_dir
+        self._journal = BucketJournal(store, data_dir.directory_id, random)
+        self._shipper = Shipper(data_dir, self._journal, is_internal)
+        self._group_commit = group_commit
+        self._live = live
+        self._metrics = metrics
+        self._threads = threads
+        self._fetch_waiters = fetch_waiters
+        self._failures = 0
+        self._paused_until_ms = 0
+        self._checked_ms = 0
+        self._waiting_since: dict[Log, int] = {}
+        self._changed_ms: int | None = None
+        self._lock = asyncio.Lock()
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether objects may be written and deleted."""
+        return self._journal.is_owner
+
+    def names(self, where: "RemoteObject") -> bool:
+        """Whether a restore would look for the object."""
+        return self._shipper.names(where)
+
+    async def run(self) -> None:
+        """Ship what is due, unless the store has just failed."""
+        if self.stopped is not None:
+            # A sync may have been under way when this broker was fenced.
+            self._fail_held(self.stopped)
+        elif self._live.monotonic_ms() >= self._paused_until_ms:
+            await self._guarded(is_forced=False)
+
+    async def ship(self) -> bool:
+        """Ship everything now; whether the bucket has it."""
+        return self.stopped is None and await self._guarded(is_forced=True)
+
+    async def finish(self) -> None:
+        """Complete the last syncs, ship the last records, release the bucket for the next broker.
+
+        What the store does not get fails: its requests are answered, and the stop continues.
+        """
+        drain = asyncio.ensure_future(self._group_commit.drain())
+        while not drain.done():
+            if self._group_commit.held and not await self.ship():
+                self._fail_held(
+                    StoreFailed("the broker stops, and the object store does not answer")
+                )
+            await asyncio.wait([drain], timeout=_DRAIN_S)
+        await drain
+        if await self.ship() and self.is_owner:
+            try:
+                await self._threads.drive(self._journal.release())
+            except StoreFailed as error:
+                logger.warning("the end of this broker is not noted in the bucket: %s", error)
+
+    async def _guarded(self, *, is_forced: bool) -> bool:
+        try:
+            async with self._lock:
+                if self.stopped is not None:
+                    return False
+                await self._advance(is_forced)
+            self._failures = 0
+        except (Fenced, DirectoryOlder) as error:
+            self._stop(error)
+            return False
+        except StorageError as error:
+            pause_ms = min(_PAUSE_MAX_MS, _PAUSE_MS << min(self._failures, 10))
+            self._failures += 1
+            self._paused_until_ms = self._live.monotonic_ms() + pause_ms
+            self._metrics.errors["ship"] += 1
+            logger.warning(
+                "the bucket's journal was not written, the next try is in %d ms: %s",
+                pause_ms,
+                error,
+            )
+            return False
+        return True
+
+    async def _advance(self, is_forced: bool) -> None:
+        if not self._journal.is_owner:
+            epoch = await self._threads.drive(self._shipper.begin())
+            logger.info("this broker owns the bucket, epoch %d", epoch)
+        now_ms = self._live.monotonic_ms()
+        if is_forced or self._is_due(now_ms):
+            entries = await self._threads.drive(self._shipper.ship())
+            self._metrics.entries += entries
+            self._checked_ms = now_ms if entries else self._checked_ms
+            self._waiting_since.clear()
+            self._changed_ms = None
+            self._release_held()
+            self._measure()
+        elif now_ms - self._checked_ms >= CHECK_MS:
+            self._checked_ms = now_ms
+            await self._threads.drive(self._journal.check())
+
+    def _is_due(self, now_ms: int) -> bool:
+        is_due = bool(self._group_commit.held)
+        waiting = self._measure()
+        for log, size in waiting.items():
+            since_ms = self._waiting_since.setdefault(log, now_ms)
+            config = log.config
+            if now_ms - since_ms >= config.remote_flush_ms or size >= config.remote_flush_bytes:
+                is_due = True
+            if not log.waits_for_disk and log.durable_offset < log.log_end_offset:
+                self._group_commit.mark_dirty(log)
+        if self._changed_ms is None and self._shipper.has_changes():
+            self._changed_ms = now_ms
+        return is_due or (self._changed_ms is not None and now_ms - self._changed_ms >= METADATA_MS)
+
+    def _measure(self) -> "dict[Log, int]":
+        waiting = dict(self._shipper.waiting())
+        self._metrics.tail_bytes = sum(waiting.values())
+        return waiting
+
+    def _release_held(self) -> None:
+        for log, end in list(self._group_commit.held.items()):
+            if self._shipper.shipped_end(log) >= end:
+                self._group_commit.stored(log)
+
+    def _fail_held(self, error: StorageError) -> None:
+        for log in list(self._group_commit.held):
+            self._group_commit.stored(log, error)
+
+    def _stop(self, error: StorageError) -> None:
+        """Let every log refuse appends from now on."""
+        self.stopped = error
+        self._metrics.is_fenced = True
+        logger.error("this broker writes nothing any more: %s", error)
+        for topic in self._data_dir.topics.values():
+            for log in topic.logs:
+                if log.offline is None:
+                    log.offline = LogOffline(log.path, str(error))
+        self._fail_held(error)
+        for topic in self._data_dir.topics.values():
+            for log in topic.logs:
+                self._fetch_waiters.log_changed(log)

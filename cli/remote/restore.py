@@ -1,0 +1,128 @@
+"""``tidelog restore``: a data directory from a bucket, on a machine that has nothing else.
+
+The files and their order are `storage.bucket.restore`. The bucket is taken over first, so that
+the broker that wrote it, if it still runs, can write no more of it than was read.
+"""
+
+import os
+import time
+from dataclasses import asdict
+from pathlib import Path
+from random import Random
+
+import click
+
+from cli.exit_codes import ExitCode
+from cli.failures import CommandFailed
+from cli.options import json_option
+from cli.output import format_count, format_size, print_json
+from cli.stores import choose_cluster, open_bucket, run_all
+from storage.bucket.journal import BucketJournal, BucketState, last_write_ms
+from storage.bucket.restore import Restored, restore
+from storage.directory.claim import LOST_AND_FOUND, random_uuid
+from storage.disk.checkpoints import format_uuid
+from storage.disk.files import RealFiles
+from storage.disk.steps import run_steps
+from storage.errors import StorageError, StoreFailed
+from storage.remote.object_store import ObjectStore
+
+ALIVE_MS = 60_000
+"""A bucket that was written to within this time, and not released, has a broker that runs."""
+
+
+@click.command()
+@click.argument("url", metavar="URL")
+@click.option(
+    "--data-dir",
+    "directory",
+    metavar="DIRECTORY",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The new data directory; it is made, or is empty.",
+)
+@click.option("--cluster-id", metavar="ID", help="The cluster, if the bucket has those of several.")
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="Also from a broker that seems to run: it will write nothing more to the bucket.",
+)
+@json_option
+def command(
+    *, url: str, directory: Path, cluster_id: str | None, take_over: bool, as_json: bool
+) -> int:
+    """Make a data directory from what a bucket has: topics, settings, groups, records.
+
+    URL is the broker's remote.storage.url. Start the broker on the directory with the same one.
+
+    Exit code 8 says that the broker of the bucket seems to run.
+    """
+    _check_empty(directory)
+    cluster_id = choose_cluster(url, cluster_id)
+    store = open_bucket(url, cluster_id)
+    directory_id = random_uuid(os.urandom)
+    began_s = time.monotonic()
+    try:
+        state = _take_over(store, format_uuid(directory_id), is_forced=take_over)
+        RealFiles().make_directory(str(directory.absolute()))
+        restored = restore(
+            state,
+            store,
+            str(directory.absolute()),
+            RealFiles(),
+            cluster_id=cluster_id,
+            directory_id=directory_id,
+            run_all=run_all,
+        )
+    except StoreFailed as error:
+        raise CommandFailed(str(error), ExitCode.FAILED) from error
+    except (OSError, StorageError) as error:
+        raise CommandFailed(f"{directory}: {error}", ExitCode.FAILED) from error
+    if as_json:
+        print_json({"cluster_id": cluster_id, "epoch": state.epoch, **asdict(restored)})
+    else:
+        _show(directory, restored, time.monotonic() - began_s)
+    return ExitCode.OK
+
+
+def _check_empty(directory: Path) -> None:
+    try:
+        names = [it.name for it in directory.iterdir() if it.name != LOST_AND_FOUND]
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise CommandFailed(str(error), ExitCode.FAILED) from error
+    if names:
+        raise click.UsageError(
+            f"--data-dir {directory} is not empty, it has {sorted(names)[0]}: name a new directory"
+        )
+
+
+def _take_over(store: ObjectStore, owner_id: str, *, is_forced: bool) -> BucketState:
+    journal = BucketJournal(store, owner_id, Random(os.urandom(16)))
+    state = run_steps(journal.read())
+    if state.number < 0:
+        raise CommandFailed(
+            "the bucket has no journal: an earlier release wrote it, or another program; start "
+            "this release on its data directory first",
+            ExitCode.NOT_FOUND,
+        )
+    age_ms = time.time_ns() // 1_000_000 - last_write_ms(store, state)
+    if not is_forced and not state.owner.get("released") and age_ms < ALIVE_MS:
+        raise CommandFailed(
+            f"the broker of data directory {state.owner_id} wrote to the bucket "
+            f"{max(0, age_ms) // 1000} s ago: stop it, or give --take-over",
+            ExitCode.FENCED,
+        )
+    run_steps(journal.take_over())
+    return journal.state
+
+
+def _show(directory: Path, restored: Restored, duration_s: float) -> None:
+    click.echo(
+        f"{directory}: {format_count(restored.topics, 'topic')}, "
+        f"{format_count(restored.partitions, 'partition')}, "
+        f"{format_count(restored.segments, 'segment')} in the bucket, "
+        f"{format_size(restored.tail_bytes)} of newer records here, in {duration_s:.1f} s"
+    )
+    for name in restored.empty:
+        click.echo(f"{name}: empty, its records were never in the bucket (remote.storage.enable)")

@@ -1,0 +1,503 @@
+"""The journal of a bucket: what a machine that has nothing else needs, and which broker owns it.
+
+Owns a chain of numbered objects, `journal/<number>`, and the map that they make. Each entry is
+created under a condition (the name must be free), so of two brokers that write the same number one
+fails: an entry is written only after all entries before it were read.
+
+    | records of tails | changes, JSON | length u32 | CRC-32C u32 | "TLJRN\\0\\0\\1" |
+
+The checksum covers everything before it; integers are big-endian. The changes are keys with new
+values, None removes one, all of an entry take effect together:
+
+| key                                        | value                                              |
+|--------------------------------------------|----------------------------------------------------|
+| `owner`                                    | id, epoch, first entry of each epoch, `released`   |
+| `meta/KIND/KEY`                            | a document of the metadata journal                 |
+| `log/TOPIC-ID/PARTITION`                   | start of the log, leader epochs, producer snapshot |
+| `segment/TOPIC-ID/PARTITION/BASE`          | the two lines of `segment-manifest`                |
+| `tail/TOPIC-ID/PARTITION/BASE/POSITION`    | where records are that no segment has: `Piece`     |
+
+`checkpoint/<number>-<random>` has the whole map after an entry, so that a reader begins there. The
+owner then deletes the entries before it, apart from those with records that are still needed, and
+the first one of each epoch: an owner that was fenced meets it when it continues.
+
+**The fence.** The owner is the one that the last `owner` change names. A broker that takes over
+writes the next entry with its own id and the next epoch. The former owner can write no entry after
+that one: its next number is taken, it reads why, and raises `Fenced`.
+
+**What counts.** An entry counts when it was read back unchanged. An answer that was lost is settled
+by a look at the number: an entry of the same attempt is there, or the number is free, or taken by
+another one, which is then read and applied first. An entry that cannot be read is void if a later
+one says so, or if none follows: it was never reported as written.
+
+Source: ours (docs/adr/0028); SlateDB's manifest and Delta's log use the same condition.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from protocol.records.checksums import crc32c
+from storage.directory.metadata import Json
+from storage.disk.files import Bytes
+from storage.disk.steps import Steps, off_loop
+from storage.errors import Fenced, ObjectExists, ObjectMissing, StoreFailed, UnknownBucketFormat
+from storage.remote.object_store import ObjectStore
+
+JOURNAL_VERSION: Final = 1
+JOURNAL_PREFIX: Final = "journal/"
+CHECKPOINT_PREFIX: Final = "checkpoint/"
+OWNER: Final = "owner"
+
+ENTRY_BYTES: Final = 8 * 1024 * 1024
+"""Records that one entry takes; what is more goes to the next one."""
+
+CHECKPOINT_ENTRIES: Final = 64
+"""Entries after which a checkpoint is written; more when the map is large."""
+
+_READS: Final = 3
+_VOIDS_MAX: Final = 8
+_TAIL: Final = Struct(">II8s")
+_MAGIC: Final = b"TLJRN\x00\x00\x01"
+_NONCE_BITS: Final = 64
+
+
+class Piece(NamedTuple):
+    """Bytes of a log in an entry: which entry, where in it, how many, their CRC-32C."""
+
+    entry: int
+    at: int
+    size: int
+    crc: int
+
+
+class Key(NamedTuple):
+    """The key of a log, a segment or a piece, in its parts; absent ones are -1."""
+
+    kind: str
+    topic_id: bytes
+    partition: int
+    base_offset: int = -1
+    position: int = -1
+
+    def __str__(self) -> str:
+        """The key in the map."""
+        numbers = [str(one) for one in self[2:] if one != -1]
+        return "/".join([self.kind, self.topic_id.hex(), *numbers])
+
+
+def log_key(topic_id: bytes, partition: int) -> str:
+    """The key of a log."""
+    return str(Key("log", topic_id, partition))
+
+
+def parse_key(text: str) -> Key | None:
+    """The key in its parts; None for those of other kinds."""
+    kind, *rest = text.split("/")
+    if kind not in ("log", "segment", "tail"):
+        return None
+    return Key(kind, bytes.fromhex(rest[0]), *map(int, rest[1:]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One entry, without its records."""
+
+    number: int
+    epoch: int
+    owner: str
+    nonce: int
+    changes: Mapping[str, Json]
+    voids: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class BucketState:
+    """The map after the entry `number`; -1 is the empty bucket.
+
+    `voids` are numbers that the next entry has to declare void.
+    """
+
+    number: int = -1
+    documents: dict[str, Json] = field(default_factory=dict)
+    voids: list[int] = field(default_factory=list)
+
+    @property
+    def owner(self) -> dict[str, Any]:
+        """The change that named the owner; empty while there is none."""
+        document = self.documents.get(OWNER)
+        return document if isinstance(document, dict) else {}
+
+    @property
+    def owner_id(self) -> str:
+        """The owner."""
+        return str(self.owner.get("id", ""))
+
+    @property
+    def epoch(self) -> int:
+        """How often the bucket was taken over."""
+        return int(self.owner.get("epoch", 0))
+
+    def apply(self, entry: Entry) -> None:
+        """Make the changes of the next entry."""
+        self.number = entry.number
+        self.voids = [one for one in self.voids if one not in entry.voids]
+        for key, value in entry.changes.items():
+            if value is None:
+                self.documents.pop(key, None)
+            else:
+                self.documents[key] = value
+
+    def keys(self, kind: str) -> Iterator[tuple[Key, Any]]:
+        """The parts of all keys of one kind, with the values."""
+        for text, value in self.documents.items():
+            if text.startswith(f"{kind}/") and (key := parse_key(text)) is not None:
+                yield key, value
+
+
+def entry_key(number: int) -> str:
+    """The name of an entry's object."""
+    return f"{JOURNAL_PREFIX}{number:020d}"
+
+
+def encode_entry(entry: Entry, records: Bytes = b"") -> bytes:
+    """The object of an entry."""
+    text = json.dumps(
+        {
+            "version": JOURNAL_VERSION,
+            "number": entry.number,
+            "epoch": entry.epoch,
+            "owner": entry.owner,
+            "nonce": entry.nonce,
+            "changes": entry.changes,
+            "voids": entry.voids,
+        },
+        separators=(",", ":"),
+    ).encode()
+    body = bytes(records) + text
+    return body + _TAIL.pack(len(text), _checksum(body, len(text)), _MAGIC)
+
+
+def _checksum(body: Bytes, text_bytes: int) -> int:
+    return crc32c(text_bytes.to_bytes(4, "big"), crc32c(body))
+
+
+def decode_entry(data: Bytes) -> Entry | None:
+    """The entry in an object; None when it is not what was written.
+
+    Raises UnknownBucketFormat.
+    """
+    view = memoryview(data)
+    if len(view) < _TAIL.size:
+        return None
+    body, tail = view[: -_TAIL.size], view[-_TAIL.size :]
+    text_bytes, crc, magic = _TAIL.unpack(tail)
+    if magic != _MAGIC or text_bytes > len(body) or _checksum(body, text_bytes) != crc:
+        return None
+    document = json.loads(bytes(body[len(body) - text_bytes :]))
+    if document["version"] != JOURNAL_VERSION:
+        raise UnknownBucketFormat(document["version"], JOURNAL_VERSION)
+    return Entry(
+        number=document["number"],
+        epoch=document["epoch"],
+        owner=document["owner"],
+        nonce=document["nonce"],
+        changes=document["changes"],
+        voids=tuple(document["voids"]),
+    )
+
+
+def read_object(store: ObjectStore, key: str) -> bytes | None:
+    """The whole object, None when there is none. Raises StoreFailed."""
+    size = store.size_of(key)
+    try:
+        return None if size is None else store.get(key, 0, size) if size else b""
+    except ObjectMissing:
+        return None
+
+
+def _read_entry(store: ObjectStore, number: int) -> tuple[bool, Entry | None]:
+    """Whether the number is taken, and the entry there if it can be read. Raises StoreFailed."""
+    for _ in range(_READS):
+        data = read_object(store, entry_key(number))
+        if data is None:
+            return False, None
+        entry = decode_entry(data)
+        if entry is not None and entry.number == number:
+            return True, entry
+    return True, None
+
+
+def read_state(store: ObjectStore) -> BucketState:
+    """The map as it is now, from the newest checkpoint and the entries after it.
+
+    Raises:
+        StoreFailed: the store failed, or an entry that others follow cannot be read.
+        UnknownBucketFormat: a newer program wrote it.
+    """
+    for _ in range(_READS):
+        state = BucketState()
+        for key in reversed(_checkpoints(store)):
+            found = _read_checkpoint(store, key)
+            if found is not None:
+                # A damaged one replaces nothing: entries are deleted when it was read back.
+                state = found
+                break
+        follow(store, state)
+        # The entries after that checkpoint may have been deleted in the meantime.
+        newest = max(map(checkpoint_number, _checkpoints(store)), default=-1)
+        if newest <= state.number:
+            return state
+    raise StoreFailed(f"the newest checkpoint, after entry {newest}, cannot be read")
+
+
+def follow(store: ObjectStore, state: BucketState) -> int:
+    """Apply the entries that came after the state; returns how many.
+
+    Raises StoreFailed, UnknownBucketFormat.
+    """
+    applied = 0
+    while True:
+        is_taken, entry = _read_entry(store, state.number + 1)
+        if not is_taken:
+            return applied
+        if entry is None:
+            entry = _entry_after_voids(store, state)
+            if entry is None:
+                return applied
+        state.apply(entry)
+        applied += 1
+
+
+def _entry_after_voids(store: ObjectStore, state: BucketState) -> Entry | None:
+    """The next entry that can be read; None when those that cannot are the last ones."""
+    voids = [state.number + 1]
+    while len(voids) <= _VOIDS_MAX:
+        number = voids[-1] + 1
+        is_taken, entry = _read_entry(store, number)
+        if not is_taken:
+            state.number = voids[-1]
+            state.voids = sorted({*state.voids, *voids})
+            return None
+        if entry is not None:
+            if set(voids) <= set(entry.voids):
+                return entry
+            break
+        voids.append(number)
+    raise StoreFailed(f"{entry_key(voids[0])} is damaged, and entries follow it")
+
+
+def last_write_ms(store: ObjectStore, state: BucketState) -> int:
+    """The store's clock when the last entry was written; 0 when there is none."""
+    key = entry_key(state.number)
+    listed = store.list_objects(JOURNAL_PREFIX)
+    return next((it.modified_ms for it in listed if it.key == key), 0)
+
+
+def checkpoint_number(key: str) -> int:
+    """The number of the entry after which a checkpoint was written."""
+    return int(key.removeprefix(CHECKPOINT_PREFIX).partition("-")[0])
+
+
+def _checkpoints(store: ObjectStore) -> list[str]:
+    return sorted(one.key for one in store.list_objects(CHECKPOINT_PREFIX))
+
+
+def _read_checkpoint(store: ObjectStore, key: str) -> BucketState | None:
+    """The map of a checkpoint; None when it is gone or damaged."""
+    for _ in range(_READS):
+        data = read_object(store, key)
+        if data is None:
+            return None
+        entry = decode_entry(data)
+        if entry is not None:
+            return BucketState(entry.number, dict(entry.changes))
+    return None
+
+
+class BucketJournal:
+    """The journal as one broker writes it. One generator at a time.
+
+    Attributes:
+        state: the map as far as it was read or written.
+        is_owner: whether this broker has taken the bucket over, and was not fenced since.
+        epoch: the one in which it did.
+        size_bytes, entries: what was written since the last checkpoint.
+    """
+
+    def __init__(self, store: ObjectStore, owner_id: str, random: Random) -> None:
+        """Make no request; `owner_id` names the data directory."""
+        self.store = store
+        self.owner_id = owner_id
+        self.state = BucketState()
+        self.is_owner = False
+        self.epoch = 0
+        self.size_bytes = self.entries = 0
+        self._random = random
+        self._checkpoint_bytes = 0
+
+    def read(self) -> Steps[BucketState]:
+        """Read the map. Raises StoreFailed, UnknownBucketFormat."""
+        self.state = yield from off_loop(partial(read_state, self.store))
+        return self.state
+
+    def take_over(self) -> Steps[int]:
+        """Become the owner, in the next epoch; returns it. The map is then the latest.
+
+        Raises StoreFailed: call `read` and this one again.
+        """
+        self.is_owner = False
+        while True:
+            if (yield from self._append(self._next_owner, b"", self.state.epoch + 1)) is None:
+                continue
+            checkpoints = yield from off_loop(partial(_checkpoints, self.store))
+            if any(checkpoint_number(key) >= self.state.number for key in checkpoints):
+                # The number had been used, and deleted after that checkpoint: nobody reads it.
+                yield from self.read()
+                continue
+            self.is_owner = True
+            self.epoch = self.state.epoch
+            return self.epoch
+
+    def _next_owner(self, number: int) -> dict[str, Json]:
+        state = self.state
+        # What is void before it stays as well: the former owner has to meet a taken number.
+        begun = [*state.owner.get("begun", []), *state.voids, number]
+        epoch = state.epoch + 1
+        return {OWNER: {"id": self.owner_id, "epoch": epoch, "begun": begun, "released": False}}
+
+    def release(self) -> Steps[None]:
+        """Note that the owner has stopped, so that another may take over without a doubt."""
+        owner: Json = {**self.state.owner, "released": True}
+        yield from self.append(lambda _: {OWNER: owner})
+
+    def append(
+        self, changes: Callable[[int], Mapping[str, Json]], records: Bytes = b""
+    ) -> Steps[int | None]:
+        """Write the next entry; returns its number. `changes` are called with the number.
+
+        None says that an earlier entry of this broker, whose answer was lost, turned up there: it
+        is applied now, and the caller computes its changes again.
+
+        Raises:
+            Fenced: another broker has taken over.
+            StoreFailed: it may have been written; the next call finds out.
+        """
+        assert self.is_owner, "only the owner writes entries"
+        return (yield from self._append(changes, records, self.epoch))
+
+    def check(self) -> Steps[None]:
+        """Look whether another broker has taken over. Raises Fenced, StoreFailed."""
+        number = self.state.number + 1
+        if (yield from off_loop(partial(self.store.size_of, entry_key(number)))) is not None:
+            yield from self._look(number, nonce=None)
+
+    def _append(
+        self, changes: Callable[[int], Mapping[str, Json]], records: Bytes, epoch: int
+    ) -> Steps[int | None]:
+        while True:
+            number = self.state.number + 1
+            entry = Entry(
+                number=number,
+                epoch=epoch,
+                owner=self.owner_id,
+                nonce=self._random.getrandbits(_NONCE_BITS),
+                changes=changes(number),
+                voids=tuple(self.state.voids),
+            )
+            data = yield from off_loop(partial(encode_entry, entry, records))
+            key = entry_key(number)
+            try:
+                yield from off_loop(partial(self.store.put_new, key, data))
+                is_ours = True
+            except ObjectExists:
+                is_ours = yield from self._look(number, nonce=entry.nonce)
+                if not is_ours and number not in self.state.voids:
+                    return None
+            if is_ours and (yield from off_loop(partial(self._is_there, key, data))):
+                self.state.apply(entry)
+                self.entries += 1
+                self.size_bytes += len(data)
+                return number
+            self._void(number)
+
+    def _is_there(self, key: str, data: bytes) -> bool:
+        return any(read_object(self.store, key) == data for _ in range(_READS))
+
+    def _void(self, number: int) -> None:
+        self.state.number = number
+        if number not in self.state.voids:
+            self.state.voids.append(number)
+
+    def _look(self, number: int, nonce: int | None) -> Steps[bool]:
+        """Read the entry that is there; whether it is the one of this attempt.
+
+        Another one is applied, or void if it cannot be read. Raises Fenced, StoreFailed.
+        """
+        is_taken, entry = yield from off_loop(partial(_read_entry, self.store, number))
+        if not is_taken:
+            raise StoreFailed(f"{entry_key(number)} exists, and is not there")
+        if entry is None:
+            self._void(number)
+            return False
+        if entry.nonce == nonce:
+            return True
+        self.state.apply(entry)
+        if self.is_owner and (entry.owner, entry.epoch) != (self.owner_id, self.epoch):
+            self.is_owner = False
+            raise Fenced(entry.owner, entry.epoch)
+        return False
+
+    # --- checkpoints ----------------------------------------------------------------------------
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        """Whether enough was written since the last one."""
+        return (
+            self.entries >= CHECKPOINT_ENTRIES and self.size_bytes >= self._checkpoint_bytes // 2
+        ) or self.entries >= 16 * CHECKPOINT_ENTRIES
+
+    def checkpoint(self, keep_from: int | None = None) -> Steps[int]:
+        """Write the map, then delete the entries that are not needed; returns their number.
+
+        Entries from `keep_from` on stay. Raises StoreFailed.
+        """
+        state = self.state
+        entry = Entry(
+            number=state.number,
+            epoch=state.epoch,
+            owner=self.owner_id,
+            nonce=self._random.getrandbits(_NONCE_BITS),
+            changes=dict(state.documents),
+        )
+        data = yield from off_loop(partial(encode_entry, entry))
+        key = f"{CHECKPOINT_PREFIX}{state.number:020d}-{entry.nonce:016x}"
+        with suppress(ObjectExists):
+            yield from off_loop(partial(self.store.put_new, key, data))
+        if not (yield from off_loop(partial(self._is_there, key, data))):
+            # Readers would begin there.
+            yield from off_loop(partial(self.store.delete, key))
+            raise StoreFailed(f"{key} is not what was written")
+        self.entries = self.size_bytes = 0
+        self._checkpoint_bytes = len(data)
+        needed = {piece[0] for _, piece in state.keys("tail")}
+        needed.update(state.owner.get("begun", []))
+        end = state.number if keep_from is None else min(keep_from, state.number)
+        return (yield from off_loop(partial(self._delete_before, end, needed, key)))
+
+    def _delete_before(self, number: int, needed: set[int], newest: str) -> int:
+        deleted = 0
+        for one in list(self.store.list_objects(JOURNAL_PREFIX)):
+            at = int(one.key.removeprefix(JOURNAL_PREFIX))
+            if at < number and at not in needed:
+                self.store.delete(one.key)
+                deleted += 1
+        for key in _checkpoints(self.store):
+            if key != newest and checkpoint_number(key) <= checkpoint_number(newest):
+                self.store.delete(key)
+        return deleted

@@ -1,0 +1,523 @@
+"""What the bucket's journal lacks: metadata, facts of segments, and the records of unsealed tails.
+
+Owns the comparison of a data directory with the map of `storage.bucket.journal`, and the entries
+that make them equal. `Shipper.ship` writes
+
+* the documents of the metadata journal: topics, settings, users, rules, producer ids;
+* of each log with `remote.storage.enable` and of each internal topic its start, leader epochs and
+  the producer snapshot from which its tail is read;
+* the manifest's lines of segments that have an object;
+* all records that are on disk here and in no object: the *tail*, in pieces.
+
+The ends of all tails are noted in one moment, and those of internal topics are written last, so a
+committed offset is not ahead of the records that its group has seen.
+
+A piece is a range of bytes of one `.log`. A piece a second would soon be too many to restore, so
+many small ones at a tail's end are written once more, as one: each record about once per factor of
+four up to `MERGED_BYTES`. The object of a closed segment replaces its pieces in one entry. Where
+compaction has rewritten segments, all of it is written first, then one entry swaps the pieces.
+
+One generator at a time. It reads the logs in slices in their owner's thread.
+"""
+
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from protocol.records.checksums import crc32c
+from storage.bucket.journal import ENTRY_BYTES, BucketJournal, Key, Piece, log_key, parse_key
+from storage.directory.data_dir import DataDir
+from storage.directory.metadata import KIND_TOPIC, Json, is_deleted
+from storage.disk.steps import SLICE_BYTES, Steps
+from storage.errors import Fenced, StorageError, StoreFailed, storage_failure
+from storage.log.log import Log
+from storage.log.reader import LogPosition
+from storage.segment.manifest import parse_remote_lines, remote_lines
+from storage.segment.remote.object import RemoteObject
+from storage.segment.segment import Segment
+
+MERGED_BYTES: Final = 4 * 1024 * 1024
+"""The largest piece that is made of smaller ones."""
+
+_MERGED_AT_ONCE: Final = 16
+_ROOM: Final = 4
+
+_TRIES: Final = 4
+CLUSTER: Final = "cluster"
+META: Final = "meta/"
+
+_Part = tuple[bytes, int]
+
+
+class DirectoryOlder(StorageError):
+    """The bucket has records that this data directory lacks: it must not write there."""
+
+
+@dataclass(slots=True)
+class _InBucket:
+    """One log as the map has it.
+
+    Attributes:
+        pieces: by base offset and position.
+        segments: the manifest's lines, by base offset.
+        sources: the local segments that the pieces were read from, by base offset.
+        seen: the facts of the log when they were compared last.
+    """
+
+    pieces: dict[int, dict[int, Piece]] = field(default_factory=dict)
+    segments: dict[int, str] = field(default_factory=dict)
+    sources: dict[int, Segment] = field(default_factory=dict)
+    seen: tuple[object, ...] = ()
+
+    def shipped(self, segment: Segment) -> int:
+        """How many bytes of the segment's log the bucket has."""
+        base = segment.base_offset
+        if self.sources.get(base) is not segment or not self.pieces.get(base):
+            return 0
+        position, piece = max(self.pieces[base].items())
+        return position + piece.size
+
+
+@dataclass(slots=True)
+class _Draft:
+    """The next entry while it grows.
+
+    `pieces` get its number when it is written; those that are `held` take effect later. `seen` are
+    the facts that were compared for it, `sources` where the pieces of rewritten logs are from,
+    `ends` how far the logs are in the bucket with it.
+    """
+
+    changes: dict[str, Json] = field(default_factory=dict)
+    records: bytearray = field(default_factory=bytearray)
+    pieces: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    held: set[str] = field(default_factory=set)
+    seen: dict[_Part, tuple[object, ...]] = field(default_factory=dict)
+    sources: list[tuple[_InBucket, dict[int, Segment]]] = field(default_factory=list)
+    ends: dict[Log, int] = field(default_factory=dict)
+
+    def numbered(self, number: int) -> dict[str, Json]:
+        """All changes of the entry."""
+        placed: dict[str, Json] = {
+            key: [number, *place] for key, place in self.pieces.items() if key not in self.held
+        }
+        return {**self.changes, **placed}
+
+
+class _Again(Exception):
+    """The map has moved: compare again."""
+
+
+class Shipper:
+    """A data directory beside the map of its bucket."""
+
+    def __init__(
+        self, data_dir: DataDir, journal: BucketJournal, is_internal: Callable[[str], bool]
+    ) -> None:
+        """Compare later; `is_internal` says which topics are the broker's own."""
+        self._data_dir = data_dir
+        self._journal = journal
+        self._is_internal = is_internal
+        self._logs: dict[_Part, _InBucket] = {}
+        self._meta: dict[tuple[str, str], Json] = {}
+        self._meta_keys: set[str] = set()
+        self._draft = _Draft()
+        self._held: dict[str, Json] = {}
+        self._ends: WeakKeyDictionary[Log, int] = WeakKeyDictionary()
+
+    # --- beginning ------------------------------------------------------------------------------
+
+    def begin(self) -> Steps[int]:
+        """Read the bucket and take it over for this directory; returns the epoch.
+
+        Raises:
+            Fenced: it belongs to another directory.
+            DirectoryOlder: the bucket has what this directory lacks.
+            StoreFailed: call it again.
+        """
+        journal = self._journal
+        state = yield from journal.read()
+        if state.owner_id not in ("", journal.owner_id):
+            raise Fenced(state.owner_id, state.epoch)
+        self._index()
+        yield from self._adopt()
+        epoch = yield from journal.take_over()
+        # The last entry of an earlier run may have come late.
+        self._index()
+        yield from self._adopt()
+        return epoch
+
+    def _index(self) -> None:
+        """Sort the map by logs."""
+        sources = {part: log.sources for part, log in self._logs.items()}
+        self._logs, self._meta = {}, {}
+        self._meta_keys = {key for key in self._journal.state.documents if key.startswith(META)}
+        for kind in ("log", "segment", "tail"):
+            for key, value in self._journal.state.keys(kind):
+                self._take(key, value)
+        for part, found in self._logs.items():
+            found.sources = sources.get(part, {})
+
+    def _take(self, key: Key, value: Json) -> None:
+        log = self._logs.setdefault((key.topic_id, key.partition), _InBucket())
+        if key.kind == "segment":
+            if value is None:
+                log.segments.pop(key.base_offset, None)
+            else:
+                log.segments[key.base_offset] = str(value)
+        elif key.kind == "tail":
+            pieces = log.pieces.setdefault(key.base_offset, {})
+            if value is None:
+                pieces.pop(key.position, None)
+                if not pieces:
+                    del log.pieces[key.base_offset]
+            else:
+                pieces[key.position] = parse_piece(value)
+
+    def _adopt(self) -> Steps[None]:
+        """See which local segments the pieces were read from. Raises DirectoryOlder."""
+        for part, log in self._shipped_logs():
+            found = self._in_bucket(part)
+            for base, pieces in list(found.pieces.items()):
+                segment = log.segments.floor(base)
+                is_here = segment.base_offset == base and not segment.is_remote
+                if is_here and (yield from _is_same(segment, *max(pieces.items()))):
+                    found.sources[base] = segment
+                elif not (
+                    log.config.is_compacted
+                    or (segment.base_offset == base and segment.remote is not None)
+                    or base < log.segments.first.base_offset
+                ):
+                    raise _older(log, base)
+                yield None
+            for base in found.segments:
+                if base >= max(log.log_end_offset, 1):
+                    raise _older(log, base)
+
+    # --- what is due ----------------------------------------------------------------------------
+
+    def _shipped_logs(self) -> list[tuple[_Part, Log]]:
+        """The logs whose records the bucket has, those of internal topics last."""
+        users: list[tuple[_Part, Log]] = []
+        internal: list[tuple[_Part, Log]] = []
+        for topic in self._data_dir.topics.values():
+            if self._is_internal(topic.name):
+                internal += [((topic.topic_id, log.partition), log) for log in topic.logs]
+            elif topic.config.remote_storage_enable:
+                users += [((topic.topic_id, log.partition), log) for log in topic.logs]
+        return users + internal
+
+    def _in_bucket(self, part: _Part) -> _InBucket:
+        return self._logs.setdefault(part, _InBucket())
+
+    def waiting(self) -> Iterator[tuple[Log, int]]:
+        """Each log with records that are on disk here only, and their bytes."""
+        for part, log in self._shipped_logs():
+            found, end = self._in_bucket(part), _synced_end(log)
+            size = sum(
+                max(0, _limit(log, segment, end) - found.shipped(segment))
+                for segment in _unsealed(log)
+            )
+            if size:
+                yield log, size
+
+    def has_changes(self) -> bool:
+        """Whether anything but records waits."""
+        if any(True for _ in self._metadata_changes()):
+            return True
+        logs = self._shipped_logs()
+        return len(self._logs) > len(logs) or any(
+            _facts_of(log) != self._in_bucket(part).seen for part, log in logs
+        )
+
+    def shipped_end(self, log: Log) -> int:
+        """The bucket has all records of the log below this offset, as far as this run knows."""
+        return self._ends.get(log, 0)
+
+    def names(self, where: RemoteObject) -> bool:
+        """Whether the map names the object: then it must not be deleted yet."""
+        log = self._logs.get((where.topic_id.to_bytes(16, "big"), where.partition))
+        lines = None if log is None else log.segments.get(where.base_offset)
+        return lines is not None and parse_remote_lines(lines)[1] == where
+
+    # --- shipping -------------------------------------------------------------------------------
+
+    def ship(self) -> Steps[int]:
+        """Write all that the bucket lacks; returns the number of entries.
+
+        Raises:
+            Fenced: another broker has taken over.
+            StoreFailed: the next call continues.
+            StorageFailed: a local file could not be read.
+        """
+        first = self._journal.state.number
+        for _ in range(_TRIES):
+            self._draft, self._held = _Draft(), {}
+            try:
+                yield from self._ship()
+                break
+            except (_Again, StoreFailed) as error:
+                # Found out by the next append: what of it was written.
+                self._index()
+                if isinstance(error, StoreFailed):
+                    raise
+        else:
+            raise StoreFailed(f"{_TRIES} entries of this broker turned up late")
+        if self._journal.wants_checkpoint:
+            yield from self._journal.checkpoint()
+        return self._journal.state.number - first
+
+    def _ship(self) -> Steps[None]:
+        self._draft.changes.update(self._metadata_changes())
+        logs = self._shipped_logs()
+        ends = {log: _synced_end(log) for _, log in logs}
+        self._drop_logs(self._logs.keys() - {part for part, _ in logs})
+        for part, log in logs:
+            if log.offline_reason is None:
+                try:
+                    yield from self._ship_log(part, log, ends[log])
+                except OSError as error:
+                    raise storage_failure("ship", log.path, error) from error
+            yield None
+        yield from self._flush()
+
+    def _flush(self) -> Steps[None]:
+        """Write the entry, if there is anything in it."""
+        draft, self._draft = self._draft, _Draft()
+        if draft.changes or draft.pieces:
+            number = yield from self._journal.append(draft.numbered, draft.records)
+            if number is None:
+                raise _Again
+            for text, value in draft.numbered(number).items():
+                if text.startswith(META):
+                    (self._meta_keys.discard if value is None else self._meta_keys.add)(text)
+                key = parse_key(text)
+                if key is not None:
+                    self._take(key, value)
+            for text in draft.held:
+                self._held[text] = [number, *draft.pieces[text]]
+        for part, seen in draft.seen.items():
+            self._in_bucket(part).seen = seen
+        for found, sources in draft.sources:
+            found.sources = sources
+        self._ends.update(draft.ends)
+
+    def _metadata_changes(self) -> Iterator[tuple[str, Json]]:
+        documents = self._journal.state.documents
+        node: Json = {"node_id": self._data_dir.node_id}
+        if documents.get(CLUSTER) != node:
+            yield CLUSTER, node
+        everything = self._data_dir.everything()
+        for name, document in everything.items():
+            # An unchanged document is the same object as at the last look.
+            if name in self._meta and self._meta[name] is document:
+                continue
+            key = f"{META}{name[0]}/{name[1]}"
+            wanted = None if name[0] == KIND_TOPIC and is_deleted(document) else document
+            if documents.get(key) == wanted:
+                self._meta[name] = document
+            else:
+                yield key, wanted
+        for name in self._meta.keys() - everything.keys():
+            del self._meta[name]
+        if len(everything) < len(self._meta_keys):
+            known = {f"{META}{kind}/{key}" for kind, key in everything}
+            yield from dict.fromkeys(self._meta_keys - known).items()
+
+    def _drop_logs(self, gone: set[_Part]) -> None:
+        """Take everything of deleted topics out of the map."""
+        if not gone:
+            return
+        for kind in ("log", "segment", "tail"):
+            for key, _ in self._journal.state.keys(kind):
+                if (key.topic_id, key.partition) in gone:
+                    self._draft.changes[str(key)] = None
+        for part in gone:
+            del self._logs[part]
+
+    def _ship_log(self, part: _Part, log: Log, end: LogPosition) -> Steps[None]:
+        found = self._in_bucket(part)
+        facts = _facts_of(log)
+        if facts != found.seen:
+            self._draft.changes.update(self._log_changes(part, log, found))
+            self._draft.seen[part] = facts
+        local = _unsealed(log)
+        here = {segment.base_offset: segment for segment in local}
+        outdated = {base for base in found.pieces if found.sources.get(base) is not here.get(base)}
+        old = {
+            str(Key("tail", *part, base, position))
+            for base in outdated
+            for position in found.pieces[base]
+        }
+        # Records that compaction has moved would be missing, or there twice, in between.
+        is_held = bool(old) and log.config.is_compacted
+        if not is_held:
+            self._draft.changes.update(dict.fromkeys(old))
+        for segment in local:
+            limit = _limit(log, segment, end)
+            if not (yield from self._ship_segment(part, log, segment, limit, is_held)):
+                for key in self._draft.held:
+                    del self._draft.pieces[key]
+                self._draft.held.clear()
+                self._held = {}
+                return
+        if is_held:
+            self._draft.held.clear()
+            self._draft.changes.update(dict.fromkeys(old - self._draft.pieces.keys()))
+            self._draft.changes.update(self._held)
+            self._held = {}
+            self._draft.sources.append((found, here))
+        self._draft.ends[log] = end.offset
+
+    def _ship_segment(
+        self, part: _Part, log: Log, segment: Segment, limit: int, is_held: bool
+    ) -> Steps[bool]:
+        """Put the records up to `limit` that the bucket lacks into entries.
+
+        False when the segment was replaced, uploaded or deleted meanwhile: the next call ships what
+        is there then.
+        """
+        found = self._in_bucket(part)
+        position = found.shipped(segment)
+        if position >= limit:
+            return True
+        merged = _merged(found.pieces.get(segment.base_offset, {}), limit - position)
+        if merged and not is_held:
+            if ENTRY_BYTES - len(self._draft.records) < MERGED_BYTES:
+                # The pieces go in the entry that has their records once more.
+                yield from self._flush()
+            for start in merged:
+                self._draft.changes[str(Key("tail", *part, segment.base_offset, start))] = None
+            position = min([position, *merged])
+        while position < limit:
+            room = ENTRY_BYTES - len(self._draft.records)
+            if room < min(limit - position, SLICE_BYTES):
+                yield from self._flush()
+                room = ENTRY_BYTES
+            at, end = len(self._draft.records), min(limit, position + room)
+            start = position
+            while position < end:
+                is_there = log.segments.floor(segment.base_offset) is segment
+                if segment.remote is not None or not is_there:
+                    del self._draft.records[at:]
+                    return False
+                data = segment.log.pread(min(SLICE_BYTES, end - position), position)
+                self._draft.records += data
+                position += len(data)
+                yield None
+            crc = crc32c(memoryview(self._draft.records)[at:])
+            key = str(Key("tail", *part, segment.base_offset, start))
+            self._draft.changes.pop(key, None)
+            self._draft.pieces[key] = (at, end - start, crc)
+            if is_held:
+                self._draft.held.add(key)
+            else:
+                found.sources[segment.base_offset] = segment
+        return True
+
+    def _log_changes(self, part: _Part, log: Log, found: _InBucket) -> Iterator[tuple[str, Json]]:
+        """The facts of a log that differ from the map."""
+        first = log.segments[log.segments.uploaded].base_offset
+        snapshot = log.producers.snapshots.read(first)
+        facts: Json = {
+            "start": log.log_start_offset,
+            "epochs": [list(entry) for entry in log.leader_epochs.entries],
+            "snapshot": (
+                None if snapshot is None else [first, base64.b64encode(snapshot).decode()]
+            ),
+        }
+        if self._journal.state.documents.get(log_key(*part)) != facts:
+            yield log_key(*part), facts
+        live = log.segments.first.base_offset
+        for segment in log.segments:
+            where, stored = segment.remote, log.manifest.facts.get(segment.base_offset)
+            if where is not None and stored is not None:
+                lines = remote_lines(stored, where)
+                if found.segments.get(segment.base_offset) != lines:
+                    yield str(Key("segment", *part, segment.base_offset)), lines
+        for base in found.segments:
+            if base < live:
+                yield str(Key("segment", *part, base)), None
+
+
+def parse_piece(value: Json) -> Piece:
+    """The piece in a value of the map."""
+    match value:
+        case [int(entry), int(at), int(size), int(crc)]:
+            return Piece(entry, at, size, crc)
+    raise StoreFailed(f"the journal of the bucket has {value!r} for a piece")
+
+
+def _synced_end(log: Log) -> LogPosition:
+    """The end of what is on disk, which a sync may just have moved, before it is visible."""
+    ticket = log.unsynced.ticket
+    if ticket is not None and ticket.is_done and ticket.error is None:
+        return ticket.end
+    return log.durable_position
+
+
+def _unsealed(log: Log) -> list[Segment]:
+    """The segments that have no object, oldest first."""
+    segments = log.segments
+    return [
+        segments[number]
+        for number in range(segments.uploaded, len(segments))
+        if segments[number].remote is None
+    ]
+
+
+def _limit(log: Log, segment: Segment, end: LogPosition) -> int:
+    """How many bytes of the segment's log are on disk, if `end` is the end of what is."""
+    if segment is not log.segments.active and segment.next_offset <= end.offset:
+        return segment.size
+    return min(segment.size, end.position) if segment.base_offset == end.base_offset else 0
+
+
+def _facts_of(log: Log) -> tuple[object, ...]:
+    entries = log.leader_epochs.entries
+    return (
+        log.log_start_offset,
+        log.segments.first.base_offset,
+        log.segments.uploaded,
+        len(entries),
+        entries[-1:],
+    )
+
+
+def _merged(pieces: Mapping[int, Piece], fresh: int) -> list[int]:
+    """The positions of the last pieces that are written once more, with `fresh` new bytes.
+
+    None unless they are many, and each is small beside their sum.
+    """
+    last, total, best = [], fresh, 0
+    largest = 0
+    for position, piece in sorted(pieces.items(), reverse=True):
+        total += piece.size
+        if total > MERGED_BYTES:
+            break
+        largest = max(largest, piece.size)
+        last.append(position)
+        if len(last) >= _MERGED_AT_ONCE and largest * _ROOM <= total:
+            best = len(last)
+    return last[:best]
+
+
+def _is_same(segment: Segment, position: int, piece: Piece) -> Steps[bool]:
+    """Whether the bytes of a piece are here, too."""
+    if segment.size < position + piece.size:
+        return False
+    crc = 0
+    for at in range(position, position + piece.size, SLICE_BYTES):
+        size = min(SLICE_BYTES, position + piece.size - at)
+        crc = crc32c(segment.log.pread(size, at), crc)
+        yield None
+    return crc == piece.crc
+
+
+def _older(log: Log, offset: int) -> DirectoryOlder:
+    return DirectoryOlder(
+        f"the bucket has other records of {log.topic}-{log.partition} from offset {offset} on than "
+        "this data directory, which is an older copy or was damaged; stop the broker and restore "
+        "from the bucket, or give it another remote.storage.url"
+    )

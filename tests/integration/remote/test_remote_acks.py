@@ -1,0 +1,144 @@
+"""`remote.acks.enable`: acknowledged and visible when the bucket has it; also two brokers."""
+
+import asyncio
+import signal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from protocol.error_codes import ErrorCode
+from storage.bucket.journal import BucketJournal
+from storage.disk.steps import run_steps
+from storage.errors import Fenced
+from tests.integration.remote.test_tiered import tiered_broker
+from tests.support.broker import RawClient, batch, broker_process
+from tests.support.cli import tidelog
+from tests.support.requests import create_topic, fetch, list_offset, produce, values_of
+from tests.support.simulated_store import SimulatedStore
+
+REMOTE = {"remote_storage_enable": "true", "remote_acks_enable": "true"}
+
+
+async def test_records_wait_for_the_store(tmp_path: Path) -> None:
+    store = SimulatedStore()
+    async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
+        await create_topic(client, "t", 1, **REMOTE)
+        await create_topic(client, "local")
+        assert running.broker.bucket is not None
+        assert await running.broker.bucket.ship()
+        store.is_down = True
+        waiting = asyncio.create_task(produce(client, "t", batch("a")))
+        other = await running.client()
+        assert (await produce(other, "local", batch("b"))).error_code == 0
+        while not running.broker.group_commit.held:
+            await asyncio.sleep(0.001)
+        assert values_of(await fetch(other, "t", 0)) == []
+        assert not waiting.done()
+        store.is_down = False
+        clock.advance(1_000)
+        assert await running.broker.bucket.ship()
+        assert (await waiting).error_code == 0
+        assert values_of(await fetch(other, "t", 0)) == [b"a"]
+        assert (await list_offset(other, "t", -1)).offset == 1
+
+
+async def test_a_stop_does_not_wait_for_a_store_that_is_down(tmp_path: Path) -> None:
+    store = SimulatedStore()
+    async with tiered_broker(tmp_path / "data", store) as (running, client, _):
+        await create_topic(client, "t", 1, **REMOTE)
+        assert await running.broker.bucket.ship()  # type: ignore[union-attr]
+        store.is_down = True
+        waiting = asyncio.create_task(produce(client, "t", batch("a")))
+        while not running.broker.group_commit.held:
+            await asyncio.sleep(0.001)
+    waiting.cancel()
+    store.is_down = False
+    async with tiered_broker(tmp_path / "data", store) as (running, client, _):
+        assert await running.broker.bucket.ship()  # type: ignore[union-attr]
+        assert values_of(await fetch(client, "t", 0)) == [b"a"]
+
+
+async def test_a_stopped_owner_that_continues_acknowledges_nothing(tmp_path: Path) -> None:
+    """The owner is stopped, another takes the bucket over and appends, the owner continues."""
+    url = f"file://{tmp_path}/bucket"
+    settings = {"remote_storage_url": url, "log_initial_task_delay_ms": "0"}
+    acknowledged: list[bytes] = []
+    refused: list[bytes] = []
+
+    async def write(client: RawClient, value: bytes) -> None:
+        answer = await produce(client, "t", batch(value.decode()))
+        (refused if answer.error_code else acknowledged).append(value)
+
+    with broker_process(tmp_path / "first", **settings) as first:
+        client = await RawClient.connect("127.0.0.1", first.port)
+        await create_topic(client, "t", 1, **REMOTE)
+        for number in range(20):
+            await write(client, b"first-%d" % number)
+        assert refused == []
+        first.process.send_signal(signal.SIGSTOP)
+        done = tidelog("restore", url, "--data-dir", str(tmp_path / "second"), "--take-over")
+        assert done.returncode == 0, done.stderr
+        with broker_process(tmp_path / "second", **settings) as second:
+            other = await RawClient.connect("127.0.0.1", second.port)
+            for number in range(10):
+                await write(other, b"second-%d" % number)
+            first.process.send_signal(signal.SIGCONT)
+            for number in range(10):
+                await write(client, b"zombie-%d" % number)
+            for number in range(10, 20):
+                await write(other, b"second-%d" % number)
+            found: list[bytes | None] = []
+            while len(found) < len(acknowledged):
+                data = await fetch(other, "t", len(found), max_wait_ms=5_000)
+                assert data.error_code == ErrorCode.NONE
+                found += values_of(data)
+            await other.close()
+        await client.close()
+        first.stop(signal.SIGKILL)
+    assert refused == [b"zombie-%d" % number for number in range(10)]
+    assert found == acknowledged
+
+
+async def test_what_a_fenced_broker_has_not_shipped_stays_invisible(tmp_path: Path) -> None:
+    store = SimulatedStore()
+    async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
+        await create_topic(client, "t", 1, **REMOTE)
+        bucket = running.broker.bucket
+        assert bucket is not None
+        assert await bucket.ship()
+        store.is_down = True
+        waiting = asyncio.create_task(produce(client, "t", batch("a")))
+        while not running.broker.group_commit.held:
+            await asyncio.sleep(0.001)
+        store.is_down = False
+        other = BucketJournal(store, "b" * 22, Random(1))
+        run_steps(other.read())
+        run_steps(other.take_over())
+        clock.advance(1_000)
+        assert not await bucket.ship()
+        assert (await waiting).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        reader = await running.client()
+        data = await fetch(reader, "t", 0)
+        assert (values_of(data), data.high_watermark) == ([], 0)
+        assert (await produce(client, "t", batch("b"))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_a_sync_that_ends_after_the_fence_is_answered(tmp_path: Path) -> None:
+    store = SimulatedStore()
+    async with tiered_broker(tmp_path / "data", store) as (running, client, _):
+        await create_topic(client, "t", 1, **REMOTE)
+        bucket = running.broker.bucket
+        assert bucket is not None
+        assert await bucket.ship()
+        finish = running.broker.group_commit._finish
+        fenced = asyncio.Event()
+
+        def late(*arguments: Any) -> None:
+            bucket._stop(Fenced("b" * 22, 2))
+            fenced.set()
+            finish(*arguments)
+
+        running.broker.group_commit._finish = late  # type: ignore[method-assign]
+        answer = await asyncio.wait_for(produce(client, "t", batch("a")), 20)
+        assert fenced.is_set()
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR

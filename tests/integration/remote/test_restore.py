@@ -1,0 +1,152 @@
+"""A machine is lost, and another one is made from the bucket: over the wire and the command."""
+
+import json
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from cli.exit_codes import ExitCode
+from client.admin import Admin
+from client.types import TopicPartition
+from tests.support.broker import RawClient, RunningBroker, batch, running_broker
+from tests.support.cli import tidelog
+from tests.support.clock import FrozenClock
+from tests.support.requests import create_topic, fetch, list_offset, produce, values_of
+
+TIERED = {"segment_bytes": "400", "remote_storage_enable": "true", "file_delete_delay_ms": "0"}
+
+
+@asynccontextmanager
+async def broker(directory: Path, url: str) -> AsyncIterator[tuple[RunningBroker, RawClient]]:
+    clock = FrozenClock()
+    clock.jump_wall(1_000_000)
+    async with running_broker(directory, clock=clock, remote_storage_url=url) as running:
+        yield running, await running.client()
+
+
+async def fill(client: RawClient, numbers: range, topic: str = "t") -> None:
+    for number in numbers:
+        value = f"{number}".encode() + b"x" * 150
+        answer = await produce(client, topic, batch(value, timestamp=1_000 + number))
+        assert (answer.error_code, answer.base_offset) == (0, number)
+
+
+async def read(client: RawClient, count: int, topic: str = "t") -> list[int]:
+    found: list[int] = []
+    while len(found) < count:
+        data = await fetch(client, topic, len(found), max_wait_ms=5_000)
+        assert data.error_code == 0
+        found += [int((value or b"").rstrip(b"x")) for value in values_of(data)]
+    return found
+
+
+async def test_everything_comes_back(tmp_path: Path) -> None:
+    """Segments, a tail, a topic without segments, settings and offsets, without a clean stop."""
+    url = f"file://{tmp_path}/bucket"
+    first, second = tmp_path / "first", tmp_path / "second"
+    async with broker(first, url) as (running, client):
+        topic_id = await create_topic(
+            client, "t", 1, **TIERED, local_retention_ms="0", retention_ms="-1"
+        )
+        await create_topic(client, "tail", remote_storage_enable="true", max_message_bytes="7777")
+        await create_topic(client, "local")
+        await produce(client, "local", batch("gone"))
+        await fill(client, range(15))
+        await running.broker.jobs.run_now("tiering")
+        await running.broker.jobs.run_now("retention")
+        await fill(client, range(15, 20))
+        await fill(client, range(3), "tail")
+        async with Admin(f"127.0.0.1:{running.ready.port}") as admin:
+            await admin.alter_group_offsets("g", {TopicPartition("t", 0): 17})
+        assert running.broker.bucket is not None
+        assert await running.broker.bucket.ship()
+        topics = len(running.broker.data_dir.topics)
+        # What comes now is lost with the machine.
+        await fill(client, range(20, 22))
+        shutil.copytree(tmp_path / "bucket", tmp_path / "kept")
+    shutil.rmtree(tmp_path / "bucket")
+    shutil.rmtree(first)
+    (tmp_path / "kept").rename(tmp_path / "bucket")
+
+    refused = tidelog("restore", url, "--data-dir", str(second))
+    assert refused.returncode == ExitCode.FENCED
+    assert "--take-over" in refused.stderr
+    done = tidelog("restore", url, "--data-dir", str(second), "--take-over", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    report = json.loads(done.stdout)
+    assert (report["topics"], report["epoch"], report["empty"]) == (topics, 2, ["local"])
+    again = tidelog("restore", url, "--data-dir", str(second), "--take-over")
+    assert again.returncode == ExitCode.USAGE
+    assert "is not empty" in again.stderr
+
+    async with broker(second, url) as (running, client):
+        topic = running.broker.data_dir.topics["t"]
+        assert topic.topic_id == topic_id
+        assert topic.overrides["retention.ms"] == "-1"
+        assert running.broker.data_dir.topics["tail"].overrides["max.message.bytes"] == "7777"
+        assert await read(client, 20) == list(range(20))
+        assert (await list_offset(client, "t", -1)).offset == 20
+        assert (await list_offset(client, "t", 1_007)).offset == 7
+        assert await read(client, 3, "tail") == [0, 1, 2]
+        assert values_of(await fetch(client, "local", 0)) == []
+        async with Admin(f"127.0.0.1:{running.ready.port}") as admin:
+            offsets = await admin.group_offsets("g")
+            assert offsets[TopicPartition("t", 0)].offset == 17
+        await fill(client, range(20, 23))
+        await running.broker.jobs.run_now("tiering")
+        assert await running.broker.bucket.ship()  # type: ignore[union-attr]
+
+    third = tmp_path / "third"
+    done = tidelog("restore", url, "--data-dir", str(third))
+    assert (done.returncode, done.stderr) == (0, "")
+    async with broker(third, url) as (_, client):
+        assert await read(client, 23) == list(range(23))
+
+
+@pytest.mark.parametrize("arguments", [("--cluster-id", "nothing"), ()])
+def test_an_empty_bucket_is_refused(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    (tmp_path / "bucket").mkdir()
+    done = tidelog(
+        "restore", f"file://{tmp_path}/bucket", "--data-dir", str(tmp_path / "d"), *arguments
+    )
+    assert done.returncode == ExitCode.NOT_FOUND
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_bucket_without_a_journal_is_refused_and_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "bucket" / "cluster" / "0a" / "0"
+    folder.mkdir(parents=True)
+    (folder / "x.segment").write_bytes(b"x")
+    url = f"file://{tmp_path}/bucket"
+    done = tidelog("restore", url, "--data-dir", str(tmp_path / "d"))
+    assert done.returncode == ExitCode.NOT_FOUND
+    assert "no journal" in done.stderr
+    assert [path.name for path in (tmp_path / "bucket").rglob("*") if path.is_file()] == [
+        "x.segment"
+    ]
+
+
+async def test_a_broker_whose_bucket_was_taken_over_writes_nothing(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/bucket"
+    async with broker(tmp_path / "first", url) as (running, client):
+        await create_topic(client, "t", 1, **TIERED)
+        await fill(client, range(5))
+        bucket = running.broker.bucket
+        assert bucket is not None
+        assert await bucket.ship()
+        done = tidelog("restore", url, "--data-dir", str(tmp_path / "second"), "--take-over")
+        assert done.returncode == 0, done.stderr
+        await fill(client, range(5, 6))
+        assert not await bucket.ship()
+        assert running.broker.metrics.remote.is_fenced
+        answer = await produce(client, "t", batch("refused"))
+        assert answer.error_code != 0
+        assert await read(client, 6) == list(range(6))
+    async with broker(tmp_path / "second", url) as (_, client):
+        assert await read(client, 5) == list(range(5))
+    async with broker(tmp_path / "first", url) as (running, client):
+        assert not await running.broker.bucket.ship()  # type: ignore[union-attr]
+        assert (await produce(client, "t", batch("refused"))).error_code != 0

@@ -1,0 +1,152 @@
+"""`fsck --remote`: the journal of a bucket against its objects."""
+
+from random import Random
+
+import pytest
+
+from config import load
+from storage.bucket.audit import audit_bucket
+from storage.bucket.journal import BucketJournal, entry_key, read_state
+from storage.bucket.restore import restore
+from storage.bucket.shipping import DirectoryOlder, Shipper
+from storage.directory.data_dir import DataDir
+from storage.disk.steps import run_steps
+from storage.errors import StoreFailed
+from tests.support.logs import batch
+from tests.support.power_loss import Survival
+from tests.support.simulated_disk import SimulatedDisk
+from tests.support.simulated_store import SimulatedStore
+from tests.support.tiered import read_everything, upload_all
+
+ROOT = "/data"
+CONFIG = load(command_line={"remote.storage.url": "memory:"})
+TIERED = {"remote.storage.enable": "true", "segment.bytes": "400", "local.retention.ms": "0"}
+
+
+class Machine:
+    """A directory with one tiered topic, and its bucket."""
+
+    def __init__(self, disk: SimulatedDisk, store: SimulatedStore) -> None:
+        self.disk, self.store = disk, store
+        self.open()
+
+    def open(self) -> None:
+        self.dir = DataDir.open(ROOT, files=self.disk, broker_config=CONFIG, now_ms=1_000)
+        self.journal = BucketJournal(self.store, self.dir.directory_id, Random(1))
+        self.shipper = Shipper(self.dir, self.journal, lambda name: False)
+
+    def fill(self, count: int) -> None:
+        log = self.dir.topics["t"].logs[0]
+        for _ in range(count):
+            log.append(memoryview(batch(1_000, size=150)), now_ms=1_000)
+        log.flush()
+
+    def ship(self) -> None:
+        topic = self.dir.topics["t"]
+        if not self.journal.is_owner:
+            run_steps(self.shipper.begin())
+        upload_all(topic.logs[0], self.store, topic_id=topic.topic_id)
+        run_steps(self.shipper.ship())
+
+
+@pytest.fixture
+def machine() -> Machine:
+    disk = SimulatedDisk()
+    disk.make_directory(ROOT)
+    machine = Machine(disk, SimulatedStore())
+    run_steps(machine.dir.create_topic("t", 1, TIERED, 1_000))
+    machine.fill(7)
+    machine.ship()
+    return machine
+
+
+def audit(machine: Machine, *, is_deep: bool = True) -> list[str]:
+    return audit_bucket(read_state(machine.store), machine.store, is_deep=is_deep).problems
+
+
+def test_a_sound_bucket(machine: Machine) -> None:
+    report = audit_bucket(read_state(machine.store), machine.store)
+    assert (report.problems, report.orphans) == ([], [])
+    assert (report.objects, report.pieces) == (3, 1)
+
+
+def test_what_is_wrong_is_named(machine: Machine) -> None:
+    objects = machine.store.objects
+    first, second, third = sorted(machine.store.segments)
+    lost = objects.pop(first)
+    objects[second] = objects[second][:-1]
+    objects[third] = b"x" + objects[third][1:]
+    entry = next(key for key in objects if key.startswith("journal/") and b"tail/" in objects[key])
+    objects[entry] = b"x" + objects[entry][1:]
+    objects[first.replace("-0-", "-9-")] = lost
+    machine.store._modified_ms[first.replace("-0-", "-9-")] = 0
+    state = machine.journal.state
+    report = audit_bucket(state, machine.store)
+    assert [problem.split(": ", 1)[1][:12] for problem in report.problems] == [
+        "missing, off",
+        f"{len(objects[second])} bytes, exp"[:12],
+        "CRC-32C " + report.problems[2].split("CRC-32C ")[1][:4],
+        "journal/0000",
+    ]
+    assert [one.key for one in report.orphans] == [first.replace("-0-", "-9-")]
+    quick = audit_bucket(state, machine.store, is_deep=False).problems
+    assert len(quick) == 2
+    del objects[entry]
+    assert "is missing" in audit_bucket(state, machine.store).problems[-1]
+
+
+def test_an_older_copy_of_the_directory_is_refused(machine: Machine) -> None:
+    """It would write over records that only the bucket has."""
+    older = machine.disk.power_cut(0, Survival.KEPT)
+    machine.fill(2)
+    machine.ship()
+    late = Machine(older, machine.store)
+    with pytest.raises(DirectoryOlder, match="t-0 from offset"):
+        run_steps(late.shipper.begin())
+    assert read_state(machine.store).epoch == 1
+
+
+def test_many_small_pieces_become_few(machine: Machine) -> None:
+    machine.dir.set_topic_overrides("t", {**TIERED, "segment.bytes": "1000000"})
+    for _ in range(200):
+        machine.fill(1)
+        machine.ship()
+    report = audit_bucket(read_state(machine.store), machine.store)
+    assert report.problems == []
+    assert report.pieces < 50
+    shipped = sum(len(data) for key, data in machine.store.objects.items() if "journal" in key)
+    assert shipped < 200 * 150 * 20
+    records = read_everything(machine.dir.topics["t"].logs[0], machine.store)
+    disk = SimulatedDisk()
+    disk.make_directory(ROOT)
+    state = read_state(machine.store)
+    restore(state, machine.store, ROOT, disk, cluster_id="c", directory_id=bytes(range(16)))
+    again = DataDir.open(ROOT, files=disk, broker_config=CONFIG, now_ms=1_000)
+    log = again.topics["t"].logs[0]
+    assert read_everything(log, machine.store) == records
+    assert log.leader_epoch == 1
+
+
+def test_a_restore_reads_damaged_records_as_an_error(machine: Machine) -> None:
+    (key,) = (k for k in machine.store.objects if k == entry_key(machine.journal.state.number))
+    machine.store.objects[key] = b"x" + machine.store.objects[key][1:]
+    disk = SimulatedDisk()
+    disk.make_directory(ROOT)
+    with pytest.raises(StoreFailed, match="is damaged"):
+        restore(
+            machine.journal.state,
+            machine.store,
+            ROOT,
+            disk,
+            cluster_id="c",
+            directory_id=bytes(range(16)),
+        )
+    assert not disk.exists(f"{ROOT}/meta.properties")
+
+
+def test_a_deleted_topic_leaves_the_bucket(machine: Machine) -> None:
+    machine.dir.delete_topic("t", 1_000)
+    run_steps(machine.shipper.ship())
+    documents = read_state(machine.store).documents
+    assert not any(key.startswith(("segment/", "tail/", "log/")) for key in documents)
+    assert not any("topic/t" in key for key in documents)

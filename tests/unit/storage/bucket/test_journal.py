@@ -1,0 +1,195 @@
+"""The journal of a bucket: a chain of entries by conditional writes, over a store that fails."""
+
+from random import Random
+
+import pytest
+
+from storage.bucket import journal as journals
+from storage.bucket.journal import (
+    BucketJournal,
+    Entry,
+    decode_entry,
+    encode_entry,
+    entry_key,
+    follow,
+    parse_key,
+    read_state,
+)
+from storage.disk.steps import run_steps
+from storage.errors import Fenced, StoreFailed, UnknownBucketFormat
+from tests.support.simulated_store import SimulatedStore, StoreFault
+
+A, B = "a" * 22, "b" * 22
+
+
+def owner(store: SimulatedStore, name: str = A, seed: int = 1) -> BucketJournal:
+    journal = BucketJournal(store, name, Random(seed))
+    run_steps(journal.read())
+    run_steps(journal.take_over())
+    return journal
+
+
+def put(journal: BucketJournal, key: str, value: object, records: bytes = b"") -> None:
+    while run_steps(journal.append(lambda _: {key: value}, records)) is None:  # type: ignore[dict-item]
+        pass
+
+
+def test_a_reader_gets_what_was_written() -> None:
+    store = SimulatedStore()
+    journal = owner(store)
+    put(journal, "meta/topic/t", {"id": 1}, b"records")
+    put(journal, "meta/topic/u", {"id": 2})
+    put(journal, "meta/topic/t", None)
+    state = read_state(store)
+    assert state.documents == journal.state.documents
+    assert list(state.documents) == ["owner", "meta/topic/u"]
+    assert (state.owner_id, state.epoch, state.number) == (A, 1, 3)
+    assert store.objects[entry_key(1)].startswith(b"records")
+
+
+def test_keys_are_parsed() -> None:
+    for text in (f"log/{'0a' * 16}/3", f"segment/{'0a' * 16}/3/90", f"tail/{'0a' * 16}/3/0/7"):
+        key = parse_key(text)
+        assert key is not None
+        assert str(key) == text
+    assert parse_key("meta/topic/log") is None
+
+
+def test_a_former_owner_is_fenced() -> None:
+    store = SimulatedStore()
+    first, second = owner(store), owner(store, B)
+    with pytest.raises(Fenced, match=f"{B}.*epoch 2"):
+        put(first, "meta/x/y", 1)
+    assert not first.is_owner
+    put(second, "meta/x/y", 2)
+    assert read_state(store).documents["meta/x/y"] == 2
+    run_steps(first.read())
+    assert run_steps(first.take_over()) == 3
+    with pytest.raises(Fenced):
+        run_steps(second.check())
+
+
+def test_a_copy_of_the_directory_is_fenced_too() -> None:
+    store = SimulatedStore()
+    first, _ = owner(store), owner(store, seed=2)
+    with pytest.raises(Fenced):
+        put(first, "meta/x/y", 1)
+
+
+def test_a_former_owner_is_fenced_however_late_it_continues(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its next number stays taken, also when the entries around it were deleted."""
+    monkeypatch.setattr(journals, "CHECKPOINT_ENTRIES", 2)
+    store = SimulatedStore()
+    first = owner(store)
+    put(first, "meta/x/y", 1)
+    # The first attempt of the second owner is torn, so its entry is the one after it.
+    store.faults = {"PUT": [StoreFault.TORN]}
+    second = owner(store, B)
+    for number in range(10):
+        put(second, "meta/x/y", number)
+        if second.wants_checkpoint:
+            run_steps(second.checkpoint())
+    assert entry_key(second.state.number - 2) not in store.objects
+    with pytest.raises(Fenced):
+        put(first, "meta/x/y", "zombie")
+    assert read_state(store).documents["meta/x/y"] == 9
+
+
+@pytest.mark.parametrize("fault", StoreFault)
+@pytest.mark.parametrize("kind", ["PUT", "GET", "HEAD"])
+def test_each_fault_leaves_one_entry_of_each_change(kind: str, fault: StoreFault) -> None:
+    store = SimulatedStore()
+    journal = owner(store)
+    counted = 0
+    for number in range(12):
+        store.faults = {kind: [fault if number % 3 == 1 else None]}
+        for _ in range(5):
+            try:
+                put(journal, f"meta/n/{number}", number)
+            except StoreFailed:
+                continue
+            counted += 1
+            break
+    store.faults = {}
+    store.settle()
+    state = read_state(store)
+    assert counted == 12
+    assert [state.documents[f"meta/n/{n}"] for n in range(12)] == list(range(12))
+
+
+def test_random_faults_and_owners_keep_what_counted() -> None:
+    """Whatever fails: what an owner was told counts, in order, until the next one took over."""
+    for seed in range(60):
+        rng = Random(seed)
+        store = SimulatedStore()
+        counted: dict[str, int] = {}
+        brokers: list[BucketJournal] = []
+        for step in range(40):
+            store.faults = {
+                k: [rng.choice([*[None] * 6, *StoreFault]) for _ in range(3)]
+                for k in ("PUT", "GET", "HEAD", "LIST", "DELETE")
+            }
+            try:
+                if not brokers or rng.random() < 0.1:
+                    journal = BucketJournal(store, f"{len(brokers)}", rng)
+                    run_steps(journal.read())
+                    run_steps(journal.take_over())
+                    brokers.append(journal)
+                journal = rng.choice([*brokers, brokers[-1]])
+                if not journal.is_owner:
+                    continue
+                key = f"meta/n/{step % 7}"
+                if run_steps(journal.append(lambda _, k=key, s=step: {k: s})) is not None:  # type: ignore[misc]
+                    assert journal is brokers[-1], "a fenced broker was told that it counts"
+                    counted[key] = step
+                if rng.random() < 0.2:
+                    run_steps(journal.checkpoint())
+            except StoreFailed:
+                continue
+        store.faults = {}
+        store.settle()
+        found = read_state(store).documents
+        for key, step in counted.items():
+            # An attempt without an answer may count all the same.
+            assert isinstance(found[key], int)
+            assert found[key] >= step, (seed, key)  # type: ignore[operator]
+
+
+def test_checkpoints_replace_entries() -> None:
+    store = SimulatedStore()
+    journal = owner(store)
+    piece = [2, 0, 7, 0]
+    put(journal, "meta/a/b", 0)
+    put(journal, f"tail/{'00' * 16}/0/0/0", piece, b"records")
+    for number in range(70):
+        put(journal, "meta/a/b", number)
+    assert journal.wants_checkpoint
+    assert run_steps(journal.checkpoint()) == 70
+    left = sorted(key for key in store.objects if key.startswith("journal/"))
+    assert left == [entry_key(0), entry_key(2), entry_key(72)]
+    assert read_state(store).documents == journal.state.documents
+    put(journal, "meta/a/b", "after")
+    reader = read_state(store)
+    put(journal, "meta/a/c", 1)
+    assert follow(store, reader) == 1
+    assert reader.documents == journal.state.documents
+
+
+def test_what_is_damaged_in_the_middle_is_refused() -> None:
+    store = SimulatedStore()
+    journal = owner(store)
+    put(journal, "meta/a/b", 1)
+    put(journal, "meta/a/b", 2)
+    store.objects[entry_key(1)] = b"x" + store.objects[entry_key(1)]
+    with pytest.raises(StoreFailed, match=r"journal/0+1 is damaged"):
+        read_state(store)
+
+
+def test_a_newer_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "JOURNAL_VERSION", 2)
+    newer = encode_entry(Entry(number=0, epoch=1, owner=A, nonce=0, changes={}))
+    monkeypatch.undo()
+    with pytest.raises(UnknownBucketFormat, match="format 2, and this program knows 1"):
+        decode_entry(newer)
