@@ -6,7 +6,7 @@ import click
 
 from cli.options import BrokerOptions, TimeType, run_async
 from cli.output import RIGHT, format_count, format_size, print_json, print_table
-from cli.time.options import partitions_of, topic_options
+from cli.time.options import note_unanswered, partitions_of, topic_options
 from client.admin import Admin
 from client.times import format_duration, format_time
 
@@ -44,6 +44,7 @@ def command(
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
         raise click.UsageError("--from must be before --until")
     found = run_async(_ask(broker, topic, partition, from_ms, to_ms, bars, metrics_url))
+    note_unanswered(found)
     if as_json:
         print_json(found)
         return
@@ -91,7 +92,7 @@ def _remarks(found: dict[str, Any]) -> list[str]:
         if found[name]:
             place = "the bars" if name != "without_time" else "a time"
             lines.append(f"{format_count(found[name], 'record')} {where} {place}.")
-    if not found["is_complete"]:
+    if found["missing_segments"]:
         lines.append(
             f"{format_count(found['missing_segments'], 'segment')} "
             f"({format_size(found['missing_bytes'])}) not counted yet: ask again."

@@ -1,11 +1,12 @@
 """What the commands share that ask a broker's metrics port about a topic or about its clock."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 
 from cli.options import broker_options, json_option
+from cli.output import note
 from client.admin import Admin
 from client.errors import NotThere
 from client.types import TopicPartition
@@ -40,3 +41,10 @@ async def partitions_of(admin: Admin, topic: str, partition: int | None) -> list
     if partition is not None and partition not in numbers:
         raise NotThere.partition(topic, partition, len(numbers))
     return [TopicPartition(topic, n) for n in numbers if partition in (None, n)]
+
+
+def note_unanswered(found: Mapping[str, Any]) -> None:
+    """Name the workers of the broker whose part the answer lacks, on stderr."""
+    for one in found["unanswered"]:
+        numbers = ", ".join(map(str, one["partitions"])) or "none"
+        note(f"incomplete: {one['why']}; its partitions of the topic: {numbers}")

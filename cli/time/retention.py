@@ -6,7 +6,7 @@ import click
 
 from cli.options import BrokerOptions, parse_pairs, run_async
 from cli.output import RIGHT, format_count, format_size, print_json, print_table
-from cli.time.options import partitions_of, topic_options
+from cli.time.options import note_unanswered, partitions_of, topic_options
 from client.admin import Admin
 from client.times import format_duration, format_time
 
@@ -53,6 +53,7 @@ def command(
     """
     settings = parse_pairs(pairs, "--set")
     found = run_async(_ask(broker, topic, partition, settings, metrics_url))
+    note_unanswered(found)
     if as_json:
         print_json(found)
         return

@@ -6,7 +6,7 @@ import click
 
 from cli.options import BrokerOptions, run_async
 from cli.output import RIGHT, format_count, format_size, print_json, print_table
-from cli.time.options import partitions_of, topic_options
+from cli.time.options import note_unanswered, partitions_of, topic_options
 from client.admin import Admin
 from client.times import find_unit_mistake, format_duration
 
@@ -39,6 +39,7 @@ def command(
     'tidelog spark skew' does the same for whole topics.
     """
     found = run_async(_ask(broker, topic, partition, size_bytes, metrics_url))
+    note_unanswered(found)
     if as_json:
         print_json(found)
         return
