@@ -614,7 +614,8 @@ class Broker:
             self.security,
             self._contexts,
         )
-        queries = {"/explain": partial(explain, self.topics, self.remote), **self._topic_queries()}
+        queries = self._topic_queries()
+        queries["/explain"] = partial(explain, self.topics, self.remote)
         commands: dict[str, Command] = {}
         if isinstance(self.clock, SettableClock):
             from broker.operator.clock import ClockControl

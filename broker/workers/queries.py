@@ -160,19 +160,19 @@ class WorkerQueries:
         """The whole from worker 1; what is kept here when that does not answer."""
         topic_query = self._queries[path]
         workers = set(self._workers(topic_query, asked))
-        if workers != {self._worker}:
-            outcome = await self._ask(FIRST_WORKER, {"ask": [path, asked]}, WHOLE_PATIENCE_S)
-            if not isinstance(outcome, str):
-                status, document = outcome
-                if status != 200:
-                    raise Refused(document["error"], status)
-                return document
-            if self._worker not in workers:
-                raise Refused(outcome, 503)
-        missing = sorted(workers - {self._worker})
+        if workers == {self._worker}:
+            return topic_query.whole(asked, [await topic_query.part(asked)], [])
+        outcome = await self._ask(FIRST_WORKER, {"ask": [path, asked]}, WHOLE_PATIENCE_S)
+        if not isinstance(outcome, str):
+            status, document = outcome
+            if status != 200:
+                raise Refused(document["error"], status)
+            return document
+        if self._worker not in workers:
+            raise Refused(outcome, 503)
         unanswered = [
             self._unanswered(asked, one, outcome if one == FIRST_WORKER else _NOT_ASKED)
-            for one in missing
+            for one in sorted(workers - {self._worker})
         ]
         return topic_query.whole(asked, [await topic_query.part(asked)], unanswered)
 

@@ -94,7 +94,8 @@ async def test_each_worker_answers_for_all_partitions(served: BrokerProcess, wor
 
 @pytest.mark.parametrize("worker", [1, 3])
 async def test_pages_of_segments_go_over_all_workers(served: BrokerProcess, worker: int) -> None:
-    found, after = [], ""
+    found: list[tuple[int, int]] = []
+    after: str | None = ""
     while after is not None:
         page = await ask(served, worker, f"segments?topic=t&limit=4{after and f'&after={after}'}")
         assert len(places(page)) <= 4
