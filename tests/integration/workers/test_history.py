@@ -199,7 +199,7 @@ async def test_histories_hold_while_each_worker_is_killed(tmp_path: Path) -> Non
         producers = [Appending(servers, number) for number in range(3)]
         readers = [Reading(servers) for _ in range(2)]
         members = [Member(servers) for _ in range(2)]
-        threads = [*producers, *readers, *members]
+        threads: list[Appending | Reading | Member] = [*producers, *readers, *members]
         for thread in threads:
             thread.start()
         for number in range(KILLS):
