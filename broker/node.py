@@ -50,13 +50,9 @@ from broker.net.produce_lane import ProduceLane
 from broker.net.receive import SCRATCH
 from broker.operator.explain import explain
 from broker.operator.exporter import BrokerCollector, load, render
-from broker.operator.histogram import HistogramAnswers
-from broker.operator.http import Command, MetricsServer, Query
+from broker.operator.http import Command, MetricsServer
 from broker.operator.port_access import PortAccess
-from broker.operator.queries import TopicQuery, answer_alone
-from broker.operator.retention import RetentionForecast
-from broker.operator.segments import SegmentList
-from broker.operator.skew import SkewAudit
+from broker.operator.topic_queries import topic_queries
 from broker.quotas.accepting import AcceptRates
 from broker.quotas.throttle import windows_of
 from broker.remote.reads import RemoteReads
@@ -576,26 +572,6 @@ class Broker:
         self.config = self.config.with_metrics_port(bound.getsockname()[1])
         return bound
 
-    def _topic_queries(self) -> dict[str, Query]:
-        """The questions about topics that the metrics port answers, for all workers."""
-        threads = self._threads.control
-        found: dict[str, TopicQuery] = {
-            "/segments": SegmentList(self.topics, threads, self.time.now_ms),
-            "/skew": SkewAudit(self.topics, threads),
-            "/histogram": HistogramAnswers(self.topics, threads),
-            "/retention": RetentionForecast(self.topics, self.space, threads, self.time.now_ms),
-        }
-        worker = self._first or self._further
-        if worker is None:
-            return {path: partial(answer_alone, one) for path, one in found.items()}
-        from broker.workers.queries import WorkerQueries
-
-        worker.queries = WorkerQueries(
-            worker.number, self.config.workers, self.topics, found, worker.call
-        )
-        self._stack.callback(worker.queries.close)
-        return {path: partial(worker.queries.answer, path) for path in found}
-
     async def _start_metrics(self, context: Context, bound: socket.socket) -> None:
         """Serve metrics, probes and explanations."""
         listener = self.config.metrics_listener
@@ -614,7 +590,14 @@ class Broker:
             self.security,
             self._contexts,
         )
-        queries = self._topic_queries()
+        queries = topic_queries(
+            self.topics,
+            self.space,
+            self._threads.control,
+            self.time.now_ms,
+            worker=self._first or self._further,
+            workers=self.config.workers,
+        )
         queries["/explain"] = partial(explain, self.topics, self.remote)
         commands: dict[str, Command] = {}
         if isinstance(self.clock, SettableClock):

@@ -146,7 +146,9 @@ class FirstWorker:
             accept_client(facts, descriptor)
 
     def close(self) -> None:
-        """Close all links."""
+        """Close all links; answer no further questions."""
+        if self.queries is not None:
+            self.queries.close()
         for worker in list(self._linked.values()):
             worker.link.close()
         self._linked.clear()

@@ -150,7 +150,9 @@ class FurtherWorker:
         await self._may_serve.wait()
 
     async def close(self) -> None:
-        """Follow no further changes."""
+        """Follow no further changes, and answer no further questions."""
+        if self.queries is not None:
+            self.queries.close()
         if self._applying is not None:
             self._applying.cancel()
             await asyncio.gather(self._applying, return_exceptions=True)
