@@ -32,7 +32,7 @@ The last segment is the active one and may grow: its numbers hold for the record
 
 An answer has at most `limit` segments (1000). `next` is what to give as `after` for the following
 ones, null after the last. `unanswered` names the workers that did not answer, of several
-(`broker.workers.queries`); their partitions are not in the answer.
+(`broker.operator.worker_queries`); their partitions are not in the answer.
 
 Read next: `storage.segment.manifest`, `broker.operator.http`.
 """

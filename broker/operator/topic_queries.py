@@ -1,6 +1,6 @@
 """The questions about topics that the metrics port answers, by path.
 
-With several workers each answers for what it keeps, and `broker.workers.queries` joins the parts.
+With several workers each answers for what it keeps, and `broker.operator.worker_queries` joins the parts.
 """
 
 from collections.abc import Callable
@@ -15,11 +15,10 @@ from broker.operator.segments import SegmentList
 from broker.operator.skew import SkewAudit
 
 if TYPE_CHECKING:
+    from broker.operator.worker_queries import Linked
     from broker.space import SpaceGuard
     from broker.threads import Pool
     from broker.topics.registry import TopicRegistry
-    from broker.workers.first import FirstWorker
-    from broker.workers.further import FurtherWorker
 
 
 def topic_queries(
@@ -28,7 +27,7 @@ def topic_queries(
     threads: "Pool",
     now_ms: Callable[[], int],
     *,
-    worker: "FirstWorker | FurtherWorker | None",
+    worker: "Linked | None",
     workers: int,
 ) -> dict[str, Query]:
     """The answers by path; with `worker`, one of `workers`, they are those of all workers."""
@@ -40,7 +39,7 @@ def topic_queries(
     }
     if worker is None:
         return {path: partial(answer_alone, one) for path, one in found.items()}
-    from broker.workers.queries import WorkerQueries
+    from broker.operator.worker_queries import WorkerQueries
 
     worker.queries = WorkerQueries(worker.number, workers, topics, found, worker.call)
     return {path: partial(worker.queries.answer, path) for path in found}

@@ -30,8 +30,8 @@ from storage.directory.data_dir import DataDir
 from storage.directory.metadata import FIRST_WORKER, KIND_PRODUCER_IDS, KIND_TOPIC, Json
 
 if TYPE_CHECKING:
+    from broker.operator.worker_queries import WorkerQueries
     from broker.transactions.coordinator import TransactionCoordinator
-    from broker.workers.queries import WorkerQueries
 
 logger = logging.getLogger("tidelog.broker.workers.first")
 

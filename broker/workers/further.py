@@ -43,7 +43,7 @@ from storage.disk.files import Files
 from storage.errors import DataDirError, StorageError, StorageFailed
 
 if TYPE_CHECKING:
-    from broker.workers.queries import WorkerQueries
+    from broker.operator.worker_queries import WorkerQueries
 
 logger = logging.getLogger("tidelog.broker.workers.further")
 

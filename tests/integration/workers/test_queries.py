@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker.workers import queries
+from broker.operator.worker_queries import PART_PATIENCE_S
 from protocol.error_codes import ErrorCode
 from tests.integration.workers.support import connect, kill, leaders_of, pid_of, wait_for_restart
 from tests.support.broker import BrokerProcess, batch, broker_process
@@ -142,7 +142,7 @@ async def test_a_worker_that_is_not_there_is_named(served: BrokerProcess) -> Non
         found = await ask(served, 1, "segments?topic=t")
         (missing,) = found["unanswered"]
         assert (missing["worker"], missing["partitions"]) == (2, of_second)
-        assert missing["why"] == f"worker 2 did not answer within {queries.PART_PATIENCE_S:g} s"
+        assert missing["why"] == f"worker 2 did not answer within {PART_PATIENCE_S:g} s"
         assert places(found) == [place for place in EVERYTHING if place[0] not in of_second]
         done = await asyncio.to_thread(
             tidelog, "retention", "t", "-b", f"127.0.0.1:{served.ports[0]}"

@@ -15,11 +15,10 @@ Read next: `broker.operator.queries` (`TopicQuery`), `broker.workers.link`.
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from broker.operator import queries
 from broker.operator.queries import Asked, Document, Refused, TopicQuery
-from broker.workers.link import Message
 from storage.directory.metadata import FIRST_WORKER
 
 if TYPE_CHECKING:
@@ -41,11 +40,24 @@ ROUNDS_MAX: Final = 3
 SHOWN_MAX: Final = 100
 """How many partitions of a worker that did not answer are named."""
 
+Message: TypeAlias = dict[str, Any]
+"""A message of a link."""
+
 Call: TypeAlias = Callable[[int, Message, Callable[[Any], object]], object]
 """Calls a worker over its link; the answer is None when it is not there."""
 
 Outcome: TypeAlias = tuple[int, Document] | str
 """HTTP status and document, or why there is none."""
+
+
+class Linked(Protocol):
+    """The end of this worker's links."""
+
+    number: int
+    queries: "WorkerQueries | None"
+
+    def call(self, worker: int, message: Message, answer: Callable[[Any], object]) -> None:
+        """Call a worker; `answer` gets None when it is not there."""
 
 
 class WorkerQueries:
