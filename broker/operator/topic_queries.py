@@ -1,6 +1,7 @@
 """The questions about topics that the metrics port answers, by path.
 
-With several workers each answers for what it keeps, and `broker.operator.worker_queries` joins the parts.
+With several workers each answers for what it keeps; `broker.operator.worker_queries` joins the
+parts.
 """
 
 from collections.abc import Callable
