@@ -42,6 +42,9 @@ class Running:
     spawned_at: float
     """When its process was started, on time.perf_counter."""
 
+    workers: tuple["Running", ...] = ()
+    """Its worker processes, where it has several."""
+
     @property
     def port(self) -> int:
         """The port on 127.0.0.1."""
@@ -102,16 +105,35 @@ def _kafka(**settings: str) -> Callable[[Path, str], contextlib.AbstractContextM
     return launch
 
 
-def _tidelog(policy: str) -> Callable[[Path, str], contextlib.AbstractContextManager[Running]]:
+def _tidelog(
+    policy: str, workers: int = 1
+) -> Callable[[Path, str], contextlib.AbstractContextManager[Running]]:
     @contextlib.contextmanager
     def launch(folder: Path, name: str) -> Iterator[Running]:
         settings = {"log.flush.policy": policy, "group.initial.rebalance.delay.ms": "0"}
+        settings["workers"] = str(workers)
         if tls := secured.server_settings():
             settings |= {"listeners": "SSL://127.0.0.1:0", **tls}
         with TidelogProcess(folder, settings={**_DELETE_SOON, **settings}) as broker:
-            yield _running(name, broker)
+            running = _running(name, broker)
+            yield replace(running, workers=_workers(broker)) if workers > 1 else running
 
     return launch
+
+
+def _workers(broker: TidelogProcess) -> tuple[Running, ...]:
+    """The worker processes, in order; each writes its process id into its lock."""
+    first, *others = (broker.ready, *broker.ready["workers"])
+    folders = [broker.data_dir, *(Path(one["data_dir"]) for one in others)]
+    return tuple(
+        Running(
+            name=f"worker {number}",
+            bootstrap=f"{one['host']}:{one['port']}",
+            pid=int((folder / ".lock").read_text()),
+            spawned_at=broker.spawned_at,
+        )
+        for number, (one, folder) in enumerate(zip((first, *others), folders, strict=True), start=1)
+    )
 
 
 @contextlib.contextmanager
@@ -152,6 +174,16 @@ def _process(command: list[str], port: int, log: Path) -> Iterator[subprocess.Po
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def tidelog_of(workers: int) -> Contender:
+    """Tidelog with so many workers."""
+    return Contender(
+        name=f"{workers} workers" if workers > 1 else "1 worker",
+        title=f"Tidelog, workers={workers}, flush.policy=os",
+        durable=False,
+        launch=_tidelog("os", workers),
+    )
 
 
 KAFKA = Contender(name="kafka", title="Apache Kafka, default", durable=False, launch=_kafka())

@@ -4,7 +4,12 @@ Throughput on a shared machine says as much about the load as about the broker. 
 broker with requests built in advance, five in flight on one connection, and reads the CPU clock of
 its process before and after; each row is the median of several rounds. The bare loop of `limit.py`
 gets the same Produce frames, so the difference is what being a broker costs.
-`python -m benchmarks.request_cost [--brokers a,b] [--rows TEXT] [--seconds S] [--rounds N]`
+`python -m benchmarks.request_cost [--brokers a,b] [--rows TEXT] [--seconds S] [--rounds N]
+[--in-flight N]`
+
+`--workers 1,2,4,8` compares Tidelog with itself instead: with N workers each gets requests for a
+partition of its own, on a connection of its own, and the CPU is that of all N. Processes that share
+a core take its caches from each other at each request; `--by-turns` drives one worker at a time.
 """
 
 import argparse
@@ -14,7 +19,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,10 +47,10 @@ CPU_CLOCK_OF_PROCESS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One kind of request. `frame` is sent over and over."""
+    """One kind of request. `frames` are sent over and over, each to its worker."""
 
     title: str
-    frame: bytes
+    frames: tuple[bytes, ...]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,26 +60,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", default="", help="only rows whose title contains this")
     parser.add_argument("--seconds", type=float, default=0.7, help="per row and round")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--in-flight", type=int, default=IN_FLIGHT, help="requests per connection")
+    parser.add_argument("--by-turns", action="store_true", help="one worker at a time")
+    parser.add_argument("--workers", default="", help="compare these numbers of workers")
     options = parser.parse_args(arguments)
+    contenders: Mapping[str, brokers.Contender] = brokers.BY_NAME
     names = options.brokers.split(",")
+    if options.workers:
+        several = [brokers.tidelog_of(int(count)) for count in options.workers.split(",")]
+        contenders = {one.name: one for one in several}
+        names = list(contenders)
     costs: dict[str, dict[str, list[float]]] = {}
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-cost-")))
-        running = [
-            stack.enter_context(brokers.BY_NAME[name].start(folder / name)) for name in names
-        ]
-        work = [(broker, list(_rows(broker, options.rows))) for broker in running]
+        running = [stack.enter_context(contenders[name].start(folder / name)) for name in names]
+        rows_of = _worker_rows if options.workers else _rows
+        work = [(broker, list(rows_of(broker, options.rows))) for broker in running]
         for number in range(options.rounds + 1):
             for broker, rows in work:
                 for row in rows:
-                    cost = _cost(broker, row, options.seconds)
+                    cost = _cost(
+                        broker, row, options.seconds, options.in_flight, by_turns=options.by_turns
+                    )
                     if number:  # the first round warms up
                         costs.setdefault(row.title, {}).setdefault(broker.name, []).append(cost)
         facts = machine.markdown(machine.describe(folder))
     lines = [
         [title, *(_shown(found.get(name)) for name in names)] for title, found in costs.items()
     ]
-    head = ["request", *(brokers.BY_NAME[name].title for name in names)]
+    head = ["request", *(contenders[name].title for name in names)]
     print(
         f"{facts}\n\nCPU of the broker in microseconds per request.\n\n{report.table(head, lines)}"
     )
@@ -96,33 +110,46 @@ def _rows(broker: brokers.Running, wanted: str) -> Iterator[Row]:
     return (row for row in rows if wanted in row.title)
 
 
+def _worker_rows(broker: brokers.Running, wanted: str) -> Iterator[Row]:
+    """The requests that a worker serves for its own partitions, one partition for each worker."""
+    topic, count = f"cost-{uuid.uuid4().hex[:8]}", len(broker.workers) or 1
+    loads.create_topic(broker.bootstrap, topic, count, retention_bytes="200000000")
+    rows = []
+    for size in (100, 1_024):
+        batch = _batch(KIB_BATCH // (size + 10), size)
+        frames = [_produce(topic, [batch], partition) for partition in range(count)]
+        rows.append(Row(title=f"Produce {KIB_BATCH // 1_000} KB of {size} B", frames=tuple(frames)))
+    frames = [_produce(topic, [_batch(1, 100)], partition) for partition in range(count)]
+    rows.append(Row(title="Produce 1 record of 100 B", frames=tuple(frames)))
+    frames = [_fetch(topic, KIB_BATCH + 1_000, partition) for partition in range(count)]
+    rows.append(Row(title=f"Fetch {(KIB_BATCH + 1_000) // 1_000} KB", frames=tuple(frames)))
+    return (row for row in rows if wanted in row.title)
+
+
 def _produce_rows(one: str, many: str) -> Iterator[Row]:
     for batch_bytes, size in ((KIB_BATCH, 100), (KIB_BATCH, 1_024), (MIB_BATCH, 100),
                               (MIB_BATCH, 1_024)):  # fmt: skip
         count = batch_bytes // (size + 10)
         title = f"Produce {batch_bytes // 1_000} KB of {size} B"
-        yield Row(title=title, frame=_produce(one, [_batch(count, size)]))
+        yield Row(title=title, frames=(_produce(one, [_batch(count, size)]),))
     batches = [_batch(KIB_BATCH // 1_034, 1_024)] * 16
-    yield Row(title="Produce 16 x 16 KB of 1024 B", frame=_produce(many, batches))
-    yield Row(title="Produce 1 record of 100 B", frame=_produce(one, [_batch(1, 100)]))
+    yield Row(title="Produce 16 x 16 KB of 1024 B", frames=(_produce(many, batches),))
+    yield Row(title="Produce 1 record of 100 B", frames=(_produce(one, [_batch(1, 100)]),))
 
 
 def read_rows(topic: str) -> Iterator[Row]:
     """The requests that read: a topic that exists, times that do not matter."""
     now_ms = int(time.time() * 1000)
     for size in (KIB_BATCH + 1_000, MIB_BATCH):
-        partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=size)
-        asked = FetchTopic(topic=topic, partitions=[partition])
-        fetch = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=50_000_000, topics=[asked])
-        yield Row(title=f"Fetch {size // 1_000} KB", frame=framed(fetch, FETCH_V))
+        yield Row(title=f"Fetch {size // 1_000} KB", frames=(_fetch(topic, size),))
     for what, timestamp in (("at a time", now_ms), ("at the end", -1), ("at the start", -2)):
         asked_for = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
         lookup = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[asked_for])])
-        yield Row(title=f"ListOffsets {what}", frame=framed(lookup, LIST_OFFSETS_V))
+        yield Row(title=f"ListOffsets {what}", frames=(framed(lookup, LIST_OFFSETS_V),))
     metadata = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
-    yield Row(title="Metadata of one topic", frame=framed(metadata, METADATA_V))
+    yield Row(title="Metadata of one topic", frames=(framed(metadata, METADATA_V),))
     heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
-    yield Row(title="Heartbeat", frame=framed(heartbeat, HEARTBEAT_V))
+    yield Row(title="Heartbeat", frames=(framed(heartbeat, HEARTBEAT_V),))
 
 
 def _batch(count: int, size: int) -> bytes:
@@ -130,8 +157,18 @@ def _batch(count: int, size: int) -> bytes:
     return wire.record_batch([b"x" * size] * count, [now_ms] * count)
 
 
-def _produce(topic: str, batches: Sequence[bytes]) -> bytes:
-    data = [PartitionProduceData(index=i, records=batch) for i, batch in enumerate(batches)]
+def _fetch(topic: str, size: int, number: int = 0) -> bytes:
+    partition = FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=size)
+    asked = FetchTopic(topic=topic, partitions=[partition])
+    fetch = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=50_000_000, topics=[asked])
+    return framed(fetch, FETCH_V)
+
+
+def _produce(topic: str, batches: Sequence[bytes], first: int = 0) -> bytes:
+    data = [
+        PartitionProduceData(index=number, records=batch)
+        for number, batch in enumerate(batches, start=first)
+    ]
     topics = [TopicProduceData(name=topic, partition_data=data)]
     return framed(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), PRODUCE_V)
 
@@ -148,25 +185,45 @@ def framed(message: object, version: int) -> bytes:
     return b"".join(parts)
 
 
-def _cost(broker: brokers.Running, row: Row, seconds: float) -> float:
-    """Microseconds of the broker's CPU per request."""
-    connection = wire.Connection(broker.bootstrap)
-    clock = (~broker.pid << 3) | CPU_CLOCK_OF_PROCESS
-    for _ in range(IN_FLIGHT):
-        connection.send(row.frame)
-    sent = 0
-    most = max(IN_FLIGHT, SENT_BYTES_MAX // len(row.frame))
-    end = time.monotonic() + seconds
-    begun = time.clock_gettime_ns(clock)
-    while sent < most and time.monotonic() < end:
-        connection.receive()
-        connection.send(row.frame)
-        sent += 1
-    used = time.clock_gettime_ns(clock) - begun
-    for _ in range(IN_FLIGHT):
-        connection.receive()
-    connection.close()
+def _cost(
+    broker: brokers.Running, row: Row, seconds: float, in_flight: int, *, by_turns: bool
+) -> float:
+    """Microseconds of the broker's CPU per request, of all its processes together."""
+    workers = broker.workers or (broker,)
+    pairs = [
+        (wire.Connection(one.bootstrap), frame)
+        for one, frame in zip(workers, row.frames, strict=True)
+    ]
+    shares = [[pair] for pair in pairs] if by_turns else [pairs]
+    begun = _cpu_ns(workers)
+    sent = sum(_drive(share, seconds / len(shares), in_flight) for share in shares)
+    used = _cpu_ns(workers) - begun
+    for connection, _ in pairs:
+        connection.close()
     return used / sent / 1_000
+
+
+def _drive(pairs: Sequence[tuple[wire.Connection, bytes]], seconds: float, in_flight: int) -> int:
+    """Keep `in_flight` requests on each connection for so long; how many were answered."""
+    most = max(in_flight, SENT_BYTES_MAX // len(pairs[0][1]))
+    sent = in_flight * len(pairs)
+    for connection, frame in pairs:
+        for _ in range(in_flight):
+            connection.send(frame)
+    end = time.monotonic() + seconds
+    while sent < most and time.monotonic() < end:
+        for connection, frame in pairs:
+            connection.receive()
+            connection.send(frame)
+        sent += len(pairs)
+    for connection, _ in pairs:
+        for _ in range(in_flight):
+            connection.receive()
+    return sent
+
+
+def _cpu_ns(workers: Sequence[brokers.Running]) -> int:
+    return sum(time.clock_gettime_ns((~one.pid << 3) | CPU_CLOCK_OF_PROCESS) for one in workers)
 
 
 if __name__ == "__main__":

@@ -25,8 +25,10 @@ def main(arguments: list[str]) -> int:
 
 
 def _announce(ready: ReadyInfo) -> None:
-    workers = "".join(f" {worker.host}:{worker.port}" for worker in ready.workers)
-    sys.stdout.write(f"ready {ready.host}:{ready.port} metrics {ready.metrics_port}{workers}\n")
+    workers = (
+        f"{one.host}:{one.port} metrics {one.metrics_port}" for one in (ready, *ready.workers)
+    )
+    sys.stdout.write(f"ready {' '.join(workers)}\n")
     sys.stdout.flush()
 
 

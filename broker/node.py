@@ -609,7 +609,13 @@ class Broker:
             self._contexts,
         )
         queries = pages(
-            self.topics, self.space, self.remote, self._threads.control, self.time.now_ms
+            self.topics,
+            self.space,
+            self.remote,
+            self._threads.control,
+            self.time.now_ms,
+            worker=self._first or self._further,
+            workers=self.config.workers,
         )
         commands: dict[str, Command] = {}
         if isinstance(self.clock, SettableClock):

@@ -31,7 +31,7 @@ async def explain(
 ) -> tuple[int, bytes]:
     """HTTP status and JSON for the query string of the request of `viewer` to /explain."""
 
-    async def make(asked: dict[str, str]) -> dict[str, object]:
+    async def make(asked: queries.Asked) -> queries.Document:
         partition = queries.number(asked, "partition", queries.PARTITION_MAX) or 0
         timestamp = queries.number(asked, "at", INT64_MAX)
         if timestamp is None:

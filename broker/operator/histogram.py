@@ -7,20 +7,20 @@ The counts are exact, by the records' own times, however late they came: `storag
 `buckets` is the most bars wanted (240). Their width is one of 1 s, 5 s, 15 s, 1 min, 5 min, 15 min,
 1 h, 3 h, 12 h, 1 d, 7 d, 14 d and so on, and they begin at its multiples, so the first and the last
 may reach beyond `from` and `to`. `width_ms` is above `wanted_width_ms` where the counts of a
-segment are coarser. A bar without records is left out.
+segment are coarser. `width` is the least width wanted. A bar without records is left out.
 
     {"topic": "flights", "from_ms": 1372636800000, "to_ms": 1372723200000, "width_ms": 900000,
      "wanted_width_ms": 900000, "buckets": [[1372636800000, 812], [1372637700000, 790], ...],
      "before": 0, "after": 12, "without_time": 0, "records": 9012, "markers": 3,
      "is_complete": true, "missing": [], "missing_segments": 0, "missing_bytes": 0,
-     "elsewhere": [], "bytes_read": 0, "next": null}
+     "unanswered": [], "bytes_read": 0, "next": null}
 
 `records` is the sum of all bars, of those before and after them, and of those without a time.
 Markers of transactions are no records. What an append could not count is read from the log, at most
 `bytes` (64 MiB) for one answer; what is still not counted is listed in `missing` (the first 100
 segments), and is in none of the sums: the next question continues there. Nothing is read from an
 object store: a segment that is only there, and was not counted before, stays missing.
-`elsewhere` has the partitions that other workers keep (the first 100), which are not counted.
+`unanswered` is as in /segments; what those workers keep is not counted.
 
     {"partition": 0, "base_offset": 0, "next_offset": 9000, "bytes": 1048301,
      "min_timestamp": null, "max_timestamp": 1372723199000, "why": "not counted yet"}
@@ -33,11 +33,11 @@ Read next: `storage.segment.time_counts`, `broker.operator.http`.
 """
 
 import asyncio
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
-from broker.errors import NotLeader
 from broker.operator import queries
+from broker.operator.queries import Asked, Document
 from protocol.records.layout import INT64_MAX
 from storage.log.histogram import (
     Histogram,
@@ -50,7 +50,6 @@ from storage.log.histogram import (
 from storage.segment.manifest import UNKNOWN_MINIMUM
 
 if TYPE_CHECKING:
-    from broker.operator.port_access import Viewer
     from broker.threads import Pool
     from broker.topics.registry import TopicRegistry
     from storage.log.log import Log
@@ -64,16 +63,21 @@ PARTITIONS_MAX: Final = 1000
 MISSING_SHOWN: Final = 100
 
 _PARAMETERS: Final = (
-    "topic", "partition", "from", "to", "buckets", "bytes", "split", "limit", "after",
+    "topic", "partition", "from", "to", "buckets", "bytes", "split", "limit", "after", "width",
+)  # fmt: skip
+_SUMMED: Final = (
+    "before", "after", "without_time", "records", "markers", "missing_segments", "missing_bytes",
+    "bytes_read",
 )  # fmt: skip
 
 _NO_MINIMA: Final = (UNKNOWN_MINIMUM, INT64_MAX)
 
-Document = dict[str, Any]
-
 
 class HistogramAnswers:
     """Answers to /histogram. Loop thread only; records are counted in `threads`."""
+
+    parameters = _PARAMETERS
+    is_of_disk = False
 
     def __init__(self, topics: "TopicRegistry", threads: "Pool") -> None:
         """Count the records of the logs of `topics`."""
@@ -82,69 +86,106 @@ class HistogramAnswers:
         self._histogram = TimeHistogram()
         self._one_at_a_time = asyncio.Lock()
 
-    async def answer(self, query: str, viewer: "Viewer") -> tuple[int, bytes]:
-        """HTTP status and JSON for the query string of a request of `viewer`."""
-        return await queries.answer(query, _PARAMETERS, viewer, self._document)
-
-    async def _document(self, asked: dict[str, str]) -> Document:
+    async def part(self, asked: Asked) -> Document:
+        """As in `TopicQuery`."""
         from_ms = queries.number(asked, "from", queries.TIME_MS_MAX)
         to_ms = queries.number(asked, "to", queries.TIME_MS_MAX)
         bars = queries.number(asked, "buckets", BARS_MAX, least=1)
         bytes_max = queries.number(asked, "bytes", BYTES_MAX)
+        least_ms = queries.number(asked, "width", queries.TIME_MS_MAX)
         is_split = queries.flag(asked, "split")
-        logs, elsewhere, following = self._page(asked)
-        span = span_of(logs) or (0, 1)
+        logs, share, following = self._page(asked)
+        span = span_of(logs)
+        known = span or (0, 1)
         window = Window(
-            from_ms=span[0] if from_ms is None else from_ms,
-            to_ms=max(span[1], (from_ms or 0) + 1) if to_ms is None else to_ms,
+            from_ms=known[0] if from_ms is None else from_ms,
+            to_ms=max(known[1], (from_ms or 0) + 1) if to_ms is None else to_ms,
             bars=bars or BARS,
+            least_ms=least_ms or 0,
         )
         if window.from_ms >= window.to_ms:
             raise queries.BadQuery(
                 f"from={window.from_ms} is not before to={window.to_ms}; from is inclusive, to is "
                 "exclusive"
             )
+        bytes_max = BYTES if bytes_max is None else bytes_max
         async with self._one_at_a_time:
             found = await self._threads.drive(
-                self._histogram.count(
-                    logs, window, bytes_max=BYTES if bytes_max is None else bytes_max
-                )
+                self._histogram.count(logs, window, bytes_max=int(bytes_max * share))
             )
-        shown = _document(asked["topic"], window, found)
-        shown["is_complete"] = not (found.missing or elsewhere)
-        shown["elsewhere"] = elsewhere[:MISSING_SHOWN]
+        shown = _document(window, found)
+        shown["span"] = span
         shown["next"] = following
         if is_split:
             shown["partitions"] = [_partition(one) for one in found.partitions]
         return shown
 
-    def _page(self, asked: dict[str, str]) -> tuple[list["Log"], list[int], int | None]:
-        """The logs of one page, the partitions of the topic that other workers keep, and the
-        partition after which the next page begins.
+    def again(self, asked: Asked, parts: Sequence[Document]) -> Asked | None:
+        """As in `TopicQuery`: the same bars everywhere."""
+        if len({(one["from_ms"], one["to_ms"], one["width_ms"]) for one in parts}) == 1:
+            return None
+        spans = [one["span"] for one in parts if one["span"] is not None]
+        bounds = {}
+        if spans:
+            bounds = {
+                "from": str(min(start for start, _ in spans)),
+                "to": str(max(end for _, end in spans)),
+            }
+        return {**bounds, **asked, "width": str(max(one["width_ms"] for one in parts))}
+
+    def whole(
+        self, asked: Asked, parts: Sequence[Document], unanswered: Sequence[Document]
+    ) -> Document:
+        """As in `TopicQuery`."""
+        bars: dict[int, int] = {}
+        width_ms = max(part["width_ms"] for part in parts)
+        for part in parts:
+            for start, count in part["buckets"]:
+                start -= start % width_ms
+                bars[start] = bars.get(start, 0) + count
+        missing = [one for part in parts for one in part["missing"]]
+        shown = {
+            "topic": asked["topic"],
+            "from_ms": min(part["from_ms"] for part in parts),
+            "to_ms": max(part["to_ms"] for part in parts),
+            "width_ms": width_ms,
+            "wanted_width_ms": max(part["wanted_width_ms"] for part in parts),
+            "buckets": sorted(bars.items()),
+            **{name: sum(part[name] for part in parts) for name in _SUMMED},
+            "missing": missing[:MISSING_SHOWN],
+            "is_complete": not (missing or unanswered),
+            "unanswered": unanswered,
+            "next": parts[0]["next"],
+        }
+        if queries.flag(asked, "split"):
+            shown["partitions"] = queries.by_partition(parts)
+        return shown
+
+    def _page(self, asked: Asked) -> tuple[list["Log"], float, int | None]:
+        """The logs of one page that are kept here, their share of the page, and the partition after
+        which the next page begins.
         """
         topic = asked["topic"]
         partition = queries.number(asked, "partition", queries.PARTITION_MAX)
         limit = queries.number(asked, "limit", PARTITIONS_MAX, least=1) or PARTITIONS
         after = queries.number(asked, "after", queries.PARTITION_MAX)
+        logs = self._topics.kept_logs(topic, partition)
         if partition is not None:
-            return [self._topics.led_log(topic, partition)], [], None
-        with suppress(NotLeader):
-            self._topics.led_log(topic, 0)
+            return logs, 1.0, None
         known = self._topics.find(topic)
-        assert known is not None, "led_log has found it"
-        elsewhere = [number for number, log in enumerate(known.partitions) if log is None]
-        rest = [log for log in known.logs if after is None or log.partition > after]
+        assert known is not None, "kept_logs has found it"
+        rest = range(0 if after is None else after + 1, len(known.partitions))
         page = rest[:limit]
-        return page, elsewhere, page[-1].partition if len(rest) > limit else None
+        here = [log for log in logs if log.partition in page]
+        return here, len(here) / max(1, len(page)), page[-1] if len(rest) > limit else None
 
 
-def _document(topic: str, window: Window, found: Histogram) -> Document:
+def _document(window: Window, found: Histogram) -> Document:
     bars: dict[int, int] = {}
     for one in found.partitions:
         for start, count in one.bars.items():
             bars[start] = bars.get(start, 0) + count
     return {
-        "topic": topic,
         "from_ms": found.bars.start,
         "to_ms": found.bars.stop,
         "width_ms": found.bars.step,

@@ -2,6 +2,9 @@
 
 Together they are as much code as a tenth of a start, and most brokers are never asked.
 `load_pages` loads them in a thread after the start, so that no request waits for it.
+
+With several workers each answers for the partitions that it keeps, and
+`broker.operator.worker_queries` joins the parts; only /explain is the leader's alone.
 """
 
 from collections.abc import Callable
@@ -11,6 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from broker.operator.http import Answered, Query
     from broker.operator.port_access import Viewer
+    from broker.operator.queries import TopicQuery
+    from broker.operator.worker_queries import Linked
     from broker.remote.reads import RemoteReads
     from broker.space import SpaceGuard
     from broker.threads import Pool
@@ -38,36 +43,54 @@ def pages(
     remote: "RemoteReads | None",
     threads: "Pool",
     now_ms: Callable[[], int],
+    *,
+    worker: "Linked | None" = None,
+    workers: int = 1,
 ) -> "dict[str, Query]":
-    """The pages by path; `now_ms` is the time by which retention deletes."""
+    """The pages by path; `now_ms` is the time by which retention deletes.
+
+    With `worker`, one of `workers`, they answer for the partitions of all workers.
+    """
 
     def explain() -> "Query":
         from broker.operator.explain import explain
 
         return partial(explain, topics, remote)
 
-    def segments() -> "Query":
+    def segments() -> "TopicQuery":
         from broker.operator.segments import SegmentList
 
-        return SegmentList(topics, threads, now_ms).answer
+        return SegmentList(topics, threads, now_ms)
 
-    def skew() -> "Query":
+    def skew() -> "TopicQuery":
         from broker.operator.skew import SkewAudit
 
-        return SkewAudit(topics, threads).answer
+        return SkewAudit(topics, threads)
 
-    def histogram() -> "Query":
+    def histogram() -> "TopicQuery":
         from broker.operator.histogram import HistogramAnswers
 
-        return HistogramAnswers(topics, threads).answer
+        return HistogramAnswers(topics, threads)
 
-    def retention() -> "Query":
+    def retention() -> "TopicQuery":
         from broker.operator.retention import RetentionForecast
 
-        return RetentionForecast(topics, space, threads, now_ms).answer
+        return RetentionForecast(topics, space, threads, now_ms)
 
-    makers = (explain, segments, skew, histogram, retention)
-    return {f"/{make.__name__}": _Page(make) for make in makers}
+    def alone(make: "Callable[[], TopicQuery]") -> "Query":
+        from broker.operator.queries import answer_alone
+
+        return partial(answer_alone, make())
+
+    makers = {f"/{make.__name__}": make for make in (segments, skew, histogram, retention)}
+    found: dict[str, Query] = {"/explain": _Page(explain)}
+    if worker is None:
+        return found | {path: _Page(partial(alone, make)) for path, make in makers.items()}
+    from broker.operator.worker_queries import WorkerQueries
+
+    parts = {path: make() for path, make in makers.items()}
+    worker.queries = WorkerQueries(worker.number, workers, topics, parts, worker.call)
+    return found | {path: partial(worker.queries.answer, path) for path in makers}
 
 
 def load_pages() -> None:

@@ -9,7 +9,7 @@ the time that counts as the present, in ms.
     {"topic": "flights", "now_ms": 1767225600000, "check_interval_ms": 300000,
      "settings": {"retention.ms": 604800000, "retention.bytes": -1, "cleanup.policy": "delete",
                   "retention.clamp.future": false},
-     "partitions": [{"partition": 0, "bytes_per_day": 5184000, "segments": [
+     "unanswered": [], "partitions": [{"partition": 0, "bytes_per_day": 5184000, "segments": [
         {"base_offset": 0, "next_offset": 9000, "size_bytes": 1048301,
          "min_timestamp": 1766620700000, "max_timestamp": 1766621100000, "active": false,
          "goes_at_ms": 1767225900001, "reason": "older than retention.ms",
@@ -23,19 +23,18 @@ settings. `kept_by` is null for a segment that may go now. `held_by` is the olde
 it (OLDER), `future` the timestamp ahead of the clock (FUTURE), with the last offset of the batch
 that has it. `bytes_per_day` is what a partition gained in the last week, null while it has too few
 segments to say. The disk counts all topics of
-the broker at their rates, up to `log.reserved.bytes`, beyond which it takes no records.
+the broker at their rates, up to `log.reserved.bytes`, beyond which it takes no records. A worker
+that `unanswered` names (as in /segments) is not in it either.
 
 Read next: `storage.log.forecast` (the model), `cli.time.retention` (its table).
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import parse_qsl
+from typing import TYPE_CHECKING, NamedTuple
 
-from broker.errors import BrokerError
 from broker.operator import queries
-from broker.operator.queries import BadQuery
+from broker.operator.queries import Asked, Document
 from config import ConfigErrors, TopicConfig, topic_config
 from storage.log.forecast import (
     Growth,
@@ -50,7 +49,6 @@ from storage.log.retention import RetentionRules, SegmentAge, ages_of, rules_of
 from storage.segment.manifest import UNKNOWN_MINIMUM
 
 if TYPE_CHECKING:
-    from broker.operator.port_access import Viewer
     from broker.space import SpaceGuard
     from broker.threads import Pool
     from broker.topics.registry import TopicRegistry
@@ -59,11 +57,14 @@ if TYPE_CHECKING:
 _MS_PER_DAY = 86_400_000
 _SETTINGS = ("retention.ms", "retention.bytes", "cleanup.policy", "retention.clamp.future")
 
-Document = dict[str, Any]
+_PARAMETERS = ("topic", "partition", "at")
 
 
 class RetentionForecast:
     """Answers to /retention. Loop thread only."""
+
+    parameters = None
+    is_of_disk = True
 
     def __init__(
         self,
@@ -79,57 +80,63 @@ class RetentionForecast:
         self._space = space
         self._now_ms = now_ms
 
-    async def answer(self, query: str, viewer: "Viewer") -> tuple[int, bytes]:
-        """HTTP status and JSON for the query string of a request of `viewer`."""
-        asked = dict(parse_qsl(query))
-        refusal = viewer.refusal_of_topic(asked.get("topic", ""))
-        if refusal is not None:
-            return 403, queries.encode({"error": refusal})
-        try:
-            return 200, queries.encode(await self._document(asked))
-        except (BadQuery, ConfigErrors) as error:
-            return 400, queries.encode({"error": str(error)})
-        except BrokerError as error:
-            return 404, queries.encode({"error": str(error)})
-
-    async def _document(self, asked: dict[str, str]) -> Document:
-        topic = asked.pop("topic", "")
+    async def part(self, asked: Asked) -> Document:
+        """As in `TopicQuery`."""
+        topic = asked["topic"]
         partition = queries.number(asked, "partition", queries.PARTITION_MAX)
         now_ms = queries.number(asked, "at", queries.TIME_MS_MAX)
-        if not topic:
-            raise BadQuery("topic=NAME is needed; partition, at and topic settings are allowed")
         if now_ms is None:
             now_ms = self._now_ms()
-        wanted = self._topics.led_log(topic, partition or 0)
+        wanted = set(self._topics.kept_logs(topic, partition))
         found_topic = self._topics.find(topic)
         assert found_topic is not None, topic
-        settings = {name: asked[name] for name in asked if name not in ("partition", "at")}
+        settings = {name: asked[name] for name in asked if name not in _PARAMETERS}
         overrides = {**found_topic.overrides, **settings}
-        config = topic_config(overrides, self._topics.broker_config)
+        try:
+            config = topic_config(overrides, self._topics.broker_config)
+        except ConfigErrors as error:
+            raise queries.BadQuery(str(error)) from None
         partitions: list[Document] = []
         grows: list[Growth] = []
         unknown = 0
         for log in list(self._topics.logs()):
-            is_shown = log is wanted if partition is not None else log.topic == topic
             facts = RetentionFacts.of(log, config if log.topic == topic else log.config)
             # In a thread: a log of 10,000 segments takes tens of milliseconds.
             found, grown = await self._threads.run(partial(_forecast, facts, now_ms))
-            if is_shown:
+            if log in wanted:
                 partitions.append(found)
             unknown += found["bytes_per_day"] is None
             grows.append(grown)
-        free_bytes = self._space.left_bytes()
         return {
-            "topic": topic,
             "now_ms": now_ms,
-            "check_interval_ms": self._interval_ms,
             "settings": _settings(config),
             "partitions": partitions,
+            "free_bytes": self._space.left_bytes(),
+            "growth": grows,
+            "partitions_without_rate": unknown,
+        }
+
+    def again(self, asked: Asked, parts: Sequence[Document]) -> None:
+        """As in `TopicQuery`."""
+
+    def whole(
+        self, asked: Asked, parts: Sequence[Document], unanswered: Sequence[Document]
+    ) -> Document:
+        """As in `TopicQuery`."""
+        now_ms, free_bytes = parts[0]["now_ms"], min(part["free_bytes"] for part in parts)
+        grows = [Growth(*one) for part in parts for one in part["growth"]]
+        return {
+            "topic": asked["topic"],
+            "now_ms": now_ms,
+            "check_interval_ms": self._interval_ms,
+            "settings": parts[0]["settings"],
+            "unanswered": unanswered,
+            "partitions": queries.by_partition(parts),
             "disk": {
                 "free_bytes": free_bytes,
                 "bytes_per_day": round(sum(one.bytes_per_ms for one in grows) * _MS_PER_DAY),
                 "full_at_ms": disk_full_at(grows, free_bytes=free_bytes, now_ms=now_ms),
-                "partitions_without_rate": unknown,
+                "partitions_without_rate": sum(part["partitions_without_rate"] for part in parts),
             },
         }
 

@@ -8,7 +8,8 @@ A reader of a time range skips the segments that cannot hold any of it: those wh
 with access to the files have the same numbers in `segment-manifest`; this is for readers over the
 network. Kafka's protocol has no request for it (docs/adr/0014).
 
-    {"topic": "flights", "now_ms": 1372809600000, "next": null, "partitions": [
+    {"topic": "flights", "now_ms": 1372809600000, "next": null, "unanswered": [],
+     "partitions": [
         {"partition": 0, "log_start_offset": 0, "high_watermark": 9120, "log_end_offset": 9120,
          "segments": [
             {"base_offset": 0, "next_offset": 9000, "size_bytes": 1048301, "records": 9000,
@@ -30,22 +31,23 @@ The last segment is the active one and may grow: its numbers hold for the record
 `deleted` segments are out of the log; their files wait for `file.delete.delay.ms`.
 
 An answer has at most `limit` segments (1000). `next` is what to give as `after` for the following
-ones, null after the last.
+ones, null after the last. `unanswered` names the workers that did not answer, of several
+(`broker.operator.worker_queries`); their partitions are not in the answer.
 
 Read next: `storage.segment.manifest`, `broker.operator.http`.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from broker.operator import queries
+from broker.operator.queries import Asked, Document
 from broker.operator.retention import RetentionFacts
 from protocol.records.layout import INT64_MAX
 from storage.segment.manifest import UNKNOWN, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM
 
 if TYPE_CHECKING:
-    from broker.operator.port_access import Viewer
     from broker.threads import Pool
     from broker.topics.registry import TopicRegistry
     from storage.log.log import Log
@@ -57,11 +59,12 @@ LIMIT_MAX: Final = 10_000
 _PARAMETERS: Final = ("topic", "partition", "limit", "after")
 _START: Final = (-1, -1)
 
-Document = dict[str, Any]
-
 
 class SegmentList:
     """Answers to /segments. Loop thread only; forecasts are made in `threads`."""
+
+    parameters = _PARAMETERS
+    is_of_disk = False
 
     def __init__(self, topics: "TopicRegistry", threads: "Pool", now_ms: Callable[[], int]) -> None:
         """List the segments of `topics`; `now_ms` is the time by which retention deletes."""
@@ -69,19 +72,15 @@ class SegmentList:
         self._threads = threads
         self._now_ms = now_ms
 
-    async def answer(self, query: str, viewer: "Viewer") -> tuple[int, bytes]:
-        """HTTP status and JSON for the query string of a request of `viewer`."""
-        return await queries.answer(query, _PARAMETERS, viewer, self._document)
-
-    async def _document(self, asked: dict[str, str]) -> Document:
-        topic = asked["topic"]
+    async def part(self, asked: Asked) -> Document:
+        """As in `TopicQuery`."""
         partition = queries.number(asked, "partition", queries.PARTITION_MAX)
-        room = queries.number(asked, "limit", LIMIT_MAX, least=1) or LIMIT
+        room = _limit(asked)
         after = _place(asked["after"]) if "after" in asked else _START
-        logs = self._topics.led_logs(topic, partition)
+        logs = self._topics.kept_logs(asked["topic"], partition)
         now_ms = self._now_ms()
         partitions: list[Document] = []
-        following = None
+        is_cut = False
         for log in logs:
             if log.partition < after[0]:
                 continue
@@ -95,10 +94,33 @@ class SegmentList:
                 partitions.append(await self._partition(log, page, now_ms))
             room -= len(page)
             if len(page) < len(rest):
-                following = following or _last(partitions)
+                is_cut = True
                 break
-        shown: Document = {"topic": topic, "now_ms": now_ms, "next": following}
-        if partition is None:
+        return {"now_ms": now_ms, "is_cut": is_cut, "partitions": partitions}
+
+    def again(self, asked: Asked, parts: Sequence[Document]) -> None:
+        """As in `TopicQuery`."""
+
+    def whole(
+        self, asked: Asked, parts: Sequence[Document], unanswered: Sequence[Document]
+    ) -> Document:
+        """As in `TopicQuery`."""
+        room = _limit(asked)
+        partitions: list[Document] = []
+        is_cut = any(part["is_cut"] for part in parts)
+        for one in queries.by_partition(parts):
+            segments = one["segments"][:room]
+            is_cut = is_cut or len(segments) < len(one["segments"])
+            room -= len(segments)
+            if segments or "partition" in asked:
+                partitions.append({**one, "segments": segments})
+        shown: Document = {
+            "topic": asked["topic"],
+            "now_ms": min(part["now_ms"] for part in parts),
+            "next": _last(partitions) if is_cut else None,
+            "unanswered": unanswered,
+        }
+        if "partition" not in asked:
             return {**shown, "partitions": partitions}
         return {**shown, **partitions[0]}
 
@@ -124,6 +146,10 @@ class SegmentList:
         for number, one in zip(page, shown, strict=True):
             one.update(fates[number])
         return document
+
+
+def _limit(asked: Asked) -> int:
+    return queries.number(asked, "limit", LIMIT_MAX, least=1) or LIMIT
 
 
 def _fates(facts: RetentionFacts, now_ms: int) -> list[Document]:

@@ -8,7 +8,7 @@ and 64 MiB at most, in steps of 256 KiB. A step reads in the loop and counts in 
 runs at a time: another one is refused meanwhile, so that clients who may only describe a topic
 cannot keep the processor or the thread busy. Nothing is counted while records are produced.
 
-    {"topic": "flights", "bytes_max": 8388608, "partitions": [
+    {"topic": "flights", "bytes_max": 8388608, "unanswered": [], "partitions": [
         {"partition": 0, "from_offset": 120, "to_offset": 9000, "records": 8880, "stamped": 0,
          "out_of_order": 31, "largest_step_back_ms": 5400000, "late_p50_ms": 0,
          "late_p99_ms": 60000, "producers": [
@@ -19,21 +19,22 @@ cannot keep the processor or the thread busy. Nothing is counted while records a
 Of a record's append only the segment's is known, so a record is *at least* `ahead_ms` newer than
 its append, or `behind_ms` older: `storage.audit.record_times`. `late_p99_ms` is a bound of the
 histogram in `protocol.records.lateness`, -1 beyond the last. `stamped` records have the broker's
-time. `producer_id` -1 is every producer that is not idempotent.
+time. `producer_id` -1 is every producer that is not idempotent. `unanswered` is as in /segments.
 
 Read next: `cli.time.skew` (its table), `pipeline.jobs.skew` (the same for whole topics, on Spark).
 """
 
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from broker.operator import queries
+from broker.operator.queries import Asked, Document
 from protocol.records.lateness import quantile
 from storage.audit.record_times import RecordTimes
 from storage.log.values import Isolation
 
 if TYPE_CHECKING:
-    from broker.operator.port_access import Viewer
     from broker.threads import Pool
     from broker.topics.registry import TopicRegistry
     from storage.log.log import Log
@@ -44,11 +45,12 @@ BYTES_MAX: Final = 64 * 1024 * 1024
 _READ_BYTES: Final = 256 * 1024
 _PARAMETERS: Final = ("topic", "partition", "bytes")
 
-Document = dict[str, Any]
-
 
 class SkewAudit:
     """Answers to /skew. Loop thread only; records are counted in `threads`."""
+
+    parameters = _PARAMETERS
+    is_of_disk = False
 
     def __init__(self, topics: "TopicRegistry", threads: "Pool") -> None:
         """Audit the logs of `topics`."""
@@ -56,40 +58,38 @@ class SkewAudit:
         self._threads = threads
         self._is_busy = False
 
-    async def answer(self, query: str, viewer: "Viewer") -> tuple[int, bytes]:
-        """HTTP status and JSON for the query string of a request of `viewer`."""
-        return await queries.answer(query, _PARAMETERS, viewer, self._document)
-
-    async def _document(self, asked: dict[str, str]) -> Document:
-        logs, size_bytes = self._wanted(asked)
+    async def part(self, asked: Asked) -> Document:
+        """As in `TopicQuery`."""
+        partition = queries.number(asked, "partition", queries.PARTITION_MAX)
+        size_bytes = _size_bytes(asked)
+        logs = self._topics.kept_logs(asked["topic"], partition)
         if self._is_busy:
             raise queries.Busy(
                 "another audit is running, and there is one at a time; ask again later"
             )
         self._is_busy = True
+        if partition is None:
+            topic = self._topics.find(asked["topic"])
+            assert topic is not None, asked["topic"]
+            size_bytes //= len(topic.partitions)
         try:
-            return {
-                "topic": logs[0].topic,
-                "bytes_max": size_bytes,
-                "partitions": [await self._audit(log, size_bytes // len(logs)) for log in logs],
-            }
+            return {"partitions": [await self._audit(log, size_bytes) for log in logs]}
         finally:
             self._is_busy = False
 
-    def _wanted(self, asked: dict[str, str]) -> "tuple[list[Log], int]":
-        """The logs to audit and how much of them, in bytes.
+    def again(self, asked: Asked, parts: Sequence[Document]) -> None:
+        """As in `TopicQuery`."""
 
-        Raises:
-            BadQuery: a parameter is none, or out of its range.
-            BrokerError: there is no such partition here.
-        """
-        partition = queries.number(asked, "partition", queries.PARTITION_MAX)
-        try:
-            wanted_bytes = queries.number(asked, "bytes", BYTES_MAX)
-        except queries.BadQuery as error:
-            raise queries.BadQuery(f"{error}; 'tidelog spark skew' reads whole topics") from None
-        size_bytes = BYTES if wanted_bytes is None else wanted_bytes
-        return self._topics.led_logs(asked["topic"], partition), size_bytes
+    def whole(
+        self, asked: Asked, parts: Sequence[Document], unanswered: Sequence[Document]
+    ) -> Document:
+        """As in `TopicQuery`."""
+        return {
+            "topic": asked["topic"],
+            "bytes_max": _size_bytes(asked),
+            "unanswered": unanswered,
+            "partitions": queries.by_partition(parts),
+        }
 
     async def _audit(self, log: "Log", size_bytes: int) -> Document:
         """Count the newest `size_bytes` of a log, as near as its average record allows."""
@@ -110,6 +110,15 @@ class SkewAudit:
             await self._threads.run(partial(times.add, found.records))
             offset = found.next_offset
         return _partition(log.partition, start, offset, times)
+
+
+def _size_bytes(asked: Asked) -> int:
+    """How much to read. Raises BadQuery."""
+    try:
+        wanted_bytes = queries.number(asked, "bytes", BYTES_MAX)
+    except queries.BadQuery as error:
+        raise queries.BadQuery(f"{error}; 'tidelog spark skew' reads whole topics") from None
+    return BYTES if wanted_bytes is None else wanted_bytes
 
 
 def _partition(partition: int, start: int, end: int, times: RecordTimes) -> Document:

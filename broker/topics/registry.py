@@ -16,6 +16,7 @@ Source: Kafka's `Topic.validate`, `KafkaApis`, `ReplicaManager.getPartitionOrErr
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from broker.clocks.clock import Clock
@@ -290,13 +291,22 @@ class TopicRegistry:
             _check_epoch(log, leader_epoch)
         return log
 
-    def led_logs(self, name: str, partition: int | None) -> list[Log]:
-        """The log of one partition; with None those of a topic that are kept here, in order.
+    def kept_logs(self, name: str, partition: int | None) -> list[Log]:
+        """The logs of a topic that are kept here, in order, or only that of one partition.
 
-        Raises as `led_log`, with None as for partition 0.
+        Other workers may keep all of them. Raises as `led_log`, except NotLeader.
         """
-        log = self.led_log(name, partition or 0)
-        return self._data_dir.topics[name].logs if partition is None else [log]
+        with suppress(NotLeader):
+            self.led_log(name, partition or 0)
+        logs = self._data_dir.topics[name].logs
+        return logs if partition is None else [log for log in logs if log.partition == partition]
+
+    def workers_of(self, name: str, partition: int | None) -> set[int]:
+        """The workers that keep a topic's partitions, or one partition. Raises as `kept_logs`."""
+        self.kept_logs(name, partition)
+        topic = self._data_dir.topics[name]
+        workers = topic.workers or (FIRST_WORKER,) * len(topic.partitions)
+        return set(workers) if partition is None else {workers[partition]}
 
     def led_window(
         self, name: str, partition: int, leader_epoch: int = NO_LEADER_EPOCH

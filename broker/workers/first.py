@@ -30,6 +30,7 @@ from storage.directory.data_dir import DataDir
 from storage.directory.metadata import FIRST_WORKER, KIND_PRODUCER_IDS, KIND_TOPIC, Json
 
 if TYPE_CHECKING:
+    from broker.operator.worker_queries import WorkerQueries
     from broker.transactions.coordinator import TransactionCoordinator
 
 logger = logging.getLogger("tidelog.broker.workers.first")
@@ -52,6 +53,7 @@ class Linked:
 
     Attributes:
         addresses: host and port of its listeners, by name; empty until it has bound them.
+        accepts_clients: whether it may; true at once for one that runs while we restart.
         epochs: leader epochs above the first, by topic id and partition.
         applied: the last change that it has applied; -1 until its logs are open.
         failures: why a change could not be applied, by its number.
@@ -60,13 +62,14 @@ class Linked:
     number: int
     link: Link
     addresses: dict[str, tuple[str, int]] = field(default_factory=dict)
+    accepts_clients: bool = False
     epochs: dict[tuple[bytes, int], int] = field(default_factory=dict)
     applied: int = -1
     failures: dict[int, str] = field(default_factory=dict)
 
     @property
     def is_serving(self) -> bool:
-        """Whether its logs are open and it accepts clients."""
+        """Whether its logs are open, with the metadata that we have sent."""
         return self.applied >= 0
 
 
@@ -87,6 +90,7 @@ class FirstWorker:
         self._moved = asyncio.Event()
         self._transactions: TransactionCoordinator | None = None
         self._accept_client: AcceptClient | None = None
+        self.queries: WorkerQueries | None = None
         self._waiting_clients: list[tuple[Message, int]] = []
         self._is_open = False
         for number, connected in links.items():
@@ -129,7 +133,9 @@ class FirstWorker:
                 while not all(worker.addresses for worker in self._linked.values()):
                     await self._wait()
         except TimeoutError:
-            logger.warning("a worker has not told its address; clients will wait for it")
+            logger.warning(
+                "a worker has sent no addresses; its partitions have no leader until it does"
+            )
 
     def serve(self, transactions: "TransactionCoordinator", accept_client: AcceptClient) -> None:
         """Answer the others' questions about transactions, and serve the clients they forward."""
@@ -140,7 +146,9 @@ class FirstWorker:
             accept_client(facts, descriptor)
 
     def close(self) -> None:
-        """Close all links."""
+        """Close all links; answer no further questions."""
+        if self.queries is not None:
+            self.queries.close()
         for worker in list(self._linked.values()):
             worker.link.close()
         self._linked.clear()
@@ -191,7 +199,7 @@ class FirstWorker:
     async def topic_settled(self, name: str) -> str | None:
         """As in `Peers`."""
         seq = self._topic_seq.get(name, 0)
-        while any(worker.is_serving and worker.applied < seq for worker in self._linked.values()):
+        while any(one.accepts_clients and one.applied < seq for one in self._linked.values()):
             await self._wait()
         for worker in self._linked.values():
             failure = worker.failures.pop(seq, None)
@@ -208,17 +216,13 @@ class FirstWorker:
         when_done: Callable[[ErrorCode], object],
     ) -> None:
         """As in `Peers`."""
-        linked = self._linked.get(worker)
-        if linked is None or not linked.is_serving:
-            when_done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return
 
         def answered(code: int | None) -> None:
             when_done(ErrorCode.COORDINATOR_NOT_AVAILABLE if code is None else ErrorCode(code))
 
         batch = base64.b64encode(marker).decode()
         call = {"topic": topic, "partition": partition, "batch": batch}
-        linked.link.call({"marker": call}, answered)
+        self.call(worker, {"marker": call}, answered)
 
     def measure(
         self,
@@ -227,15 +231,20 @@ class FirstWorker:
         found: Callable[[dict[Position, Measured]], object],
     ) -> None:
         """As in `Peers`."""
-        linked = self._linked.get(worker)
-        if linked is None or not linked.is_serving:
-            return
 
         def answered(values: list[list[int] | None] | None) -> None:
             pairs = zip(positions, values or (), strict=values is not None)
             found({position: Measured(*value) for position, value in pairs if value is not None})
 
-        linked.link.call({"measure": [list(position) for position in positions]}, answered)
+        self.call(worker, {"measure": [list(position) for position in positions]}, answered)
+
+    def call(self, worker: int, message: Message, answer: Callable[[Any], object]) -> None:
+        """Call a worker; `answer` gets None when it is not there."""
+        linked = self._linked.get(worker)
+        if linked is None or not linked.is_serving:
+            answer(None)
+        else:
+            linked.link.call(message, answer)
 
     # --- messages -------------------------------------------------------------------------------
 
@@ -244,11 +253,17 @@ class FirstWorker:
             self._receive_client(message["client"], descriptor)
         elif "admit" in message:
             self._admit(message["admit"], partial(worker.link.reply, message))
+        elif "ask" in message:
+            if self.queries is None:
+                worker.link.reply(message, None)
+            else:
+                self.queries.answer_call(message, partial(worker.link.reply, message))
         elif "addresses" in message:
             worker.addresses = {
                 name: (host, port) for name, (host, port) in message["addresses"].items()
             }
             self._addresses[worker.number] = worker.addresses
+            worker.accepts_clients = message["serving"]
             self._notify()
         elif "opened" in message:
             self._epochs[worker.number] = {
@@ -256,6 +271,7 @@ class FirstWorker:
                 for topic_id, partition, epoch in message["epochs"]
             }
             self._applied(worker, message["opened"])
+            worker.accepts_clients = True
             worker.link.send({"serve": True})
         elif "applied" in message:
             if message["failure"] is not None:

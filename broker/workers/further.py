@@ -16,9 +16,10 @@ import base64
 import logging
 import signal
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from broker.errors import BrokerError, DataDirUnusable, UnknownTopicOrPartition
 from broker.groups.coordinator import GroupCoordinator
@@ -41,6 +42,9 @@ from storage.directory.metadata import FIRST_WORKER, KIND_BROKER_OVERRIDES, KIND
 from storage.disk.files import Files
 from storage.errors import DataDirError, StorageError, StorageFailed
 
+if TYPE_CHECKING:
+    from broker.operator.worker_queries import WorkerQueries
+
 logger = logging.getLogger("tidelog.broker.workers.further")
 
 
@@ -62,6 +66,7 @@ class FurtherWorker:
         self._opened_with: tuple[Link, int]
         self._applying: asyncio.Task[None] | None = None
         self._first = connected
+        self.queries: WorkerQueries | None = None
 
     # --- the link -------------------------------------------------------------------------------
 
@@ -75,7 +80,7 @@ class FurtherWorker:
         link = self._link = Link(
             connected, lambda message, _: self._received(link, message), self._lost
         )
-        link.send({"addresses": self._addresses})
+        link.send({"addresses": self._addresses, "serving": self._may_serve.is_set()})
         link.open()
         self._linked.set()
 
@@ -88,8 +93,11 @@ class FurtherWorker:
             self._write_marker(link, message)
         elif "measure" in message:
             link.reply(message, [self._measured(*position) for position in message["measure"]])
-        elif "serve" in message:
-            self._may_serve.set()
+        elif "part" in message:
+            if self.queries is None:
+                link.reply(message, None)
+            else:
+                self.queries.answer_call(message, partial(link.reply, message))
         else:
             self._changes.put_nowait((link, message))
 
@@ -142,7 +150,9 @@ class FurtherWorker:
         await self._may_serve.wait()
 
     async def close(self) -> None:
-        """Follow no further changes."""
+        """Follow no further changes, and answer no further questions."""
+        if self.queries is not None:
+            self.queries.close()
         if self._applying is not None:
             self._applying.cancel()
             await asyncio.gather(self._applying, return_exceptions=True)
@@ -154,20 +164,32 @@ class FurtherWorker:
     async def _apply_changes(self) -> None:
         while True:
             link, message = await self._changes.get()
+            if "serve" in message:  # in its turn: the changes before it were answered without us
+                self._may_serve.set()
+                continue
             seq = message["seq"]
             if "metadata" in message:
                 documents = ((kind, key, value) for kind, key, value in message["metadata"])
                 for kind, keys in self.metadata.take_all(documents).items():
                     failure = await self._apply(kind, keys)
-                    if failure is not None:
-                        # Worker 1 takes these changes for done, so this process may not serve.
-                        raise StorageFailed("follow", self.metadata.path, failure)
+                    self._check_followed(failure)
                 self._report_opened(link, seq)
                 continue
             kind, changed = message["change"]
             self.metadata.take(kind, changed)
             failure = await self._apply(kind, changed)
+            if not self._may_serve.is_set():
+                self._check_followed(failure)
             link.send({"applied": seq, "failure": failure})
+
+    def _check_followed(self, failure: str | None) -> None:
+        """Refuse to serve without a change that worker 1 did not wait for, and takes for done.
+
+        Raises:
+            StorageFailed: there was a failure.
+        """
+        if failure is not None:
+            raise StorageFailed("follow", self.metadata.path, failure)
 
     async def _apply(self, kind: str, keys: Iterable[str]) -> str | None:
         """Do what a change asks for; why it failed, or None."""
@@ -208,8 +230,9 @@ class FurtherWorker:
         self._link.send({"client": {**facts, "worker": self.number}}, theirs.detach())
         return ours
 
-    def call(self, message: Message, answer: Any) -> None:
-        """Ask worker 1; `answer` gets None when it is not there."""
+    def call(self, worker: int, message: Message, answer: Callable[[Any], object]) -> None:
+        """Ask worker 1, the only one with a link; `answer` gets None when it is not there."""
+        assert worker == FIRST_WORKER, worker
         if self._link is None:
             answer(None)
         else:
@@ -301,7 +324,7 @@ class FollowingTransactions(TransactionCoordinator):
             "partitions": [list(tp) for tp in asked],
             "joins": joins,
         }
-        self._worker.call({"admit": message}, answered)
+        self._worker.call(FIRST_WORKER, {"admit": message}, answered)
 
     def append_error(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partition: TopicPartition

@@ -6,7 +6,7 @@ import click
 
 from cli.options import TIME, BrokerOptions
 from cli.output import RIGHT, format_count, format_size, print_json, print_table
-from cli.time.options import ask_about, topic_options
+from cli.time.options import ask_about, note_unanswered, topic_options
 from client.times import format_duration, format_time
 
 _BARS: Final = 24
@@ -55,6 +55,7 @@ def command(
             metrics_url=metrics_url,
         ),
     )
+    note_unanswered(found)
     if as_json:
         print_json(found)
         return
@@ -81,7 +82,7 @@ def _remarks(found: dict[str, Any]) -> list[str]:
         if found[name]:
             place = "the bars" if name != "without_time" else "a time"
             lines.append(f"{format_count(found[name], 'record')} {where} {place}.")
-    if not found["is_complete"]:
+    if found["missing_segments"]:
         lines.append(
             f"{format_count(found['missing_segments'], 'segment')} "
             f"({format_size(found['missing_bytes'])}) not counted yet: ask again."

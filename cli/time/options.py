@@ -1,11 +1,12 @@
 """What the commands share that ask a broker's metrics port about a topic or about its clock."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 import click
 
 from cli.options import BrokerOptions, ask_admin, broker_options, json_option
+from cli.output import note
 from client.admin import Admin
 from client.errors import NotThere
 from client.types import TopicPartition
@@ -53,3 +54,10 @@ def ask_about(
         )
 
     return ask_admin(broker, work)
+
+
+def note_unanswered(found: Mapping[str, Any]) -> None:
+    """Name the workers of the broker whose part the answer lacks, on stderr."""
+    for one in found["unanswered"]:
+        numbers = ", ".join(map(str, one["partitions"])) or "none"
+        note(f"incomplete: {one['why']}; its partitions of the topic: {numbers}")

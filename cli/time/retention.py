@@ -6,7 +6,7 @@ import click
 
 from cli.options import BrokerOptions, parse_pairs
 from cli.output import RIGHT, format_count, format_size, print_json, print_table
-from cli.time.options import ask_about, topic_options
+from cli.time.options import ask_about, note_unanswered, topic_options
 from client.times import format_duration, format_time
 
 _DAY_MS = 86_400_000
@@ -59,6 +59,7 @@ def command(
             topic, settings, partition=partition, metrics_url=metrics_url
         ),
     )
+    note_unanswered(found)
     if as_json:
         print_json(found)
         return

@@ -6,7 +6,7 @@ import click
 
 from cli.options import BrokerOptions
 from cli.output import RIGHT, format_count, format_size, print_json, print_table
-from cli.time.options import ask_about, topic_options
+from cli.time.options import ask_about, note_unanswered, topic_options
 from client.times import find_unit_mistake, format_duration
 
 _AHEAD_MS = 60_000
@@ -45,6 +45,7 @@ def command(
             topic, partition=partition, size_bytes=size_bytes, metrics_url=metrics_url
         ),
     )
+    note_unanswered(found)
     if as_json:
         print_json(found)
         return

@@ -270,7 +270,7 @@ async def _by_counts(
             pages.append(await hub.ask_tidelog("/histogram", asked | after))
     except (UnsupportedByBroker, InvalidUse):
         return None
-    if any(page.get("elsewhere") for page in pages):
+    if any(page.get("unanswered") for page in pages):
         return None
     return bars_of(pages, chosen)
 

@@ -135,3 +135,7 @@ export function canvas(height, draw, attributes = {}) {
   node.paint = paint;
   return node;
 }
+
+/** Names the workers whose part of an answer of the metrics port is missing. */
+export const incomplete = (found) => (found.unanswered ?? []).length > 0 && el("div", { class: "note warn" },
+  found.unanswered.map((one) => el("div", {}, `Incomplete: ${one.why}; its partitions of the topic: ${one.partitions.join(", ") || "none"}.`)));

@@ -1,6 +1,6 @@
 // What other retention settings would delete, before anything is changed.
 import { get, part, post } from "./api.js";
-import { button, canvas, card, colour, copyButton, el, failure, labelled, notice, replace, table } from "./dom.js";
+import { button, canvas, card, colour, copyButton, el, failure, incomplete, labelled, notice, replace, table } from "./dom.js";
 import { fate } from "./segment_map.js";
 import { command, settings } from "./state.js";
 import { formatCount, formatDuration, formatSize, formatTick, formatTime, plural, ticks } from "./time.js";
@@ -51,7 +51,7 @@ export async function simulator(root, { name, plan, signal, reload, preview }) {
     const isChanged = last.settings["retention.ms"] !== before["retention.ms"] || last.settings["retention.bytes"] !== before["retention.bytes"];
     const size = last.partitions.reduce((sum, one) => sum + one.segments.reduce((inner, segment) => inner + segment.size_bytes, 0), 0);
     const rate = last.partitions.reduce((sum, one) => sum + (one.bytes_per_day ?? 0), 0);
-    replace(result,
+    replace(result, incomplete(last),
       el("div", { class: "tiles" },
         tile(formatSize(gone.reduce((sum, one) => sum + one.size_bytes, 0)), `of ${formatSize(size)} would be freed: ${plural(gone.length, "segment")}`),
         tile(formatCount(gone.reduce((sum, one) => sum + one.next_offset - one.base_offset, 0)), "offsets would go"),

@@ -1,6 +1,6 @@
 // How disordered the times of a topic are, and which producers have wrong clocks.
 import { get, part } from "./api.js";
-import { button, card, choice, copyButton, el, empty, failure, labelled, replace, skeleton, table } from "./dom.js";
+import { button, card, choice, copyButton, el, empty, failure, incomplete, labelled, replace, skeleton, table } from "./dom.js";
 import { command } from "./state.js";
 import { formatCount, formatDuration, formatSize, formatTime } from "./time.js";
 
@@ -49,7 +49,7 @@ export async function show(root, { name, signal }) {
   function draw(found) {
     const wrong = found.partitions.flatMap((one) => one.producers.map((producer) => ({ ...producer, partition: one.partition, faults: faults(producer) }))).filter((one) => one.faults.length);
     const stamped = found.partitions.reduce((sum, one) => sum + one.stamped, 0);
-    replace(body,
+    replace(body, incomplete(found),
       el("h2", {}, "Producers that are off"),
       wrong.length ? table([
         { title: "Partition", right: true, cell: (one) => one.partition },

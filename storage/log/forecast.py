@@ -25,7 +25,7 @@ Read next: `storage.log.retention`, `broker.operator.retention`.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from storage.log.retention import DeletionReason, RetentionRules, SegmentAge, plan_retention
 
@@ -67,8 +67,7 @@ class SegmentFate:
     held_by: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Growth:
+class Growth(NamedTuple):
     """How the size of a log will change.
 
     Attributes:

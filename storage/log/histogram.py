@@ -46,16 +46,18 @@ class Window:
         from_ms: where it begins (ms, inclusive).
         to_ms: where it ends (exclusive).
         bars: at most so many bars are wanted.
+        least_ms: and none narrower than this.
     """
 
     from_ms: int
     to_ms: int
     bars: int
+    least_ms: int = 0
 
     def width_ms(self) -> int:
         """The smallest width with few enough bars."""
         width_ms = WIDTHS_MS[0]
-        while len(self.bars_of(width_ms)) > self.bars:
+        while width_ms < self.least_ms or len(self.bars_of(width_ms)) > self.bars:
             width_ms = wider(width_ms)
         return width_ms
 

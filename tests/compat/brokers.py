@@ -3,6 +3,9 @@
 COMPAT_BROKER=tidelog (default) starts the `tidelog` console script of this environment;
 `kafka-4.3.1` starts that Apache Kafka, which is how the client programs themselves are proved;
 `host:port` uses a broker that runs already.
+
+COMPAT_WORKERS=N starts tidelog with N workers. Only the bootstrap address of worker 1 is given to
+clients; they find the others by themselves.
 """
 
 import json
@@ -110,9 +113,10 @@ def judged_broker(folder: Path) -> Iterator[str]:
     """Yields the bootstrap address of the broker that COMPAT_BROKER asks for."""
     wanted = os.environ.get("COMPAT_BROKER", "tidelog")
     if wanted == "tidelog":
-        proxy = recorder.running()
+        workers = os.environ.get("COMPAT_WORKERS", "1")
+        proxy = recorder.running() if workers == "1" else None
         address = "" if proxy is None else f"PLAINTEXT://{proxy.address}"
-        settings = {"advertised.listeners": address} if address else {}
+        settings = {"workers": workers} | ({"advertised.listeners": address} if address else {})
         with TidelogProcess(folder / "tidelog", settings=settings) as broker:
             if proxy is not None:
                 proxy.serve(broker.bootstrap)

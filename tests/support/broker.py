@@ -199,6 +199,7 @@ class BrokerProcess:
 
     def __init__(self, directory: Path, *, module: str = "broker", **settings: str) -> None:
         arguments = [f"{k}={v}" for k, v in broker_settings(directory, settings).items()]
+        self.directory = directory
         self.started_s = time.perf_counter()
         self.process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
@@ -211,6 +212,7 @@ class BrokerProcess:
         self.port = 0
         self.ports: list[int] = []
         self.metrics_port = 0
+        self.metrics_ports: list[int] = []
         self.ready_after_s = 0.0
 
     def wait_ready(self) -> int:
@@ -221,10 +223,9 @@ class BrokerProcess:
         assert match is not None, self.process.communicate()[1]
         self.ready_after_s = time.perf_counter() - self.started_s
         self.port = int(match[1])
-        metrics = re.search(r"metrics (\d+)", line)
-        self.metrics_port = int(metrics[1]) if metrics is not None else 0
-        others = re.sub(r".* metrics \S+", "", line).split()
-        self.ports = [self.port, *(int(address.rpartition(":")[2]) for address in others)]
+        self.metrics_ports = [int(port) for port in re.findall(r"metrics (\d+)", line)]
+        self.metrics_port = self.metrics_ports[0] if self.metrics_ports else 0
+        self.ports = [int(port) for port in re.findall(r":(\d+) metrics", line)]
         return self.port
 
     def stop(self, number: int = signal.SIGTERM) -> int:
