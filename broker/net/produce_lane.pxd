@@ -18,7 +18,7 @@ cdef class ProduceLane:
     cdef RecordWalk _scratch_walk
     cdef readonly bint slice_is_over, has_waits
 
-    cdef bint _begin(self, session) except -1
+    cdef bint _begin(self, session, bint is_produce) except -1
     cdef int _observe(self, long long elapsed_ns) except -1
     cdef _end(self)
     cdef int _serve_frame(

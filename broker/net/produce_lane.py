@@ -312,10 +312,11 @@ class ProduceLane:
         end_ns: cython.longlong = 0
         now_ns: cython.longlong
         data: cython.p_const_uchar
-        if not self._begin(session):
-            return 0
         walk: RecordWalk = self._scratch_walk if view is self._scratch else RecordWalk(view)
         data = walk.data if cython.compiled else view
+        is_produce: cython.bint = end >= 6 and _int16(data, 4) == _PRODUCE
+        if not self._begin(session, is_produce):
+            return 0
         started_ns: cython.longlong = time.perf_counter_ns()
         outcome: cython.int
         try:
@@ -348,7 +349,7 @@ class ProduceLane:
         self, frame: memoryview, answers: list[bytearray | DurableAnswer], session: Session
     ) -> bool:
         """Serve one frame without its size; False, with nothing changed, if it is not usual."""
-        if not self._begin(session):
+        if not self._begin(session, True):
             return False
         started_ns = time.perf_counter_ns()
         try:
@@ -361,14 +362,14 @@ class ProduceLane:
             self._end()
         return bool(outcome != _NOT_USUAL)
 
-    def _begin(self, session: Session) -> bool:
-        """Begin a call for the client of `session`; whether any request may be usual.
+    def _begin(self, session: Session, is_produce: cython.bint) -> bool:
+        """Begin a call for the client of `session`; whether its first request may be usual.
 
         What was decided about the client is asked for once: a change of the rules comes with
         another call, and drops all decisions.
         """
         self.slice_is_over = self.has_waits = False
-        if self._context.security.throttle is not None:
+        if not is_produce or self._context.security.throttle is not None:
             return False
         self._credit = self._context.space.credit
         self._now_ms = self._context.clock.wall_ms()

@@ -415,13 +415,18 @@ async def _start(directory: Path, policy: str, clock: FrozenClock, has_rules: bo
 
 
 def change_rules(rng: random.Random, brokers: list[Broker]) -> None:
-    """Now and then, put a rule into force or out of it."""
-    if rng.random() < 0.15:
-        rule = [rng.choice(RULES)]
-        for broker in brokers:
-            assert broker.security.access is not None
-            has_it = rule[0] in broker.security.access
-            (broker.security.access.remove if has_it else broker.security.access.add)(rule)
+    """Now and then, put a rule that denies into force or out of it, or allow nothing for a read."""
+    allowing, *denying = RULES
+    chance, changed = rng.random(), rng.choice(denying)
+    for broker in brokers:
+        access = broker.security.access
+        assert access is not None
+        if allowing not in access:
+            access.add([allowing])
+        elif chance < 0.03:
+            access.remove([allowing])
+        elif chance < 0.1 or (changed in access and chance < 0.4):
+            (access.remove if changed in access else access.add)([changed])
 
 
 @pytest.mark.parametrize("flavour", LANES)
