@@ -95,7 +95,7 @@ class PlainBatch:
 
     def __init__(self) -> None:
         """Nothing is accepted."""
-        self._rules = None
+        self._rules: AppendRules | None = None
 
     def _learn(self, rules: AppendRules) -> cython.int:
         """Note what `rules` say about a plain batch."""
