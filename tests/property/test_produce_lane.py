@@ -404,7 +404,7 @@ async def _start(directory: Path, policy: str, clock: FrozenClock, has_rules: bo
         )
     broker = Broker(load(command_line=broker_settings(directory, settings)), clock=clock)
     await broker.start()
-    if has_rules:
+    if broker.security.access is not None:
         broker.security.access.add(RULES[:1])
     for name, overrides in TOPICS.items():
         await broker.topics.create(name, PARTITIONS, overrides)
