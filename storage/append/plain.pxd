@@ -23,6 +23,7 @@ cdef class PlainBatch:
     cdef int _codec
 
     cdef int _learn(self, rules) except -1
+    cdef bint _has_faults(self, RecordWalk walk, long long count, long long now_ms) except -1
     cpdef bint accepts(
         self, RecordWalk walk, memoryview view, Py_ssize_t start, Py_ssize_t size, rules, long long now_ms,
         opening, int codecs_end

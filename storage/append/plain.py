@@ -131,15 +131,10 @@ class PlainBatch:
         base_timestamp: cython.longlong
         producer_id: cython.longlong
         base_sequence: cython.int
-        newest_ms: cython.longlong = _INT64_MAX
         if rules is not self._rules:
             self._learn(rules)
-        if (
-            not self._is_plain
-            or size < _BATCH_OVERHEAD
-            or size > self._size_max
-            or now_ms < 0  # a clock that no sum below is made for
-        ):
+        # No sum below is made for a clock before 1970.
+        if not self._is_plain or not _BATCH_OVERHEAD <= size <= self._size_max or now_ms < 0:
             return False
         count = _number(data, start + _RECORDS_COUNT_AT, 4)
         attributes = _number(data, start + _ATTRIBUTES_AT, 2)
@@ -161,26 +156,17 @@ class PlainBatch:
         if codec >= codecs_end or (self._codec >= 0 and self._codec != codec):
             return False
         base_timestamp = _number(data, start + _BASE_TIMESTAMP_AT, 8)
-        if self._after_max_ms <= _INT64_MAX - now_ms:
-            newest_ms = now_ms + self._after_max_ms
         try:
+            walk.begin(start + _RECORDS_AT, start + size, 0, base_timestamp)
             if codec:
                 records = view[start + _RECORDS_AT : start + size]
-                walk = _decompressed(
-                    _CODECS[codec], records, base_timestamp, self._decompressed_max, opening
-                )
-            else:
-                walk.begin(start + _RECORDS_AT, start + size, 0, base_timestamp)
-            faults = walk.check(
-                count, now_ms - self._before_max_ms, newest_ms, _TYPE_IGNORED, self._keys_required
-            )
+                max_bytes = self._decompressed_max
+                walk = _decompressed(_CODECS[codec], records, base_timestamp, max_bytes, opening)
+            if self._has_faults(walk, count, now_ms):
+                return False
         except RecordsError:
             return False
-        if (
-            faults is not None
-            or not walk.sequential
-            or walk.max_timestamp != _number(data, start + _MAX_TIMESTAMP_AT, 8)
-        ):
+        if walk.max_timestamp != _number(data, start + _MAX_TIMESTAMP_AT, 8):
             return False
         self.start = start
         self.size = size
@@ -193,6 +179,18 @@ class PlainBatch:
         self.producer_epoch = _number(data, start + _PRODUCER_EPOCH_AT, 2)
         self.base_sequence = base_sequence
         return True
+
+    def _has_faults(
+        self, walk: RecordWalk, count: cython.longlong, now_ms: cython.longlong
+    ) -> cython.bint:
+        """Whether a record breaks a rule, or offsets have gaps. Raises RecordsError."""
+        newest_ms: cython.longlong = _INT64_MAX
+        if self._after_max_ms <= _INT64_MAX - now_ms:
+            newest_ms = now_ms + self._after_max_ms
+        faults = walk.check(
+            count, now_ms - self._before_max_ms, newest_ms, _TYPE_IGNORED, self._keys_required
+        )
+        return faults is not None or not walk.sequential
 
     def stamp(
         self, view: memoryview, next_offset: cython.longlong, leader_epoch: cython.longlong
