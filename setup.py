@@ -31,10 +31,15 @@ DISTRIBUTION: Final = "tidelog"
 PACKAGES: Final = frozenset(
     {"broker", "cli", "client", "config", "console", "pipeline", "protocol", "storage"}
 )
-SHARED: Final = "protocol.records.record_loops"
-"""The loops that others import in C, as its `.pxd` declares; they need it compiled."""
+SHARED: Final = (
+    "protocol.records.record_loops",
+    "storage.append.plain",
+    "storage.segment.feed",
+    "storage.log.lane",
+)
+"""What others import in C, as its `.pxd` declares; all after it in `COMPILED` need it compiled."""
 COMPILED: Final = (
-    SHARED,
+    "protocol.records.record_loops",
     "protocol.records.entry_loops",
     "protocol.records.encode_loops",
     "pipeline.records.arrow_loops",
@@ -125,7 +130,8 @@ class EggInfo(egg_info):
 class BuildExt(build_ext):
     """Compiles the loops from where `BuildPy` left them, or does without."""
 
-    has_shared = False
+    missing = ""
+    """What is shared and was not compiled."""
 
     def run(self) -> None:
         # The base class hides `inplace` while it runs, and may have read the names before it knew.
@@ -140,12 +146,13 @@ class BuildExt(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         try:
-            if not self.has_shared and not ext.name.endswith(SHARED):
-                raise BaseError(f"{SHARED} is needed and was not compiled")
+            if self.missing:
+                raise BaseError(f"{self.missing} is needed and was not compiled")
             self.translate(ext)
             super().build_extension(ext)
-            self.has_shared = True
         except (BaseError, CCompilerError, ExecError, PlatformError, OSError) as error:
+            if ext.name.endswith(SHARED):
+                self.missing = self.missing or ext.name
             print(
                 f"{DISTRIBUTION}: {ext.name} could not be compiled and will run as plain Python, "
                 f"slower but the same ({error})"
@@ -159,7 +166,7 @@ class BuildExt(build_ext):
         root = Path() if self.in_checkout else Path(self.build_lib)
         source = root.joinpath(*ext.name.split(".")).with_suffix(".py")
         home = root if self.in_checkout else root / DISTRIBUTION
-        shared = home.joinpath(*SHARED.split(".")).with_suffix(".pxd")
+        shared = [home.joinpath(*name.split(".")).with_suffix(".pxd") for name in SHARED]
         try:
             (translated,) = cythonize(
                 [Extension(ext.name, [str(source)])],
@@ -171,7 +178,7 @@ class BuildExt(build_ext):
         except CompileError as error:
             raise BaseError(str(error)) from error
         ext.sources = translated.sources
-        ext.depends = [str(source), str(shared)]
+        ext.depends = [str(source), *map(str, shared)]
 
 
 def extensions() -> list[Extension]:

@@ -47,6 +47,11 @@ class Distribution:
         self.counts[bisect.bisect_left(self.bounds, value)] += 1
         self.total += value
 
+    def observe_low(self, count: int, total: int) -> None:
+        """Count `count` values of the first bucket, which are `total` together."""
+        self.counts[0] += count
+        self.total += total
+
     def cumulative(self, scale: float) -> tuple[list[tuple[str, float]], float]:
         """Prometheus' form: (upper bound, values up to it) pairs, and the sum; divided by scale."""
         buckets: list[tuple[str, float]] = []

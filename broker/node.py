@@ -493,12 +493,9 @@ class Broker:
             dispatcher = ForwardingDispatcher(own, self._further.open_upstream)
         self._dispatchers[listener.name] = dispatcher
         guard = self._guards.get(listener.name)
-        # With an authorizer every request needs a look at the rules.
-        lane = ProduceLane(own, SCRATCH) if own.security.access is None else None
+        lane = ProduceLane(own, SCRATCH)
 
         def connection() -> Connection:
-            if lane is None:
-                return Connection(dispatcher, self.connections, guard)
             return LaneConnection(dispatcher, self.connections, guard, lane)
 
         try:

@@ -69,13 +69,13 @@ class LaneConnection(Connection):
             if receiver.is_mid_frame:
                 frames = receiver.received(nbytes)
                 frame = frames[0] if frames else None
-                if isinstance(frame, memoryview) and lane.serve_frame(frame, answers):
+                if isinstance(frame, memoryview) and lane.serve_frame(frame, answers, self.session):
                     frames = []
                     recycle(frame)
             else:
                 room = limits.PIPELINE_MAX - len(self._slots)
                 limit = receiver.max_frame_bytes
-                position = lane.serve(SCRATCH, nbytes, room, limit, answers)
+                position = lane.serve(SCRATCH, nbytes, room, limit, answers, self.session)
                 if position < nbytes:
                     frames = receiver.received(nbytes, position)
         except ConnectionMustClose as error:

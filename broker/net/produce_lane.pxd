@@ -2,21 +2,29 @@
 """The fields and inner steps of `produce_lane.ProduceLane` in C; read only when it is compiled."""
 
 from protocol.records.record_loops cimport RecordWalk
+from storage.log.lane cimport LogLane
+
+cdef int _PREFIX_BYTES, _ERROR_AT, _FIRST_VERSION, _LAST_VERSION, _FLEXIBLE_SINCE, _TOPIC_IDS_SINCE, _LOG_START_SINCE
+cdef int _ZSTD_SINCE, _RECORD_ERRORS_SINCE, _TOPIC_ID_BYTES, _CLIENT_ID_AT, _BATCH_OVERHEAD
+cdef int _NO_OFFSET, _PRODUCE, _ZSTD, _CODECS_END, _DURABLE, _NONE, _WRITTEN, _NOT_USUAL
+cdef int _ANSWERED, _WAITS
 
 
 cdef class ProduceLane:
-    cdef object _context, _observe, _opening, _scratch
-    cdef dict _by_name, _by_id, _appended, _acknowledged
-    cdef list _parts
-    cdef long long _revision
+    cdef object _context, _access, _latency, _opening, _scratch
+    cdef dict _by_name, _by_id, _lanes, _decided
+    cdef list _parts, _open
+    cdef long long _revision, _low_max_ns, _low_count, _low_ns, _credit, _now_ms, _batches, _records, _bytes
     cdef RecordWalk _scratch_walk
     cdef readonly bint slice_is_over, has_waits
 
+    cdef bint _begin(self, session, bint is_produce) except -1
+    cdef int _observe(self, long long elapsed_ns) except -1
+    cdef _end(self)
     cdef int _serve_frame(
         self, RecordWalk walk, memoryview view, Py_ssize_t start, Py_ssize_t end, long long started_ns, list answers
     ) except -1
     cdef _end_request(self)
-    cdef _tell_group_commit(self)
     cdef bint _examine(
         self, RecordWalk walk, memoryview view, Py_ssize_t position, Py_ssize_t end, int version, long long now_ms
     ) except -1
@@ -25,5 +33,7 @@ cdef class ProduceLane:
         bytes topic, Py_ssize_t head
     ) except -2
     cdef _lane_of(self, bytes topic, long long index, int version)
-    cdef _write(self, memoryview view, int version, int acks, long long now_ms, bytearray answer)
-    cdef _append(self, lane, memoryview view, long long now_ms)
+    cdef list _write(
+        self, const unsigned char *data, memoryview view, int version, int acks, long long now_ms, bytearray answer
+    )
+    cdef _append(self, LogLane lane, memoryview view, long long now_ms)

@@ -13,11 +13,12 @@ Usual is a request that
 
 * has a version from 3 on, no transactional id, no tagged fields, `acks` -1, 0 or 1;
 * names existing partitions of topics that are not internal, each once;
+* comes from a client that may write to them;
 * has one plain batch for each of them that its log accepts as it is (`storage.log.lane`);
 * finds disk space, and is not too long for one step.
 
-There are no usual requests while quotas are set. Connections whose clients need rights have no lane
-(`broker.net.lane_connection`).
+There are no usual requests while quotas are set. With an authorizer a request is usual if it is
+known that the client may write to its topics: the general way decides, and logs refusals.
 
 Order within a call: each frame is examined as a whole, then written, then answered. What its
 records cause elsewhere, the group commit and fetches that wait, comes once at the end of the call:
@@ -37,12 +38,12 @@ from broker.net.durable_answer import DurableAnswer, Wait
 from broker.requests.commit_wait import ACKS_DURABLE, ACKS_NONE, ACKS_WRITTEN
 from broker.requests.error_mapping import error_code
 from broker.topics.registry import is_internal
+from protocol.acl import Operation, ResourceType
 from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import BATCH_OVERHEAD, NO_TIMESTAMP, Codec
 from storage.append.opening import Opening
 from storage.errors import MessageTooLarge, StorageError, StorageFailed, TooMuchAtOnce
-from storage.log.lane import LogLane
 
 try:
     import cython
@@ -51,11 +52,15 @@ except ImportError:  # A wheel built without a compiler, on a machine without Cy
 
 if cython.compiled:
     from cython.cimports.protocol.records.record_loops import RecordWalk
+    from cython.cimports.storage.log.lane import LogLane
 else:
     from protocol.records.record_loops import RecordWalk
+    from storage.log.lane import LogLane
 
 if TYPE_CHECKING:
     from broker.requests.context import Context
+    from broker.security.acls import Decided
+    from broker.security.session import Session
     from storage.log.log import Log
 
 COMPILED: bool = bool(cython.compiled)
@@ -65,6 +70,7 @@ PARTITIONS_AT_ONCE: Final = 64
 BYTES_AT_ONCE: Final = 1024 * 1024
 """Larger requests with several partitions are served in steps."""
 
+# Numbers of C when they are compiled, by the .pxd.
 _FIRST_VERSION: Final = 3
 _LAST_VERSION: Final = 13
 _FLEXIBLE_SINCE: Final = 9
@@ -74,11 +80,16 @@ _ZSTD_SINCE: Final = 7
 _RECORD_ERRORS_SINCE: Final = 8
 _TOPIC_ID_BYTES: Final = 16
 _CLIENT_ID_AT: Final = 10
+_BATCH_OVERHEAD: Final = BATCH_OVERHEAD
 _NO_OFFSET: Final = -1
-_NO_ERROR: Final = ErrorCode.NONE
 _PRODUCE: Final = int(ApiKey.PRODUCE)
+_WRITE: Final = int(Operation.WRITE)
+_TOPIC: Final = int(ResourceType.TOPIC)
 _ZSTD: Final = int(Codec.ZSTD)
 _CODECS_END: Final = len(Codec)
+_DURABLE: Final = ACKS_DURABLE
+_NONE: Final = ACKS_NONE
+_WRITTEN: Final = ACKS_WRITTEN
 
 # The outcomes of serving a frame.
 _NOT_USUAL: Final = 0
@@ -98,19 +109,12 @@ _ERROR_AT: Final = 4
 """Where the error code is in a partition's answer, between index and base offset."""
 
 
-def _partition_answer(version: int) -> tuple[Struct, tuple[int, ...]]:
-    """Index, error code, base offset, log append time, and the rest with its values.
-
-    The rest is the start of the log since v5, and since v8 that no record has an error.
-    """
-    if version >= _FLEXIBLE_SINCE:
-        return Struct(">ihqqqBBB"), (1, 0, 0)
-    if version == _RECORD_ERRORS_SINCE:
-        return Struct(">ihqqqih"), (0, -1)
-    return Struct(">ihqqq" if version >= _LOG_START_SINCE else ">ihqq"), ()
-
-
-_PARTITION_ANSWERS: Final = [_partition_answer(version) for version in range(_LAST_VERSION + 1)]
+# A partition's answer: index, error code, base offset, log append time, since v5 the start of the
+# log, and then that no record has an error.
+_WITH_LOG_START: Final = Struct(">ihqqq").pack
+_WITHOUT_LOG_START: Final = Struct(">ihqq").pack
+_NO_RECORD_ERRORS: Final = bytes(4) + b"\xff\xff"
+_NO_RECORD_ERRORS_FLEXIBLE: Final = b"\x01\0\0"
 
 
 # --- numbers inside a buffer --------------------------------------------------------------------
@@ -199,7 +203,7 @@ def _acks_at(
     position: cython.Py_ssize_t = start + _CLIENT_ID_AT
     size: cython.int = _int16(data, start + _CLIENT_ID_AT - 2)
     # A batch is still to come, so the fields of fixed size are in the frame.
-    if size > end - position - BATCH_OVERHEAD:
+    if size > end - position - _BATCH_OVERHEAD:
         return -1
     while size > 0:
         if data[position] >= 0x80:
@@ -229,6 +233,29 @@ def _tags_end(
     return position + 1 if position < end and data[position] == 0 else -1
 
 
+# --- answers ------------------------------------------------------------------------------------
+
+
+@cython.cfunc
+def _add_partition(
+    answer: bytearray,
+    version: cython.int,
+    index: cython.longlong,
+    code: cython.int,
+    first_offset: cython.longlong,
+    log_start_offset: cython.longlong,
+) -> None:
+    """Add a partition to `answer`: no record in it has an error, and none was stamped."""
+    if version >= _LOG_START_SINCE:
+        answer += _WITH_LOG_START(index, code, first_offset, NO_TIMESTAMP, log_start_offset)
+    else:
+        answer += _WITHOUT_LOG_START(index, code, first_offset, NO_TIMESTAMP)
+    if version >= _FLEXIBLE_SINCE:
+        answer += _NO_RECORD_ERRORS_FLEXIBLE
+    elif version >= _RECORD_ERRORS_SINCE:
+        answer += _NO_RECORD_ERRORS
+
+
 # --- requests -----------------------------------------------------------------------------------
 
 
@@ -243,16 +270,22 @@ class ProduceLane:
     def __init__(self, context: Context, scratch: memoryview) -> None:
         """Serve requests out of `scratch`, the buffer that all connections share, and others."""
         self._context = context
-        self._observe = context.metrics.api(ApiKey.PRODUCE).latency_ns.observe
+        self._access = context.security.access
+        self._decided: Decided | None = None
+        self._latency = context.metrics.api(ApiKey.PRODUCE).latency_ns
+        self._low_max_ns = self._latency.bounds[0]
+        self._low_count = self._low_ns = 0
         self._opening = Opening(context.config.queued_max_decompressed_bytes)
         self._scratch = scratch
         self._scratch_walk = RecordWalk(scratch)
         self._by_name: dict[bytes, dict[int, LogLane]] = {}
         self._by_id: dict[bytes, dict[int, LogLane]] = {}
+        self._lanes: dict[Log, LogLane] = {}
         self._revision = -1
-        self._parts: list[tuple[LogLane, int, int, int]] = []
-        self._appended: dict[Log, int] = {}
-        self._acknowledged: dict[Log, int] = {}
+        self._parts: list[LogLane] = []
+        self._open: list[LogLane] = []
+        self._credit = self._now_ms = 0
+        self._batches = self._records = self._bytes = 0
         self.slice_is_over = False
         self.has_waits = False
 
@@ -260,14 +293,16 @@ class ProduceLane:
         self,
         view: memoryview,
         end: cython.Py_ssize_t,
-        room: int,
-        max_frame_bytes: int,
+        room: cython.int,
+        max_frame_bytes: cython.longlong,
         answers: list[bytearray | DurableAnswer],
+        session: Session,
     ) -> int:
         """Serve the usual requests at the beginning of the first `end` bytes of `view`.
 
-        Returns where the first frame begins that was not served, with its size in front. At most
-        `room` requests are served. Their answers are added to `answers`.
+        Their client is that of `session`. Returns where the first frame begins that was not
+        served, with its size in front. At most `room` requests are served. Their answers are added
+        to `answers`.
 
         Raises:
             ConnectionMustClose: with acks=0 an error can be reported in no other way.
@@ -277,12 +312,13 @@ class ProduceLane:
         end_ns: cython.longlong = 0
         now_ns: cython.longlong
         data: cython.p_const_uchar
-        self.slice_is_over = self.has_waits = False
-        if self._context.security.throttle is not None:
-            return 0
         walk: RecordWalk = self._scratch_walk if view is self._scratch else RecordWalk(view)
         data = walk.data if cython.compiled else view
+        is_produce: cython.bint = end >= 6 and _int16(data, 4) == _PRODUCE
+        if not self._begin(session, is_produce):
+            return 0
         started_ns: cython.longlong = time.perf_counter_ns()
+        outcome: cython.int
         try:
             while end - position >= 4 and room > 0:
                 size = _int32(data, position)
@@ -306,14 +342,14 @@ class ProduceLane:
                         self.slice_is_over = True
                         break
         finally:
-            if self._appended:
-                self._tell_group_commit()
+            self._end()
         return position
 
-    def serve_frame(self, frame: memoryview, answers: list[bytearray | DurableAnswer]) -> bool:
+    def serve_frame(
+        self, frame: memoryview, answers: list[bytearray | DurableAnswer], session: Session
+    ) -> bool:
         """Serve one frame without its size; False, with nothing changed, if it is not usual."""
-        self.slice_is_over = self.has_waits = False
-        if self._context.security.throttle is not None:
+        if not self._begin(session, True):
             return False
         started_ns = time.perf_counter_ns()
         try:
@@ -323,19 +359,66 @@ class ProduceLane:
             if outcome == _ANSWERED:
                 self._observe(time.perf_counter_ns() - started_ns)
         finally:
-            if self._appended:
-                self._tell_group_commit()
+            self._end()
         return bool(outcome != _NOT_USUAL)
 
-    def _tell_group_commit(self) -> None:
-        """Pass on what was appended; this may run other requests."""
-        appended, self._appended = self._appended, {}
-        commit = self._context.group_commit
-        for log, size_bytes in appended.items():
+    def _begin(self, session: Session, is_produce: cython.bint) -> bool:
+        """Begin a call for the client of `session`; whether its first request may be usual.
+
+        What was decided about the client is asked for once: a change of the rules comes with
+        another call, and drops all decisions.
+        """
+        self.slice_is_over = self.has_waits = False
+        if not is_produce or self._context.security.throttle is not None:
+            return False
+        self._credit = self._context.space.credit
+        self._now_ms = self._context.clock.wall_ms()
+        if self._access is not None:
+            self._decided = self._access.decided(session.principal, session.peer_host)
+        revision = self._context.topics.revision
+        if revision != self._revision:
+            self._revision = revision
+            self._by_name.clear()
+            self._by_id.clear()
+            self._lanes.clear()
+        return True
+
+    def _observe(self, elapsed_ns: cython.longlong) -> cython.int:
+        """Note how long a request took; returns 0. `_end` passes short times on together."""
+        if elapsed_ns <= self._low_max_ns:
+            self._low_count += 1
+            self._low_ns += elapsed_ns
+        else:
+            self._latency.observe(elapsed_ns)
+        return 0
+
+    def _end(self) -> None:
+        """Close the logs and pass on what was appended; this may run other requests."""
+        if self._low_count:
+            self._latency.observe_low(self._low_count, self._low_ns)
+            self._low_count = self._low_ns = 0
+        if not self._open:
+            return
+        opened, self._open = self._open, []
+        context = self._context
+        metrics = context.metrics
+        commit = context.group_commit
+        appended: list[tuple[Log, int, int]] = []
+        lane: LogLane
+        for lane in opened:
+            lane.close()
+            if lane.appended_bytes:
+                appended.append((lane.log, lane.appended_bytes, lane.acknowledged))
+                lane.forget()
+        context.space.credit = self._credit
+        metrics.batches_appended += self._batches
+        metrics.records_appended += self._records
+        metrics.bytes_appended += self._bytes
+        self._batches = self._records = self._bytes = 0
+        for log, size_bytes, _ in appended:
             commit.appended(log, size_bytes)
-        if self._acknowledged:
-            acknowledged, self._acknowledged = self._acknowledged, {}
-            for log, next_offset in acknowledged.items():
+        for log, _, next_offset in appended:
+            if next_offset:
                 commit.acknowledge(log, next_offset)
 
     def _serve_frame(
@@ -352,7 +435,7 @@ class ProduceLane:
         position: cython.Py_ssize_t
         version: cython.int
         acks: cython.int
-        if end - start < _CLIENT_ID_AT + BATCH_OVERHEAD or _int16(data, start) != _PRODUCE:
+        if end - start < _CLIENT_ID_AT + _BATCH_OVERHEAD or _int16(data, start) != _PRODUCE:
             return _NOT_USUAL
         version = _int16(data, start + 2)
         if version < _FIRST_VERSION or version > _LAST_VERSION:
@@ -361,37 +444,38 @@ class ProduceLane:
         if position < 0:
             return _NOT_USUAL
         acks = _int16(data, position)
-        if acks < ACKS_DURABLE or acks > ACKS_WRITTEN:
+        if acks < _DURABLE or acks > _WRITTEN:
             return _NOT_USUAL
-        space = self._context.space
-        if end - start > space.credit:
+        lane: LogLane
+        if end - start > self._credit:
             return _NOT_USUAL  # before the records are examined: it happens again and again
-        now_ms = self._context.clock.wall_ms()
+        now_ms: cython.longlong = self._now_ms
         try:
             if not self._examine(walk, view, position + 6, end, version, now_ms):
                 return _NOT_USUAL
-            wanted_bytes = 0
-            for part in self._parts:
-                wanted_bytes += part[0].batch.size
-            space.credit -= wanted_bytes
+            for lane in self._parts:
+                self._credit -= lane.batch.size
             answer = bytearray(_PREFIX_BYTES)
             _INT32.pack_into(answer, 4, _int32(data, start + 4))
-            durable = self._write(view, version, acks, now_ms, answer)
-            if acks == ACKS_NONE:
+            durable = self._write(data, view, version, acks, now_ms, answer)
+            if acks == _NONE:
                 return _ANSWERED
             if not durable:
                 answers.append(answer)
                 return _ANSWERED
             self.has_waits = True
             timeout_ms = _int32(data, position + 2)
-            answers.append(DurableAnswer(answer, durable, timeout_ms, started_ns, self._observe))
+            answers.append(
+                DurableAnswer(answer, durable, timeout_ms, started_ns, self._latency.observe)
+            )
             return _WAITS
         finally:
             self._end_request()
 
     def _end_request(self) -> None:
-        for part in self._parts:
-            part[0].release()
+        lane: LogLane
+        for lane in self._parts:
+            lane.release()
         self._parts.clear()
         if self._opening.is_used:
             self._opening.renew()
@@ -407,8 +491,9 @@ class ProduceLane:
     ) -> bool:
         """Whether the topics at `position` are usual; their batches are then in `_parts`.
 
-        A part is (lane, index of the partition, start and end of bytes of the request that come
-        before its answer in the response: the topic and the number of its partitions).
+        A part is a lane, with the index of the partition, and the start and end of bytes of the
+        request that come before its answer in the response: the topic and the number of its
+        partitions.
         """
         data: cython.p_const_uchar = walk.data if cython.compiled else view
         is_flexible: cython.bint = version >= _FLEXIBLE_SINCE
@@ -427,7 +512,7 @@ class ProduceLane:
                 return False
             name_at = position + (packed & 7)
             position = packed >> 3
-            topic = bytes(view[name_at:position])
+            topic: bytes = bytes(data[name_at:position])
             packed = _size(data, position, end, is_flexible)
             partitions = packed >> 3
             if packed < 0 or partitions < 1 or partitions > room:
@@ -467,6 +552,7 @@ class ProduceLane:
         packed: cython.longlong
         size: cython.longlong
         head_end: cython.Py_ssize_t = position
+        lane: LogLane
         if end - position < 4:
             return -1
         index = _int32(data, position)
@@ -475,25 +561,27 @@ class ProduceLane:
         position += 4 + (packed & 7)
         if packed < 0 or size > end - position:
             return -1
-        lane = self._lane_of(topic, index, version)
-        if lane is None:
+        known = self._lane_of(topic, index, version)
+        if known is None:
+            return -1
+        lane = known
+        if self._decided is not None and not self._decided.get((_WRITE, _TOPIC, lane.log.topic)):
             return -1
         codecs_end = _CODECS_END if version >= _ZSTD_SINCE else _ZSTD
+        if not lane.is_open:
+            lane.open()
+            self._open.append(lane)
         try:
             if not lane.examine(walk, view, position, size, now_ms, self._opening, codecs_end):
                 return -1
         except (MessageTooLarge, TooMuchAtOnce):
             return -1
-        self._parts.append((lane, index, head, head_end))
+        lane.index, lane.head, lane.head_end = index, head, head_end
+        self._parts.append(lane)
         return _tags_end(data, position + size, end, is_flexible)
 
     def _lane_of(self, topic: bytes, index: cython.longlong, version: cython.int) -> LogLane | None:
         """The lane into a partition that may be written; `topic` is a name or an id."""
-        revision = self._context.topics.revision
-        if revision != self._revision:
-            self._revision = revision
-            self._by_name.clear()
-            self._by_id.clear()
         by_topic = self._by_id if version >= _TOPIC_IDS_SINCE else self._by_name
         lanes = by_topic.get(topic)
         lane = None if lanes is None else lanes.get(index)
@@ -510,11 +598,16 @@ class ProduceLane:
             return None
         if log is None:
             return None
-        lane = by_topic.setdefault(topic, {})[index] = LogLane(log)
+        # One for a log, whether it is named or has its id: it holds the numbers of the log.
+        lane = self._lanes.get(log)
+        if lane is None:
+            lane = self._lanes[log] = LogLane(log)
+        by_topic.setdefault(topic, {})[index] = lane
         return lane
 
     def _write(
         self,
+        data: cython.p_const_uchar,
         view: memoryview,
         version: cython.int,
         acks: cython.int,
@@ -526,56 +619,48 @@ class ProduceLane:
         Raises ConnectionMustClose.
         """
         is_flexible: cython.bint = version >= _FLEXIBLE_SINCE
-        partition_answer, rest = _PARTITION_ANSWERS[version]
         failure: str | None = None
         waits: list[Wait] | None = None
+        first_offset: cython.longlong
+        log_start_offset: cython.longlong
+        lane: LogLane
         if is_flexible:
             answer.append(0)  # the tags of the header
-        for number, (lane, index, head, head_end) in enumerate(self._parts):
+        for lane in self._parts:
             log = lane.log
-            if head:
-                if is_flexible and number:
+            if lane.head:
+                if is_flexible and len(answer) > _PREFIX_BYTES + 1:
                     answer.append(0)  # the tags of the topic before
-                answer += view[head:head_end]
-            first_offset, log_start_offset = _NO_OFFSET, log.log_start_offset
+                answer += data[lane.head : lane.head_end]
+            first_offset, log_start_offset = lane.end_offset, lane.start_offset
             code = self._append(lane, view, now_ms)
-            if code:
-                log_start_offset = _NO_OFFSET
+            if code is not None:
+                first_offset = log_start_offset = _NO_OFFSET
                 failure = failure or f"{log.topic}-{log.partition}: {code.name}"
-            else:
-                first_offset = log.log_end_offset - lane.batch.records_count
-                if log.waits_for_disk:
-                    if acks == ACKS_DURABLE:
-                        waits = waits or []
-                        waits.append((log, log.log_end_offset, len(answer) + _ERROR_AT))
-                    else:
-                        self._acknowledged[log] = log.log_end_offset
-            if version >= _LOG_START_SINCE:
-                answer += partition_answer.pack(
-                    index, code, first_offset, NO_TIMESTAMP, log_start_offset, *rest
-                )
-            else:
-                answer += partition_answer.pack(index, code, first_offset, NO_TIMESTAMP)
-        if acks == ACKS_NONE and failure is not None:
+            elif lane.waits_for_disk:
+                if acks == _DURABLE:
+                    waits = waits or []
+                    waits.append((log, lane.end_offset, len(answer) + _ERROR_AT))
+                else:
+                    lane.acknowledged = lane.end_offset
+            number = 0 if code is None else code
+            _add_partition(answer, version, lane.index, number, first_offset, log_start_offset)
+        if acks == _NONE and failure is not None:
             raise ConnectionMustClose(f"Produce with acks=0 failed for {failure}")
         answer += _FLEXIBLE_END if is_flexible else _END
         _INT32.pack_into(answer, 0, len(answer) - 4)
         return waits
 
-    def _append(self, lane: LogLane, view: memoryview, now_ms: cython.longlong) -> ErrorCode:
-        """Write and count the examined batch; NONE, or the error when the disk has refused it."""
-        batch = lane.batch
+    def _append(self, lane: LogLane, view: memoryview, now_ms: cython.longlong) -> ErrorCode | None:
+        """Write and count the examined batch; None, or the error when the disk has refused it."""
         try:
             lane.write(view, now_ms)
         except StorageError as error:
             return self._refuse(lane.log, error)
-        metrics = self._context.metrics
-        metrics.batches_appended += 1
-        metrics.records_appended += batch.records_count
-        metrics.bytes_appended += batch.size
-        log = lane.log
-        self._appended[log] = self._appended.get(log, 0) + batch.size
-        return _NO_ERROR
+        self._batches += 1
+        self._records += lane.batch.records_count
+        self._bytes += lane.batch.size
+        return None
 
     def _refuse(self, log: Log, error: StorageError) -> ErrorCode:
         """Count the failure of an append, as the handler does; its code."""

@@ -19,26 +19,11 @@ from __future__ import annotations
 from typing import Final
 
 from protocol.errors import RecordsError
+from protocol.records import layout
 from protocol.records.checksums import crc32c
 from protocol.records.compression import decompress
 from protocol.records.entry import Entry
-from protocol.records.layout import (
-    ATTRIBUTES_AT,
-    BATCH_OVERHEAD,
-    CODEC_MASK,
-    ENTRY_PREFIX,
-    HEADER,
-    INT64_MAX,
-    INT64_MIN,
-    LOG_OVERHEAD,
-    MAGIC_V2,
-    NO_PRODUCER_ID,
-    NO_TIMESTAMP,
-    RECORDS_AT,
-    TRANSACTIONAL_BIT,
-    Codec,
-    TimestampType,
-)
+from protocol.records.layout import ENTRY_PREFIX, NO_TIMESTAMP, Codec, TimestampType
 from storage.append.opening import Opening
 from storage.append.rules import AppendRules
 from storage.append.values import AppendPlan
@@ -56,9 +41,45 @@ else:
 COMPILED: bool = bool(cython.compiled)
 """Whether this module was compiled to machine code."""
 
-_UNUSUAL_BITS: Final = 0xFFFF & ~(CODEC_MASK | TRANSACTIONAL_BIT)
-_CODECS: Final = tuple(Codec)
+# Numbers of C when they are compiled, by the .pxd.
+_BATCH_OVERHEAD: Final = layout.BATCH_OVERHEAD
+_LOG_OVERHEAD: Final = layout.LOG_OVERHEAD
+_SIZE_AT: Final = layout.SIZE_AT
+_MAGIC_AT: Final = layout.MAGIC_AT
+_CRC_AT: Final = layout.CRC_AT
+_ATTRIBUTES_AT: Final = layout.ATTRIBUTES_AT
+_LAST_OFFSET_DELTA_AT: Final = layout.LAST_OFFSET_DELTA_AT
+_BASE_TIMESTAMP_AT: Final = layout.BASE_TIMESTAMP_AT
+_MAX_TIMESTAMP_AT: Final = layout.MAX_TIMESTAMP_AT
+_PRODUCER_ID_AT: Final = layout.PRODUCER_ID_AT
+_PRODUCER_EPOCH_AT: Final = layout.PRODUCER_EPOCH_AT
+_BASE_SEQUENCE_AT: Final = layout.BASE_SEQUENCE_AT
+_RECORDS_COUNT_AT: Final = layout.RECORDS_COUNT_AT
+_RECORDS_AT: Final = layout.RECORDS_AT
+_MAGIC_V2: Final = layout.MAGIC_V2
+_NO_PRODUCER_ID: Final = layout.NO_PRODUCER_ID
+_CODEC_MASK: Final = layout.CODEC_MASK
+_UNUSUAL_BITS: Final = 0xFFFF & ~(layout.CODEC_MASK | layout.TRANSACTIONAL_BIT)
+_INT64_MAX: Final = layout.INT64_MAX
 _TYPE_IGNORED: Final = 0
+_CODECS: Final = tuple(Codec)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _number(
+    data: cython.p_const_uchar, position: cython.Py_ssize_t, size: cython.int
+) -> cython.longlong:
+    """The signed integer in the `size` bytes at `position`."""
+    value: cython.longlong = data[position]
+    index: cython.int = 1
+    if value >= 0x80:
+        value -= 0x100
+    while index < size:
+        value = value * 0x100 + data[position + index]
+        index += 1
+    return value
 
 
 class PlainBatch:
@@ -72,6 +93,22 @@ class PlainBatch:
         attributes, base_timestamp, producer_id, producer_epoch, base_sequence: from the header.
     """
 
+    def __init__(self) -> None:
+        """Nothing is accepted."""
+        self._rules: AppendRules | None = None
+
+    def _learn(self, rules: AppendRules) -> cython.int:
+        """Note what `rules` say about a plain batch."""
+        self._is_plain = rules.timestamp_type is TimestampType.CREATE_TIME
+        self._size_max = min(rules.max_message_bytes, rules.segment_bytes)
+        self._before_max_ms = rules.timestamp_before_max_ms
+        self._after_max_ms = rules.timestamp_after_max_ms
+        self._decompressed_max = rules.decompressed_bytes_max
+        self._codec = -1 if rules.codec is None else rules.codec
+        self._keys_required = rules.compacted
+        self._rules = rules
+        return 0
+
     def accepts(
         self,
         walk: RecordWalk,
@@ -82,89 +119,96 @@ class PlainBatch:
         now_ms: cython.longlong,
         opening: Opening,
         codecs_end: cython.int,
-    ) -> bool:
+    ) -> cython.bint:
         """Whether the `size` bytes at `start` of `view` are a plain batch; `walk` walks in `view`.
 
         The request's version knows the codecs below `codecs_end`. Raises the errors of `opening`.
         """
+        data: cython.p_const_uchar = walk.data if cython.compiled else view
         count: cython.longlong
         codec: cython.int
         attributes: cython.int
-        if not _admits(rules, size):
+        base_timestamp: cython.longlong
+        producer_id: cython.longlong
+        base_sequence: cython.int
+        if rules is not self._rules:
+            self._learn(rules)
+        # No sum below is made for a clock before 1970.
+        if not self._is_plain or not _BATCH_OVERHEAD <= size <= self._size_max or now_ms < 0:
             return False
-        (
-            base_offset, size_field, _, magic, crc, attributes, last_offset_delta, base_timestamp,
-            max_timestamp, producer_id, producer_epoch, base_sequence, count,
-        ) = HEADER.unpack_from(view, start)  # fmt: skip
+        count = _number(data, start + _RECORDS_COUNT_AT, 4)
+        attributes = _number(data, start + _ATTRIBUTES_AT, 2)
+        producer_id = _number(data, start + _PRODUCER_ID_AT, 8)
+        base_sequence = _number(data, start + _BASE_SEQUENCE_AT, 4)
         if (
-            size_field + LOG_OVERHEAD != size
-            or magic != MAGIC_V2
-            or base_offset != 0
+            _number(data, start + _SIZE_AT, 4) + _LOG_OVERHEAD != size
+            or data[start + _MAGIC_AT] != _MAGIC_V2
+            or _number(data, start, 8) != 0
             or attributes & _UNUSUAL_BITS
-            or last_offset_delta != count - 1
+            or _number(data, start + _LAST_OFFSET_DELTA_AT, 4) != count - 1
             or count <= 0
-            or (producer_id > NO_PRODUCER_ID and base_sequence < 0)
-            or crc32c(view[start + ATTRIBUTES_AT : start + size]) != crc
+            or (producer_id > _NO_PRODUCER_ID and base_sequence < 0)
+            or crc32c(view[start + _ATTRIBUTES_AT : start + size])
+            != _number(data, start + _CRC_AT, 4) & 0xFFFFFFFF
         ):
             return False
-        codec = attributes & CODEC_MASK
-        if codec >= codecs_end or (rules.codec is not None and rules.codec != codec):
+        codec = attributes & _CODEC_MASK
+        if codec >= codecs_end or (self._codec >= 0 and self._codec != codec):
             return False
-        oldest_ms = now_ms - rules.timestamp_before_max_ms
-        newest_ms = now_ms + rules.timestamp_after_max_ms
+        base_timestamp = _number(data, start + _BASE_TIMESTAMP_AT, 8)
         try:
+            walk.begin(start + _RECORDS_AT, start + size, 0, base_timestamp)
             if codec:
-                records = view[start + RECORDS_AT : start + size]
-                walk = _decompressed(_CODECS[codec], records, base_timestamp, rules, opening)
-            else:
-                walk.begin(start + RECORDS_AT, start + size, 0, base_timestamp)
-            faults = walk.check(
-                count,
-                oldest_ms if oldest_ms > INT64_MIN else INT64_MIN,
-                newest_ms if newest_ms < INT64_MAX else INT64_MAX,
-                _TYPE_IGNORED,
-                rules.compacted,
-            )
+                records = view[start + _RECORDS_AT : start + size]
+                max_bytes = self._decompressed_max
+                walk = _decompressed(_CODECS[codec], records, base_timestamp, max_bytes, opening)
+            if self._has_faults(walk, count, now_ms):
+                return False
         except RecordsError:
             return False
-        if faults is not None or not walk.sequential or walk.max_timestamp != max_timestamp:
+        if walk.max_timestamp != _number(data, start + _MAX_TIMESTAMP_AT, 8):
             return False
         self.start = start
         self.size = size
-        self.size_field = size_field
         self.records_count = count
         self.attributes = attributes
         self.base_timestamp = base_timestamp
-        self.max_timestamp = max_timestamp
+        self.max_timestamp = walk.max_timestamp
         self.min_timestamp = walk.min_timestamp
         self.producer_id = producer_id
-        self.producer_epoch = producer_epoch
+        self.producer_epoch = _number(data, start + _PRODUCER_EPOCH_AT, 2)
         self.base_sequence = base_sequence
         return True
 
-    def stamp(self, view: memoryview, next_offset: cython.longlong, leader_epoch: int) -> None:
+    def _has_faults(
+        self, walk: RecordWalk, count: cython.longlong, now_ms: cython.longlong
+    ) -> cython.bint:
+        """Whether a record breaks a rule, or offsets have gaps. Raises RecordsError."""
+        newest_ms: cython.longlong = _INT64_MAX
+        if self._after_max_ms <= _INT64_MAX - now_ms:
+            newest_ms = now_ms + self._after_max_ms
+        faults = walk.check(
+            count, now_ms - self._before_max_ms, newest_ms, _TYPE_IGNORED, self._keys_required
+        )
+        return faults is not None or not walk.sequential
+
+    def stamp(
+        self, view: memoryview, next_offset: cython.longlong, leader_epoch: cython.longlong
+    ) -> cython.int:
         """Write the offset of the first record and the leader epoch into `view`."""
         self.last_offset = next_offset + self.records_count - 1
         ENTRY_PREFIX.pack_into(
-            view, self.start, next_offset, self.size_field, leader_epoch, MAGIC_V2
+            view, self.start, next_offset, self.size - _LOG_OVERHEAD, leader_epoch, _MAGIC_V2
         )
-
-
-def _admits(rules: AppendRules, size: int) -> bool:
-    """Whether the log keeps a producer's bytes and timestamps, and the size is in its bounds."""
-    return (
-        BATCH_OVERHEAD <= size <= rules.max_message_bytes
-        and size <= rules.segment_bytes
-        and rules.timestamp_type is TimestampType.CREATE_TIME
-    )
+        return 0
 
 
 def _decompressed(
-    codec: Codec, records: memoryview, base_timestamp: int, rules: AppendRules, opening: Opening
+    codec: Codec, records: memoryview, base_timestamp: int, bytes_max: int, opening: Opening
 ) -> RecordWalk:
     """A walk that begins at the first of the records, decompressed."""
     payload = opening.open(
-        rules.decompressed_bytes_max,
+        bytes_max,
         lambda max_bytes, max_pieces: decompress(
             codec, records, max_bytes=max_bytes, max_pieces=max_pieces
         ),
@@ -188,7 +232,7 @@ def plan_plain(
     The request's version knows the codecs below `codecs_end`. Raises the errors of `opening`.
     """
     size = len(view)
-    if size < BATCH_OVERHEAD:
+    if size < _BATCH_OVERHEAD:
         return None
     batch = PlainBatch()
     if not batch.accepts(RecordWalk(view), view, 0, size, rules, now_ms, opening, codecs_end):
@@ -197,7 +241,7 @@ def plan_plain(
     last_offset = batch.last_offset
     # The tuple itself: the constructor of a named tuple is another call.
     entry = tuple.__new__(Entry, (
-        0, size, MAGIC_V2, next_offset, last_offset, batch.max_timestamp, batch.attributes,
+        0, size, _MAGIC_V2, next_offset, last_offset, batch.max_timestamp, batch.attributes,
         leader_epoch, batch.base_timestamp, batch.producer_id, batch.producer_epoch,
         batch.base_sequence, batch.records_count,
     ))  # fmt: skip

@@ -38,7 +38,7 @@ from storage.disk.file_names import (
 from storage.disk.files import Bytes, File, Files
 from storage.segment.auxiliary_index import AuxiliaryIndex, Coverage
 from storage.segment.entry_heads import HeadWalk
-from storage.segment.feed import feed_batch
+from storage.segment.feed import SegmentEnd
 from storage.segment.manifest import UNKNOWN, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM, SegmentFacts
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.remote.log import RemoteLogFile
@@ -265,12 +265,13 @@ class Segment:
             self.min_timestamp = INT64_MAX
             self.data_max_timestamp = NO_TIMESTAMP
         end_before = self.next_offset
+        end = SegmentEnd()
+        end.begin(self)
         for batch in batches:
             timestamp = batch.max_timestamp if batch.records_count else NO_TIMESTAMP
             if self._first_timestamp is None:
                 self._first_timestamp = timestamp
-            feed_batch(
-                self,
+            end.feed(
                 start + batch.position,
                 batch.size,
                 batch.last_offset,
@@ -280,6 +281,7 @@ class Segment:
                 batch,
                 min_timestamp,
             )
+        end.end()
         assert end_before <= self.next_offset, "appended offsets go backwards"
         assert self.next_offset - 1 - self.base_offset <= INT32_MAX, (
             "an appended offset does not fit"

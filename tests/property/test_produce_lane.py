@@ -6,6 +6,7 @@ and, when both have stopped, the files.
 """
 
 import asyncio
+import errno
 import importlib.util
 import random
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from broker.net.receive import SCRATCH
 from broker.node import Broker
 from broker.replies import turns
 from config import load
+from protocol.acl import Acl, Operation, PatternType, Permission, ResourceType
 from protocol.api.api_versions import ApiVersionsRequest
 from protocol.api.list_offsets import (
     ListOffsetsPartition,
@@ -38,6 +40,7 @@ from protocol.records.layout import Codec
 from protocol.records.record import Record
 from protocol.registry import encode_request
 from storage.append import plain
+from storage.disk.files import RealFile
 from storage.log import lane as log_lane
 from storage.log.log import Log
 from storage.segment import feed
@@ -156,6 +159,7 @@ class Side:
                 sum(metrics.api(ApiKey.PRODUCE).latency_ns.counts),
                 metrics.commits.acks_completed,
                 connections.bytes_sent,
+                self.broker.security.audit.refusals,
                 connections.memory_bytes,
                 connections.answers.made_bytes,
             ),
@@ -363,7 +367,7 @@ def _interpreted() -> ModuleType:
         spec.loader.exec_module(loaded)
         assert not loaded.COMPILED
     modules[log_lane].PlainBatch = modules[plain].PlainBatch  # type: ignore[attr-defined]
-    modules[log_lane].feed_batch = modules[feed].feed_batch  # type: ignore[attr-defined]
+    modules[log_lane].SegmentEnd = modules[feed].SegmentEnd  # type: ignore[attr-defined]
     modules[produce_lane].LogLane = modules[log_lane].LogLane  # type: ignore[attr-defined]
     return modules[produce_lane]
 
@@ -378,14 +382,30 @@ def _files(directory: Path) -> Iterator[tuple[str, bytes]]:
             yield f"{path.parent.name}/{path.name}", path.read_bytes()
 
 
-async def _start(directory: Path, policy: str, clock: FrozenClock) -> Broker:
+RULES = [
+    Acl(ResourceType.TOPIC, name, PatternType.LITERAL, "User:*", "*", operation, permission)
+    for name, operation, permission in (
+        ("*", Operation.ALL, Permission.ALLOW),
+        ("plain", Operation.WRITE, Permission.DENY),
+        ("lz4", Operation.ALL, Permission.DENY),
+    )
+]
+
+
+async def _start(directory: Path, policy: str, clock: FrozenClock, has_rules: bool) -> Broker:
     settings = {
         "log_flush_policy": policy,
         "auto_create_topics_enable": "false",
         "log_initial_task_delay_ms": str(10**9),
     }
+    if has_rules:
+        settings["authorizer_class_name"] = (
+            "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+        )
     broker = Broker(load(command_line=broker_settings(directory, settings)), clock=clock)
     await broker.start()
+    if broker.security.access is not None:
+        broker.security.access.add(RULES[:1])
     for name, overrides in TOPICS.items():
         await broker.topics.create(name, PARTITIONS, overrides)
     await broker.topics.create("__consumer_offsets", 1) if broker.topics.find(
@@ -394,24 +414,46 @@ async def _start(directory: Path, policy: str, clock: FrozenClock) -> Broker:
     return broker
 
 
+def change_rules(rng: random.Random, brokers: list[Broker]) -> None:
+    """Now and then, put a rule that denies into force or out of it, or allow nothing for a read."""
+    allowing, *denying = RULES
+    chance, changed = rng.random(), rng.choice(denying)
+    for broker in brokers:
+        access = broker.security.access
+        assert access is not None
+        if allowing not in access:
+            access.add([allowing])
+        elif chance < 0.03:
+            access.remove([allowing])
+        elif chance < 0.1 or (changed in access and chance < 0.4):
+            (access.remove if changed in access else access.add)([changed])
+
+
 @pytest.mark.parametrize("flavour", LANES)
 @pytest.mark.parametrize("policy", ["os", "batch"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("seed", "has_rules"), [(0, False), (1, False), (2, True)])
 async def test_the_lane_does_what_the_general_way_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flavour: str, policy: str, seed: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    flavour: str,
+    policy: str,
+    seed: int,
+    has_rules: bool,
 ) -> None:
     # Both serve a whole read at once, however slow the machine is.
     monkeypatch.setattr(turns, "SLICE_NS", 10**15)
     monkeypatch.setattr(turns, "SHORT_SLICE_NS", 10**15)
     clock = FrozenClock(wall_ms=NOW_MS)
     directories = [tmp_path / "general", tmp_path / "lane"]
-    brokers = [await _start(directory, policy, clock) for directory in directories]
+    brokers = [await _start(directory, policy, clock, has_rules) for directory in directories]
     sides = [Side(brokers[0], None), Side(brokers[1], LANES[flavour])]
     client = Client(seed)
     ids = [{topic.name: topic.topic_id for topic in broker.topics} for broker in brokers]
     try:
         for number in range(80):
             clock.jump_wall(client.random.choice([0, 0, 1, 700]))
+            if has_rules:
+                change_rules(client.random, brokers)
             for side, data in zip(sides, client.read(ids), strict=True):
                 side.read(data)
                 await side.settle()
@@ -433,3 +475,55 @@ async def test_the_lane_does_what_the_general_way_does(
     assert files == dict(_files(directories[0]))
     assert {".counts", ".density"} <= {Path(name).suffix for name in files}
     assert sides[0].general - sides[1].general > 25, "the lane served too few requests"
+
+
+@pytest.mark.parametrize("flavour", LANES)
+@pytest.mark.parametrize("policy", ["os", "batch"])
+async def test_a_failed_write_keeps_what_the_same_read_appended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flavour: str, policy: str
+) -> None:
+    append = RealFile.append
+
+    def failing(file: RealFile, data: bytes) -> None:
+        if b"refused" in bytes(data):
+            append(file, data[:70])  # the disk is full half-way
+            raise OSError(errno.ENOSPC, "no space")
+        append(file, data)
+
+    monkeypatch.setattr(RealFile, "append", failing)
+    clock = FrozenClock(wall_ms=NOW_MS)
+    directories = [tmp_path / "general", tmp_path / "lane"]
+    brokers = [await _start(directory, policy, clock, False) for directory in directories]
+    sides = [Side(brokers[0], None), Side(brokers[1], LANES[flavour])]
+    client = Client(0)
+
+    def frame(values: list[bytes], version: int = 9) -> bytes:
+        partitions = [
+            PartitionProduceData(
+                index=index, records=bytes(build_batch([Record(0, NOW_MS, None, value, ())]))
+            )
+            for index, value in enumerate(values)
+        ]
+        topics = [TopicProduceData(name="plain", partition_data=partitions)]
+        acks = client.random.choice([1, -1])
+        message = ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=topics)
+        return client.frame(message, version, "client")
+
+    good = [b"a" * 300, b"b"]
+    try:
+        for data in (
+            frame(good),
+            frame(good) + frame([b"refused", b"b"]) + frame(good),
+            frame([b"a", b"refused"]) + frame([b"refused", b"refused"], 3) + frame(good, 5),
+            frame(good),
+        ):
+            for side in sides:
+                side.read(data)
+                await side.settle()
+            assert sides[1].written() == sides[0].written()
+            assert sides[1].state() == sides[0].state()
+        assert sides[1].general < sides[0].general
+    finally:
+        for broker in brokers:
+            await broker.stop()
+    assert dict(_files(directories[1])) == dict(_files(directories[0]))

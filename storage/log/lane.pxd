@@ -1,0 +1,35 @@
+# cython: language_level=3
+"""What `lane` shares with the lane of Produce; read only when they are compiled."""
+
+cimport cython
+from protocol.records.record_loops cimport RecordWalk
+from storage.append.plain cimport PlainBatch
+from storage.segment.feed cimport SegmentEnd
+
+cdef int _TRANSACTIONAL_BIT
+cdef long long _NO_PRODUCER_ID
+
+
+@cython.final
+cdef class LogLane:
+    cdef readonly object log
+    cdef readonly PlainBatch batch
+    cdef readonly bint is_open, is_taken, waits_for_disk
+    cdef readonly long long end_offset, start_offset, appended_bytes
+    cdef public long long acknowledged
+    cdef public long long index
+    cdef public Py_ssize_t head, head_end
+    cdef object _producer, _rules, _segment, _file, _producers
+    cdef SegmentEnd _end
+    cdef long long _leader_epoch, _index_interval, _appended_ms
+    cdef bint _is_usable, _wants_writing
+
+    cpdef int open(self) except -1
+    cpdef int close(self) except -1
+    cpdef int forget(self) except -1
+    cpdef bint examine(
+        self, RecordWalk walk, memoryview view, Py_ssize_t start, Py_ssize_t size, long long now_ms, opening,
+        int codecs_end
+    ) except -1
+    cpdef int release(self) except -1
+    cpdef int write(self, memoryview view, long long now_ms) except -1
