@@ -9,9 +9,9 @@ them.
 
 from types import MappingProxyType
 
+from config.group import SHARE_KEYS
 from config.rows import flag, number
 from config.security.keys import SECURITY_KEYS
-from config.share_keys import SHARE_KEYS
 from config.store_url import check_store_url
 from config.topic_keys import MS_PER_DAY, TOPIC_KEYS
 from config.values import INT32_MAX, INT64_MAX, Key, Value, ValueType

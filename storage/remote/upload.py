@@ -8,7 +8,7 @@ Owns the order that makes an object count:
     4 GET all of it, compare our CRC-32C        what the store has is what was read here
     5 a `remote` line in the manifest, synced   from here on the object counts
 
-A crash before the fifth step leaves an object that no manifest names; `storage.remote.garbage`
+A crash before the fifth step leaves an object that no manifest names; `storage.audit.remote`
 finds it. Only a segment whose line is synced may lose its local file (`storage.remote.local`).
 
 A segment is uploaded when it is closed, durable with its indexes, and below the last stable offset.
