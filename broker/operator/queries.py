@@ -90,7 +90,8 @@ async def answer(
 ) -> tuple[int, bytes]:
     """HTTP status and JSON for a question about a topic; `make` makes the document.
 
-    `parameters` are those of the path, as of a `TopicQuery`. `make` gets the parameters once they are known to be allowed, and `viewer` to have the right.
+    `parameters` are those of the path, as of a `TopicQuery`. `make` gets those of the query once
+    they are known to be allowed, and `viewer` to have the right.
     """
     try:
         asked = parse(query, parameters)

@@ -245,10 +245,10 @@ def _load_segment(
                 segment, index_interval=opening.config.index_interval_bytes
             )
         except CorruptLog:
-            opening.producers.rebuild_aborts(_local(segments[:at]), segment, now_ms=opening.now_ms)
+            opening.producers.rebuild_aborts(before, segment, now_ms=opening.now_ms)
             raise
         if has_markers or segment.txn_index.file is not None:
-            opening.producers.rebuild_aborts(_local(segments[:at]), segment, now_ms=opening.now_ms)
+            opening.producers.rebuild_aborts(before, segment, now_ms=opening.now_ms)
         segment.appended_ms = appended_ms
     found = segment.seal(now_ms=opening.now_ms)
     if stored.find_cut(segment) is None:

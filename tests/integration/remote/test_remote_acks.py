@@ -138,7 +138,7 @@ async def test_a_sync_that_ends_after_the_fence_is_answered(tmp_path: Path) -> N
             fenced.set()
             finish(*arguments)
 
-        running.broker.group_commit._finish = late  # type: ignore[method-assign]
+        running.broker.group_commit._finish = late  # type: ignore[assignment, method-assign]
         answer = await asyncio.wait_for(produce(client, "t", batch("a")), 20)
         assert fenced.is_set()
         assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
