@@ -813,6 +813,73 @@ def _(scene: Scene) -> Body:
     return {"group_ids": [scene.consumer_group]}
 
 
+# -- share groups ----------------------------------------------------------------------------------
+#
+# Their dialogues are compared elsewhere; here are requests about what does not exist.
+
+
+@_good(ApiKey.SHARE_GROUP_HEARTBEAT, "continue", Need.TOPIC)
+def _(scene: Scene) -> Body:
+    return {
+        "group_id": scene.share_group,
+        "member_id": scene.share_member,
+        "member_epoch": 1,
+        "rack_id": None,
+        "subscribed_topic_names": [scene.topic],
+    }
+
+
+@_good(ApiKey.SHARE_GROUP_DESCRIBE, "", reads=True)
+def _(scene: Scene) -> Body:
+    return {"group_ids": [scene.share_group]}
+
+
+@_good(ApiKey.SHARE_FETCH, "continue", Need.TOPIC)
+def _(scene: Scene) -> Body:
+    return {
+        "group_id": scene.share_group,
+        "member_id": scene.share_member,
+        "share_session_epoch": 1,
+        "max_wait_ms": 0,
+        "min_bytes": 0,
+        "max_bytes": 1 << 20,
+        "max_records": 10,
+        "batch_size": 10,
+        "topics": [{"topic_id": scene.topic_id, "partitions": [{"partition_index": 0}]}],
+        "forgotten_topics_data": [],
+    }
+
+
+@_good(ApiKey.SHARE_ACKNOWLEDGE, "continue", Need.TOPIC)
+def _(scene: Scene) -> Body:
+    batch = {"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}
+    partition = {"partition_index": 0, "acknowledgement_batches": [batch]}
+    return {
+        "group_id": scene.share_group,
+        "member_id": scene.share_member,
+        "share_session_epoch": 1,
+        "topics": [{"topic_id": scene.topic_id, "partitions": [partition]}],
+    }
+
+
+@_good(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, "", Need.TOPIC, reads=True)
+def _(scene: Scene) -> Body:
+    topic = {"topic_name": scene.topic, "partitions": [0]}
+    return {"groups": [{"group_id": scene.share_group, "topics": [topic]}]}
+
+
+@_good(ApiKey.DELETE_SHARE_GROUP_OFFSETS, "", Need.TOPIC)
+def _(scene: Scene) -> Body:
+    return {"group_id": scene.share_group, "topics": [{"topic_name": scene.topic}]}
+
+
+@_good(ApiKey.ALTER_SHARE_GROUP_OFFSETS, "no such topic")
+def _(scene: Scene) -> Body:
+    partition = {"partition_index": 0, "start_offset": 0}
+    topic = {"topic_name": f"{scene.case}-absent", "partitions": [partition]}
+    return {"group_id": scene.share_group, "topics": [topic]}
+
+
 # -- transactions ----------------------------------------------------------------------------------
 
 

@@ -125,7 +125,7 @@ class Case(NamedTuple):
 
 def served(api: ApiKey) -> VersionRange:
     """The versions of an API that both brokers serve."""
-    return VersionRange(KAFKA_MINIMA.get(api, 0), SUPPORTED[api].max)
+    return VersionRange(KAFKA_MINIMA.get(api, SUPPORTED[api].min), SUPPORTED[api].max)
 
 
 def cases(seed: int = SEED) -> list[Case]:

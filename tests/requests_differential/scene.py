@@ -87,6 +87,14 @@ class Scene:
         return f"{self.case}-consumer-member"
 
     @property
+    def share_group(self) -> str:
+        return f"{self.case}-shares"
+
+    @property
+    def share_member(self) -> str:
+        return f"{self.case}-sharer"
+
+    @property
     def transactional_id(self) -> str:
         return f"{self.case}-tid"
 
