@@ -7,6 +7,7 @@ Source: KIP-932; Kafka `GroupCoordinatorService.alterShareGroupOffsets`.
 """
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 from broker.groups.consumer.values import Partition
@@ -28,7 +29,8 @@ async def handle(
     """All partitions that exist, in one change."""
     groups, group_id = context.groups, message.group_id
     if not group_id:
-        return _Response(error_code=ErrorCode.INVALID_GROUP_ID)
+        text = "The name of the group is empty."
+        return _Response(error_code=ErrorCode.INVALID_GROUP_ID, error_message=text)
     if group_id in groups.classic_groups or group_id in groups.consumer_groups:
         text = f"Group {group_id} is not a share group."
         return _Response(error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=text)
@@ -38,7 +40,7 @@ async def handle(
     check = Check(context, request)
     begins: list[tuple[str, Partition, int]] = []
     response = _Response()
-    for asked in message.topics:
+    for asked in _joined(message.topics):
         response.responses.append(_plan(context, check, asked, begins))
     if begins or not message.topics:
         done: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
@@ -50,6 +52,19 @@ async def handle(
         if error is not ErrorCode.NONE:
             return _Response(error_code=error)
     return response
+
+
+def _joined(
+    topics: Iterable[api.AlterShareGroupOffsetsRequestTopic],
+) -> list[api.AlterShareGroupOffsetsRequestTopic]:
+    """The topics of a request with their partitions; one that is there twice once."""
+    found: dict[str, api.AlterShareGroupOffsetsRequestTopic] = {}
+    for topic in topics:
+        if topic.partitions:
+            first = found.setdefault(topic.topic_name, topic)
+            if first is not topic:
+                first.partitions += topic.partitions
+    return list(found.values())
 
 
 def _plan(

@@ -24,6 +24,9 @@ def handle(
 ) -> Pending[_Response] | _Response:
     """Forget each topic on its own; the answer comes when all are done."""
     group_id = message.group_id
+    if not group_id:
+        text = "The name of the group is empty."
+        return _Response(error_code=ErrorCode.INVALID_GROUP_ID, error_message=text)
     group = context.groups.share_groups.get(group_id)
     if group is None:
         text = f"Group {group_id} is not a share group."

@@ -1,7 +1,7 @@
 """DescribeShareGroupOffsets (key 90, versions 0-1): where share groups stand.
 
-The offsets are those of the stored state; -1 where no member has fetched yet. An unknown group has
-no topics, and no error.
+The offsets are those of the stored state; -1 where no member has fetched yet, which is everywhere
+for a group that does not exist.
 
 Versions: v1 lag: records from the start offset to the high watermark that are not done.
 
@@ -10,7 +10,6 @@ Source: KIP-932, KIP-1226; Kafka `GroupCoordinatorService.describeShareGroupOffs
 
 from broker.errors import BrokerError
 from broker.groups.share.stored_state import ShareKey
-from broker.groups.share.values import UNKNOWN_START
 from broker.requests.context import Context, RequestContext
 from broker.topics.registry import NO_TOPIC_ID
 from protocol.api import describe_share_group_offsets as api
@@ -36,7 +35,7 @@ def handle(
         wanted = asked.topics
         if wanted is None:
             wanted = _all(context, asked.group_id)
-        for topic in wanted if asked.group_id in context.groups.share_groups else ():
+        for topic in {topic.topic_name: topic for topic in wanted}.values():
             group.topics.append(_describe(context, asked.group_id, topic))
             yield None
         yield None
@@ -59,29 +58,16 @@ def _all(context: Context, group_id: str) -> list[api.DescribeShareGroupOffsetsR
 def _describe(
     context: Context, group_id: str, asked: api.DescribeShareGroupOffsetsRequestTopic
 ) -> _Topic:
+    """A partition that does not exist has no state, as one that no member has read."""
     topic = context.topics.find(asked.topic_name)
-    if topic is None:
-        return _Topic(
-            topic_name=asked.topic_name,
-            topic_id=NO_TOPIC_ID,
-            partitions=[
-                _Partition(
-                    partition_index=index,
-                    start_offset=UNKNOWN_START,
-                    error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    error_message=f"Topic {asked.topic_name} does not exist.",
-                )
-                for index in asked.partitions
-            ],
-        )
+    topic_id = NO_TOPIC_ID if topic is None else topic.topic_id
     partitions = []
-    for index in asked.partitions:
-        key = ShareKey(group_id, topic.topic_id, index)
+    for index in dict.fromkeys(asked.partitions):
         try:
-            end = context.topics.led_log(topic.name, index).high_watermark
+            end = context.topics.led_log(asked.topic_name, index).high_watermark
         except BrokerError:
             end = 0
-        offset = context.groups.shares.offset(key, end)
+        offset = context.groups.shares.offset(ShareKey(group_id, topic_id, index), end)
         partitions.append(
             _Partition(
                 partition_index=index,
@@ -90,4 +76,4 @@ def _describe(
                 lag=offset.lag,
             )
         )
-    return _Topic(topic_name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+    return _Topic(topic_name=asked.topic_name, topic_id=topic_id, partitions=partitions)

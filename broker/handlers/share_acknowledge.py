@@ -29,10 +29,10 @@ def handle(
     context: Context, request: RequestContext, message: api.ShareAcknowledgeRequest
 ) -> Pending[api.ShareAcknowledgeResponse] | api.ShareAcknowledgeResponse:
     """Apply the acknowledgements; the answer comes when they are durable."""
-    group_id, member_id = message.group_id or "", message.member_id or ""
-    problem = member_problem(group_id, member_id)
+    problem = member_problem(message.group_id, message.member_id)
     if problem is not None:
         return _refusal(ErrorCode.INVALID_REQUEST, problem)
+    group_id, member_id = message.group_id or "", message.member_id or ""
     if message.share_session_epoch == INITIAL_EPOCH:
         return _refusal(ErrorCode.INVALID_SHARE_SESSION_EPOCH, None)
     session, error = find_session(

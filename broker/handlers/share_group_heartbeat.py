@@ -67,7 +67,9 @@ def _beat(
 def _problem(message: api.ShareGroupHeartbeatRequest) -> str | None:
     """Why the request is invalid, as a sentence; None when it is valid."""
     epoch = message.member_epoch
-    problem = member_problem(message.group_id.strip(), message.member_id.strip())
+    if not message.group_id.strip():
+        return "group_id is empty."
+    problem = member_problem(message.group_id, message.member_id.strip())
     if problem is not None:
         return problem
     if message.rack_id == "":

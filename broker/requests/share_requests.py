@@ -55,8 +55,8 @@ _STORE_ERRORS: Final = frozenset(
 
 def member_problem(group_id: str | None, member_id: str | None) -> str | None:
     """Why a request names no group and member; None when it does."""
-    if not group_id:
-        return "group_id is empty."
+    if group_id is None:
+        return "group_id is missing."
     if not member_id:
         return "member_id is empty."
     if len(member_id) > _MEMBER_ID_MAX:

@@ -325,6 +325,28 @@ INTENDED: Final[tuple[Intended, ...]] = (
         (_K.UPDATE_FEATURES,),
         sent=r".*'kraft\.version'.*",
     ),
+    # -- share groups -----------------------------------------------------------------------------
+    Intended(
+        "the first answer to a member of a share group has its partitions; Kafka's is empty, and "
+        "the next one has them",
+        (_K.SHARE_GROUP_HEARTBEAT,),
+        at=r"assignment\.topic_partitions.*",
+        theirs="absent",
+    ),
+    Intended(
+        "a partition without a stored state is refused at once; Kafka looks for the state, and "
+        "answers without it when the client does not wait",
+        (_K.SHARE_FETCH,),
+        sent=r".*share_session_epoch=0.*",
+        at=r"responses\[.*",
+        theirs="absent",
+    ),
+    Intended(
+        "a group without a name, partitions below 0 and a topic without partitions have no state; "
+        "Kafka fails internally, and does not answer about partitions that do not exist",
+        (_K.DESCRIBE_SHARE_GROUP_OFFSETS,),
+        sent=r".*(group_id=''|partitions=(empty|min|-1|-2|1|2|max)).*",
+    ),
     # -- groups -----------------------------------------------------------------------------------
     Intended(
         "a member of the consumer protocol that heartbeats to a group that does not exist is "
