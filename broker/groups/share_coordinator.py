@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from broker.errors import BrokerError
 from broker.groups.consumer.values import (
     LEAVE_EPOCH,
     HeartbeatAnswer,
@@ -323,7 +324,7 @@ class ShareGroupCoordinator:
         """Open the topic of the states, creating it with the first share group."""
         try:
             await self.states.open()
-        except StorageError as error:
+        except (BrokerError, StorageError) as error:
             logger.warning("the states of share groups cannot be opened: %s", error)
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE

@@ -14,6 +14,7 @@ in the order of their appends.
 Source: KIP-932; Kafka's `ShareCoordinatorShard`, `ShareCoordinatorOffsetsManager`.
 """
 
+import asyncio
 import base64
 import logging
 from collections.abc import Iterable, Sequence
@@ -69,6 +70,7 @@ class ShareStates:
         self._updates_max = config.share_coordinator_snapshot_update_records_per_snapshot
         self._table: dict[ShareKey, StoredState] = {}
         self._next_prune_ms = 0
+        self._opening = asyncio.Lock()
         self.is_open = False
 
     # -- life cycle ----------------------------------------------------------------------------
@@ -81,13 +83,12 @@ class ShareStates:
 
     async def open(self) -> None:
         """Create the topic unless it exists, and load it. Raises: StorageError."""
-        if not self.is_open:
-            await self._topic.open()
-            self._load()
+        async with self._opening:
+            if not self.is_open:
+                await self._topic.open()
+                self._load()
 
     def _load(self) -> None:
-        if self.is_open:
-            return  # Two first members came at once.
         skipped = 0
         for partition in self._topic.partitions:
             for batch in self._topic.replay(partition):

@@ -76,13 +76,13 @@ def _plan(
     """Add the partitions of a topic that can be changed to `begins`; the answer for all of them."""
     name = asked.topic_name
     topic = context.topics.find(name)
-    error = ErrorCode.NONE
+    error, text = ErrorCode.NONE, None
     if not check.topic(Operation.READ, name):
-        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        error, text = ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."
     answer = _Topic(topic_name=name, topic_id=NO_TOPIC_ID if topic is None else topic.topic_id)
     for partition in asked.partitions:
         index = partition.partition_index
-        outcome = _Partition(partition_index=index, error_code=error)
+        outcome = _Partition(partition_index=index, error_code=error, error_message=text)
         if error is ErrorCode.NONE and topic is not None and 0 <= index < len(topic.partitions):
             if partition.start_offset < 0:
                 outcome.error_code = ErrorCode.INVALID_REQUEST

@@ -9,10 +9,12 @@ Source: Kafka `KafkaApis`.
 from typing import Any
 
 from broker.requests.access import Check
+from broker.requests.context import Context, Handler, Reply, RequestContext
 from broker.rights.guards import (
     GROUP_DENIED,
     GROUP_MESSAGE,
     TOPIC_DENIED,
+    TOPIC_MESSAGE,
     Guard,
     Steps,
     guard,
@@ -27,14 +29,31 @@ from protocol.api.share_acknowledge import ShareAcknowledgeResponse
 from protocol.api.share_fetch import ShareFetchResponse
 
 
-def _on_group(operation: Operation, response: Any) -> Guard:
-    return on_group(operation, lambda message, request: response(error_code=GROUP_DENIED))
+def _on_group(operation: Operation, response: Any, text: str | None = None) -> Guard:
+    def refuse(message: Any, request: RequestContext) -> Any:
+        return response(error_code=GROUP_DENIED, error_message=text)
+
+    guarded = on_group(operation, refuse)
+
+    def unless_null(
+        context: Context, request: RequestContext, message: Any, handler: Handler
+    ) -> Reply:
+        """A request without a group is invalid, whatever the rights are."""
+        if message.group_id is None:
+            return handler(context, request, message)
+        return guarded(context, request, message, handler)
+
+    return unless_null
 
 
 share_fetch_guard = _on_group(Operation.READ, ShareFetchResponse)
 share_acknowledge_guard = _on_group(Operation.READ, ShareAcknowledgeResponse)
-alter_share_group_offsets_guard = _on_group(Operation.READ, AlterShareGroupOffsetsResponse)
-delete_share_group_offsets_guard = _on_group(Operation.DELETE, DeleteShareGroupOffsetsResponse)
+alter_share_group_offsets_guard = _on_group(
+    Operation.READ, AlterShareGroupOffsetsResponse, GROUP_MESSAGE
+)
+delete_share_group_offsets_guard = _on_group(
+    Operation.DELETE, DeleteShareGroupOffsetsResponse, GROUP_MESSAGE
+)
 
 
 @guard
@@ -45,14 +64,21 @@ def describe_share_group_offsets_guard(
     message.groups, denied = parted(
         message.groups, lambda group: check.group(Operation.DESCRIBE, group.group_id)
     )
-    asks_all = {group.group_id for group in message.groups if group.topics is None}
-    answer = yield
-    for group in answer.groups:
-        group.topics, hidden = parted(
-            group.topics, lambda topic: check.topic(Operation.DESCRIBE, topic.topic_name)
+    hidden: list[list[Any]] = []
+    for group in message.groups:
+        asked, refused = parted(
+            group.topics or (), lambda topic: check.topic(Operation.DESCRIBE, topic.topic_name)
         )
-        if group.group_id not in asks_all:
-            group.topics += [_hidden(topic) for topic in hidden]
+        hidden.append(refused)
+        group.topics = None if group.topics is None else asked
+    asks_all = [group.topics is None for group in message.groups]
+    answer = yield
+    for described, refused, is_all in zip(answer.groups, hidden, asks_all, strict=True):
+        if is_all:
+            described.topics, _ = parted(
+                described.topics, lambda topic: check.topic(Operation.DESCRIBE, topic.topic_name)
+            )
+        described.topics += map(_hidden, refused)
     answer.groups.extend(
         describe_offsets.DescribeShareGroupOffsetsResponseGroup(
             group_id=group.group_id, error_code=GROUP_DENIED, error_message=GROUP_MESSAGE
@@ -63,14 +89,17 @@ def describe_share_group_offsets_guard(
 
 
 def _hidden(
-    topic: describe_offsets.DescribeShareGroupOffsetsResponseTopic,
+    topic: describe_offsets.DescribeShareGroupOffsetsRequestTopic,
 ) -> describe_offsets.DescribeShareGroupOffsetsResponseTopic:
     return describe_offsets.DescribeShareGroupOffsetsResponseTopic(
         topic_name=topic.topic_name,
         partitions=[
             describe_offsets.DescribeShareGroupOffsetsResponsePartition(
-                partition_index=each.partition_index, start_offset=-1, error_code=TOPIC_DENIED
+                partition_index=index,
+                start_offset=-1,
+                error_code=TOPIC_DENIED,
+                error_message=TOPIC_MESSAGE,
             )
-            for each in topic.partitions
+            for index in topic.partitions
         ],
     )

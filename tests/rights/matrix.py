@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from broker.requests.features import SHARE_APIS
 from protocol.acl import ResourceType
 from protocol.api_keys import SUPPORTED, ApiKey
 from tests.requests_differential.good import Flavour
@@ -60,6 +61,7 @@ KNOWS: Final[dict[ResourceType, frozenset[ApiKey]]] = {
             *(_K.CREATE_PARTITIONS, _K.INCREMENTAL_ALTER_CONFIGS, _K.OFFSET_DELETE),
             *(_K.DESCRIBE_PRODUCERS, _K.DESCRIBE_TRANSACTIONS, _K.CONSUMER_GROUP_HEARTBEAT),
             *(_K.CONSUMER_GROUP_DESCRIBE, _K.DESCRIBE_TOPIC_PARTITIONS),
+            *SHARE_APIS,
         }
     ),
     GROUP: frozenset(
@@ -69,6 +71,7 @@ KNOWS: Final[dict[ResourceType, frozenset[ApiKey]]] = {
             *(_K.LIST_GROUPS, _K.ADD_OFFSETS_TO_TXN, _K.TXN_OFFSET_COMMIT),
             *(_K.DESCRIBE_CONFIGS, _K.INCREMENTAL_ALTER_CONFIGS, _K.DELETE_GROUPS),
             *(_K.OFFSET_DELETE, _K.CONSUMER_GROUP_HEARTBEAT, _K.CONSUMER_GROUP_DESCRIBE),
+            *SHARE_APIS,
         }
     ),
     TRANSACTIONAL_ID: frozenset(
