@@ -237,8 +237,9 @@ async def test_a_window_is_counted_then_copied_to_a_topic(
         Seed(str(n), key=f"k{n % 3}", timestamp_ms=START + n * 1000, headers=(("h", b"1"),))
         for n in range(50)
     ]
-    await broker.create_topic("dlq", records, partitions=2)
-    await broker.create_topic("again", partitions=3)
+    for_ever = {"retention.ms": "-1"}
+    await broker.create_topic("dlq", records, partitions=2, settings=for_ever)
+    await broker.create_topic("again", partitions=3, settings=for_ever)
     path = f"/topics/dlq/copy?from={START + 10_000}&to={START + 40_000}&f=partition >= 0"
     body = {"target": "again", "keep_time": True, "limit": 7}
     counted = await browser.change(path, **body, dry_run=True)

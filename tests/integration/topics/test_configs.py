@@ -395,7 +395,8 @@ async def change_group(
 
 async def timings(client: RawClient, name: str) -> dict[str, str | None]:
     configs = (await describe(client, GROUP, name)).configs
-    return {each.name.split(".")[1]: each.value for each in configs}
+    kinds = ([*each.name.split("."), each.value] for each in configs)
+    return {name: value for kind, name, *_, value in kinds if kind == "consumer"}
 
 
 async def interval_told(client: RawClient, group_id: str) -> int:
