@@ -471,6 +471,9 @@ async def test_a_share_group_is_no_group_of_another_type(shared: RunningBroker) 
     assert beat.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     asked = OffsetFetchRequestGroup(group_id="g", topics=None)
     offsets = await client.request(OffsetFetchRequest(groups=[asked]), 9)
+    assert (offsets.groups[0].error_code, offsets.groups[0].topics) == (0, [])
+    asked = OffsetFetchRequestGroup(group_id="g", member_id="m", member_epoch=1, topics=None)
+    offsets = await client.request(OffsetFetchRequest(groups=[asked]), 9)
     assert offsets.groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
     described = await client.request(DescribeGroupsRequest(groups=["g"]), 6)
     assert described.groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
