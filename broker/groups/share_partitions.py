@@ -230,10 +230,10 @@ class SharePartitions:
             self.acquired(loaded)
         current = self._loaded.get(loaded.key)
         is_fenced = error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if current is not None and error is not ErrorCode.NONE:
+        is_lost = error is not ErrorCode.NONE and (is_fenced or current is not loaded)
+        if current is not None and is_lost:
             # One that was loaded meanwhile counts the change as done.
-            if is_fenced or current is not loaded:
-                self._drop(current)
+            self._drop(current)
         when_done(error, None)
         self.wake(loaded)
 

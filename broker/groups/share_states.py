@@ -125,7 +125,9 @@ class ShareStates:
     def find(self, key: ShareKey) -> StoredState | None:
         """The state of a share partition; None before it is initialized. Not to be changed."""
         state = self._table.get(key)
-        return state if state is None or key not in self._pending else self._with_pending(key, state)
+        if state is None or key not in self._pending:
+            return state
+        return self._with_pending(key, state)
 
     def _with_pending(self, key: ShareKey, state: StoredState) -> StoredState:
         """A copy that has the changes that are not durable yet."""

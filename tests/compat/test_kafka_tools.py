@@ -40,11 +40,6 @@ ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 ALL_GROUPS = "org.apache.kafka.tools.GroupsCommand"
 SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
-CONSOLE_SHARE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
-VERIFIABLE_SHARE_CONSUMER = "org.apache.kafka.tools.VerifiableShareConsumer"
-SHARE_STATE_FORMATTER = (
-    "org.apache.kafka.tools.consumer.group.share.ShareGroupStateMessageFormatter"
-)
 STREAMS_GROUPS = "org.apache.kafka.tools.streams.StreamsGroupCommand"
 STREAMS_RESET = "org.apache.kafka.tools.StreamsResetter"
 CLIENT_METRICS = "org.apache.kafka.tools.ClientMetricsCommand"

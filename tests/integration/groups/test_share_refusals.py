@@ -1,4 +1,4 @@
-"""Share groups when things go wrong: a disk that refuses, members that come at once, odd requests."""
+"""Share groups when things go wrong: a disk that refuses, members at once, odd requests."""
 
 from __future__ import annotations
 
