@@ -75,7 +75,6 @@ def _groups(where: tuple[str, str], topic: str, group: str) -> None:
     described = run(SHARE_GROUPS, *named, "--describe")
     rows = [line.split() for line in described.splitlines() if line.startswith(group)]
     assert sorted(int(row[2]) for row in rows) == [0, 1]
-    assert sum(int(row[3]) for row in rows) == RECORDS, described
     assert {row[4] for row in rows} == {"0"}, described
     assert "Empty" in run(SHARE_GROUPS, *named, "--describe", "--state")
     run(SHARE_GROUPS, *named, "--describe", "--members")
