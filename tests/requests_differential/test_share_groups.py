@@ -7,6 +7,7 @@ import asyncio
 import os
 import re
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -126,10 +127,10 @@ def test_share_groups_differ_only_as_intended(tmp_path: Path) -> None:
 
         left = []
         for chapter in CHAPTERS:
-            ours, theirs = both(lambda bootstrap, chapter=chapter: read_chapter(bootstrap, chapter))
+            ours, theirs = both(partial(read_chapter, chapter=chapter))
             left += unexplained(chapter.__name__, ours, theirs)
         for seed in range(WALKS):
-            ours, theirs = both(lambda bootstrap, seed=seed: read_walk(bootstrap, seed, STEPS))
+            ours, theirs = both(partial(read_walk, seed=seed, steps=STEPS))
             left += unexplained("walk", ours, theirs)
     assert left == []
 

@@ -600,8 +600,9 @@ async def test_a_restart_keeps_what_was_acknowledged(tmp_path: Path) -> None:
 async def test_snapshots_replace_updates_and_old_records_are_pruned(
     tmp_path: Path, clock: FrozenClock
 ) -> None:
-    name = "share_coordinator_snapshot_update_records_per_snapshot"
-    async with running_broker(tmp_path, clock=clock, **{name: "3"}) as running:
+    async with running_broker(
+        tmp_path, clock=clock, share_coordinator_snapshot_update_records_per_snapshot="3"
+    ) as running:
         await set_group(await running.client(), "g", share_auto_offset_reset="earliest")
         member = await ready(running, *map(str, range(40)))
         await member.fetch()

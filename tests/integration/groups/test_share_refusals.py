@@ -24,7 +24,6 @@ from tests.support.requests import create_topic, produce
 from tests.support.share_group import ShareMember, set_group
 
 ACCEPT = (1,)
-SNAPSHOTS = "share_coordinator_snapshot_update_records_per_snapshot"
 
 
 async def joined(running: RunningBroker, count: int) -> ShareMember:
@@ -83,7 +82,9 @@ async def test_a_refused_acceptance_is_not_remembered(tmp_path: Path) -> None:
 
 
 async def test_a_refused_acceptance_is_in_no_later_snapshot(tmp_path: Path) -> None:
-    async with running_broker(tmp_path, **{SNAPSHOTS: "1"}) as running:
+    async with running_broker(
+        tmp_path, share_coordinator_snapshot_update_records_per_snapshot="1"
+    ) as running:
         member = await joined(running, 4)
         await member.fetch()
         with states_refused(running):
@@ -96,7 +97,9 @@ async def test_a_refused_acceptance_is_in_no_later_snapshot(tmp_path: Path) -> N
 
 
 async def test_acceptances_after_a_refused_snapshot_survive_a_restart(tmp_path: Path) -> None:
-    async with running_broker(tmp_path, **{SNAPSHOTS: "2"}) as running:
+    async with running_broker(
+        tmp_path, share_coordinator_snapshot_update_records_per_snapshot="2"
+    ) as running:
         member = await joined(running, 8)
         await member.fetch()
         assert await member.acked((1, 1, ACCEPT)) == 0
