@@ -370,8 +370,9 @@ async def test_a_client_that_has_gone_holds_no_record(shared: RunningBroker) -> 
 
 
 async def test_sessions_are_limited(tmp_path: Path) -> None:
-    settings = {"group_share_max_size": "1", "group_share_max_share_sessions": "1"}
-    async with running_broker(tmp_path, **settings) as running:
+    async with running_broker(
+        tmp_path, group_share_max_size="1", group_share_max_share_sessions="1"
+    ) as running:
         member = await ready(running)
         await member.fetch()
         other = ShareMember(await running.client(), "g", member.topic_id, name="member-2")
