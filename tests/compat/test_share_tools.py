@@ -96,7 +96,7 @@ def _groups(where: tuple[str, str], topic: str, group: str) -> None:
 
 
 def _states(where: tuple[str, str], group: str) -> None:
-    """Kafka's formatter reads the state topic: snapshots, updates, tombstones."""
+    """Kafka's formatter reads snapshots and updates of the state topic."""
     text = run(
         CONSOLE_CONSUMER,
         *(*where, "--topic", "__share_group_state", "--from-beginning", "--timeout-ms", "8000"),
@@ -105,7 +105,6 @@ def _states(where: tuple[str, str], group: str) -> None:
     lines = [line for line in text.splitlines() if group in line]
     assert any('"snapshotEpoch":0' in line and '"startOffset":-1' in line for line in lines)
     assert any('"deliveryState":2' in line for line in lines)
-    assert any('"data":null' in line for line in lines), text[-2000:]
 
 
 def _files(data: Path, group: str) -> None:
