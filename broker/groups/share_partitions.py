@@ -228,8 +228,12 @@ class SharePartitions:
         else:
             loaded.partition.rollback(transition, self._clock.monotonic_ms())
             self.acquired(loaded)
-        if error is ErrorCode.NOT_LEADER_OR_FOLLOWER and self._loaded.get(loaded.key) is loaded:
-            self._drop(loaded)
+        current = self._loaded.get(loaded.key)
+        is_fenced = error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        is_lost = error is not ErrorCode.NONE and (is_fenced or current is not loaded)
+        if current is not None and is_lost:
+            # One that was loaded meanwhile counts the change as done.
+            self._drop(current)
         when_done(error, None)
         self.wake(loaded)
 
@@ -240,8 +244,14 @@ class SharePartitions:
             self._given_back(loaded, loaded.partition.release(member_id))
 
     def log_start_moved(self, loaded: LoadedPartition) -> None:
-        """Records were deleted: the window begins at the log's start, at the earliest."""
+        """Records were deleted: the window begins at the log's start, at the earliest.
+
+        That is stored, so that the lag counts no deleted record.
+        """
+        before = loaded.partition.start_offset
         loaded.partition.log_start_moved(loaded.log.log_start_offset)
+        if loaded.partition.start_offset != before:
+            self._store(loaded, [])
 
     def _wake(self, name: str, now_ms: int) -> None:
         loaded = self._by_name.get(name)

@@ -8,8 +8,9 @@ compacted: `prune` deletes what lies below the oldest snapshot in use, and store
 partitions that were not written for a while, so that they do not hold back the others. A write of
 an older state epoch is fenced: an administrator has set the offsets since.
 
-`when_done` runs once the record is durable or refused. Changes of one share partition are merged
-in the order of their appends.
+`when_done` runs once the record is durable or refused. A change is merged into the table when it is
+durable, so that what a full disk refused is in no later snapshot; until then `find` adds it. After
+a snapshot that was refused the next change is a snapshot, too: updates name their snapshot.
 
 Source: KIP-932; Kafka's `ShareCoordinatorShard`, `ShareCoordinatorOffsetsManager`.
 """
@@ -18,7 +19,8 @@ import asyncio
 import base64
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from broker.errors import BrokerError
@@ -37,7 +39,7 @@ PRUNE_INTERVAL_MS: Final = 300_000
 _NO_OFFSET: Final = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StateChange:
     """What to store of a share partition that was loaded in `state_epoch`."""
 
@@ -69,6 +71,10 @@ class ShareStates:
         )
         self._updates_max = config.share_coordinator_snapshot_update_records_per_snapshot
         self._table: dict[ShareKey, StoredState] = {}
+        self._pending: dict[ShareKey, list[StateChange]] = {}
+        """Changes that are appended and not durable yet, in order."""
+
+        self._opening = asyncio.Lock()
         self._next_prune_ms = 0
         self._opening = asyncio.Lock()
         self.is_open = False
@@ -119,7 +125,17 @@ class ShareStates:
 
     def find(self, key: ShareKey) -> StoredState | None:
         """The state of a share partition; None before it is initialized. Not to be changed."""
-        return self._table.get(key)
+        state = self._table.get(key)
+        if state is None or key not in self._pending:
+            return state
+        return self._with_pending(key, state)
+
+    def _with_pending(self, key: ShareKey, state: StoredState) -> StoredState:
+        """A copy that has the changes that are not durable yet."""
+        found = replace(state, batches=list(state.batches))
+        for change in self._pending.get(key, ()):
+            found.merge(change.start_offset, change.batches, change.done_count)
+        return found
 
     def keys_of(self, group_id: str) -> list[ShareKey]:
         """The share partitions of a group."""
@@ -166,16 +182,28 @@ class ShareStates:
         if state.state_epoch != change.state_epoch:
             when_done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
+        state.was_written = True
+        self._pending.setdefault(change.key, []).append(change)
+        written = partial(self._written, state, change, when_done)
         if state.updates < self._updates_max:
             record = records.encode_update(
                 change.key, state, change.start_offset, change.batches, change.done_count
             )
             state.updates += 1
-            self._merge(state, change)
-            self._append([(change.key, record)], when_done)
-            return
-        self._merge(state, change)
-        self._snapshot(change.key, state, when_done)
+            self._append([(change.key, record)], written)
+        else:
+            self._snapshot(change.key, state, written)
+
+    def _written(
+        self, state: StoredState, change: StateChange, when_done: WhenDone, error: ErrorCode
+    ) -> None:
+        pending = self._pending[change.key]
+        pending.remove(change)
+        if not pending:
+            del self._pending[change.key]
+        if error is ErrorCode.NONE:
+            state.merge(change.start_offset, change.batches, change.done_count)
+        when_done(error)
 
     def forget(self, keys: Sequence[ShareKey], when_done: WhenDone) -> None:
         """Delete states, durably."""
@@ -188,16 +216,21 @@ class ShareStates:
 
         self._append([(key, records.encode_forgotten(key)) for key in keys], stored)
 
-    def _merge(self, state: StoredState, change: StateChange) -> None:
-        # Before it is durable: when the disk fails, members get an error, and a restart finds less.
-        state.merge(change.start_offset, change.batches, change.done_count)
-        state.was_written = True
-
     def _snapshot(self, key: ShareKey, state: StoredState, when_done: WhenDone) -> None:
         state.snapshot_epoch += 1
         state.updates = 0
-        record = records.encode_snapshot(key, state, self._services.clock.wall_ms())
-        (state.position,) = self._append([(key, record)], when_done)
+        whole = self._with_pending(key, state)
+        record = records.encode_snapshot(key, whole, self._services.clock.wall_ms())
+        position = self._next_offset(self._topic.partition_of(coordinator_key(key)))
+
+        def stored(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE:
+                state.position = position
+            else:
+                state.updates = self._updates_max
+            when_done(error)
+
+        self._append([(key, record)], stored)
 
     def _append(
         self, encoded: Sequence[tuple[ShareKey, KeyValue]], when_done: WhenDone

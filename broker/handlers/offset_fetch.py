@@ -118,11 +118,13 @@ def _availability(context: Context, group_id: str) -> ErrorCode:
 
 
 def _member_error(context: Context, group: api.OffsetFetchRequestGroup) -> ErrorCode:
-    """Why this member of a consumer-protocol group may not fetch; a share group has no offsets."""
+    """Why this member of a consumer-protocol group may not fetch; a share group has none."""
+    if group.member_id is None and group.member_epoch < 0:
+        return ErrorCode.NONE
     if group.group_id in context.groups.share_groups:
         return ErrorCode.GROUP_ID_NOT_FOUND
     consumers = context.groups.consumer_groups.get(group.group_id)
-    if consumers is None or (group.member_id is None and group.member_epoch < 0):
+    if consumers is None:
         return ErrorCode.NONE
     return consumers.offset_error(group.member_id or "", group.member_epoch)
 

@@ -58,7 +58,7 @@ from storage.segment.remote.log import RemoteBytesNeeded
 from storage.segment.txn_index import AbortedTxn
 
 _MAX_WAIT_MS = 300_000
-_STRICT = 1
+_OPTIMIZED, _STRICT = 0, 1
 _PARTITION_BYTES_MAX = 2 * 1024 * 1024
 
 
@@ -110,6 +110,11 @@ def _problem(message: api.ShareFetchRequest) -> str | None:
     problem = member_problem(message.group_id, message.member_id)
     if problem is not None:
         return problem
+    if message.share_acquire_mode not in (_OPTIMIZED, _STRICT):
+        return (
+            f"share_acquire_mode is {message.share_acquire_mode}; it has to be "
+            f"{_OPTIMIZED} (whole batches) or {_STRICT} (strict limits)."
+        )
     limits = (message.max_bytes, message.min_bytes, message.max_records, message.max_wait_ms)
     if message.is_renew_ack and any(limits):
         return "A request with renewals fetches nothing: its limits have to be 0."

@@ -132,11 +132,11 @@ class Acknowledgements:
                 return f"Offsets {first} to {last} after {before} are not in order."
             if not types or len(types) not in (1, last - first + 1):
                 return f"{len(types)} types for offsets {first} to {last}; give one, or one each."
-            for number in types:
+            for number in (min(types), max(types)):
                 if not Ack.GAP <= number <= self._type_max:
                     return f"Acknowledge type {number} means nothing in this version."
-                if number == Ack.RENEW and not self._may_renew:
-                    return "A renewal needs is_renew_ack."
+            if Ack.RENEW in types and not self._may_renew:
+                return "A renewal needs is_renew_ack."
             before = last
         return None
 

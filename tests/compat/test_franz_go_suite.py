@@ -1,8 +1,8 @@
 """The test suite of franz-go itself, against the broker under judgement.
 
 Its authors run it against Apache Kafka and others: producers, consumers, groups of both protocols,
-transactions, and chains of them that move records exactly once. Share groups are left out, which
-this broker does not have; what needs SASL skips itself.
+share groups, transactions, and chains of them that move records exactly once. What needs SASL skips
+itself.
 """
 
 import os
@@ -32,7 +32,7 @@ def test_does_franz_go_pass_its_own_tests(bootstrap: str) -> None:
         "KGO_TEST_RECORDS": str(RECORDS),
         "KGO_TEST_STABLE_FETCH": "true",
     }
-    options = ["-test.v", "-test.skip", "^TestShareGroup", "-test.timeout", f"{TIMEOUT_S}s"]
+    options = ["-test.v", "-test.timeout", f"{TIMEOUT_S}s"]
     done = subprocess.run(
         [str(tests), *options],
         cwd=folder,

@@ -370,8 +370,9 @@ async def test_a_client_that_has_gone_holds_no_record(shared: RunningBroker) -> 
 
 
 async def test_sessions_are_limited(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"group_share_max_size": "1", "group_share_max_share_sessions": "1"}
-    async with running_broker(tmp_path, **settings) as running:
+    async with running_broker(
+        tmp_path, group_share_max_size="1", group_share_max_share_sessions="1"
+    ) as running:
         member = await ready(running)
         await member.fetch()
         other = ShareMember(await running.client(), "g", member.topic_id, name="member-2")
@@ -470,6 +471,9 @@ async def test_a_share_group_is_no_group_of_another_type(shared: RunningBroker) 
     )
     assert beat.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     asked = OffsetFetchRequestGroup(group_id="g", topics=None)
+    offsets = await client.request(OffsetFetchRequest(groups=[asked]), 9)
+    assert (offsets.groups[0].error_code, offsets.groups[0].topics) == (0, [])
+    asked = OffsetFetchRequestGroup(group_id="g", member_id="m", member_epoch=1, topics=None)
     offsets = await client.request(OffsetFetchRequest(groups=[asked]), 9)
     assert offsets.groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
     described = await client.request(DescribeGroupsRequest(groups=["g"]), 6)
@@ -597,8 +601,9 @@ async def test_a_restart_keeps_what_was_acknowledged(tmp_path: Path) -> None:
 async def test_snapshots_replace_updates_and_old_records_are_pruned(
     tmp_path: Path, clock: FrozenClock
 ) -> None:
-    name = "share_coordinator_snapshot_update_records_per_snapshot"
-    async with running_broker(tmp_path, clock=clock, **{name: "3"}) as running:
+    async with running_broker(
+        tmp_path, clock=clock, share_coordinator_snapshot_update_records_per_snapshot="3"
+    ) as running:
         await set_group(await running.client(), "g", share_auto_offset_reset="earliest")
         member = await ready(running, *map(str, range(40)))
         await member.fetch()
