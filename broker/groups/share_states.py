@@ -76,7 +76,6 @@ class ShareStates:
 
         self._opening = asyncio.Lock()
         self._next_prune_ms = 0
-        self._opening = asyncio.Lock()
         self.is_open = False
 
     # -- life cycle ----------------------------------------------------------------------------
