@@ -83,6 +83,10 @@ class BucketWriter:
         self._waiting_since: dict[Log, int] = {}
         self._changed_ms: int | None = None
         self._lock = asyncio.Lock()
+        for topic in data_dir.topics.values():
+            for log in topic.logs:
+                if log.waits_for_store:
+                    group_commit.recovered(log)
 
     @property
     def is_owner(self) -> bool:
@@ -185,7 +189,10 @@ class BucketWriter:
 
     def _release_held(self) -> None:
         for log, end in list(self._group_commit.held.items()):
-            if self._shipper.shipped_end(log) >= end:
+            if log.offline is not None:
+                # Its records are not read any more, so the bucket will not get them.
+                self._group_commit.stored(log, log.offline)
+            elif self._shipper.shipped_end(log) >= end:
                 self._group_commit.stored(log)
 
     def _fail_held(self, error: StorageError) -> None:

@@ -7,12 +7,13 @@ from random import Random
 from typing import Any
 
 from protocol.error_codes import ErrorCode
-from storage.bucket.journal import BucketJournal
+from storage.bucket.journal import BucketJournal, read_state
 from storage.disk.steps import run_steps
-from storage.errors import Fenced
+from storage.errors import Fenced, LogOffline
 from tests.integration.remote.test_tiered import tiered_broker
 from tests.support.broker import RawClient, batch, broker_process
 from tests.support.cli import tidelog
+from tests.support.clock import FrozenClock
 from tests.support.requests import create_topic, fetch, list_offset, produce, values_of
 from tests.support.simulated_store import SimulatedStore
 
@@ -56,6 +57,51 @@ async def test_a_stop_does_not_wait_for_a_store_that_is_down(tmp_path: Path) -> 
     async with tiered_broker(tmp_path / "data", store) as (running, client, _):
         assert await running.broker.bucket.ship()  # type: ignore[union-attr]
         assert values_of(await fetch(client, "t", 0)) == [b"a"]
+
+
+async def test_a_batch_that_is_resent_after_a_crash_waits_for_the_store(tmp_path: Path) -> None:
+    """It is on disk, so it is a duplicate; the bucket does not have it."""
+    store = SimulatedStore()
+    now_ms = FrozenClock().wall_ms()
+    records = batch("a", timestamp=now_ms, producer_id=7, producer_epoch=0, base_sequence=0)
+    async with tiered_broker(tmp_path / "data", store) as (running, client, _):
+        await create_topic(client, "t", 1, **REMOTE)
+        assert await running.broker.bucket.ship()  # type: ignore[union-attr]
+        store.is_down = True
+        waiting = asyncio.create_task(produce(client, "t", records))
+        while not running.broker.group_commit.held:
+            await asyncio.sleep(0.001)
+    waiting.cancel()
+    async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
+        bucket = running.broker.bucket
+        assert bucket is not None
+        again = asyncio.create_task(produce(client, "t", records))
+        await asyncio.wait([again], timeout=0.2)
+        assert not again.done()
+        store.is_down = False
+        clock.advance(2_000)
+        assert await bucket.ship()
+        assert ((await again).error_code, again.result().base_offset) == (0, 0)
+        state = read_state(store)
+        assert [key.kind for key, _ in state.keys("tail")] == ["tail"]
+        assert not running.broker.group_commit.held
+
+
+async def test_a_stop_does_not_wait_for_a_log_that_went_offline(tmp_path: Path) -> None:
+    store = SimulatedStore()
+    async with tiered_broker(tmp_path / "data", store) as (running, client, _):
+        await create_topic(client, "t", 1, **REMOTE)
+        assert await running.broker.bucket.ship()  # type: ignore[union-attr]
+        store.is_down = True
+        waiting = asyncio.create_task(produce(client, "t", batch("a")))
+        while not running.broker.group_commit.held:
+            await asyncio.sleep(0.001)
+        log = running.broker.topics.led_log("t", 0)
+        assert log is not None
+        log.offline = LogOffline(log.path, "the disk failed")
+        store.is_down = False
+        await asyncio.wait_for(running.broker.bucket.finish(), 10)  # type: ignore[union-attr]
+        assert (await waiting).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 async def test_a_stopped_owner_that_continues_acknowledges_nothing(tmp_path: Path) -> None:
