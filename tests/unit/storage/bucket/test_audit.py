@@ -7,6 +7,7 @@ import pytest
 from config import load
 from protocol.records.builder import build_batch
 from protocol.records.record import Record
+from storage.audit.fsck import audit_directory
 from storage.bucket.audit import audit_bucket
 from storage.bucket.journal import BucketJournal, entry_key, read_state
 from storage.bucket.restore import restore
@@ -128,6 +129,20 @@ def test_many_small_pieces_become_few(machine: Machine) -> None:
     log = again.topics["t"].logs[0]
     assert read_everything(log, machine.store) == records
     assert log.leader_epoch == 1
+
+
+def test_a_restored_directory_is_sound(machine: Machine) -> None:
+    """Its remote segments have no indexes yet; a damaged one is an error all the same."""
+    disk = SimulatedDisk()
+    disk.make_directory(ROOT)
+    state = read_state(machine.store)
+    assert list(state.keys("segment"))
+    restore(state, machine.store, ROOT, disk, cluster_id="c", directory_id=bytes(range(16)))
+    assert audit_directory(ROOT, disk).errors == 0
+    file = disk.create(f"{ROOT}/t-0/{0:020d}.index")
+    file.append(b"damaged!")
+    file.close()
+    assert audit_directory(ROOT, disk).errors == 1
 
 
 def test_a_restore_reads_damaged_records_as_an_error(machine: Machine) -> None:
