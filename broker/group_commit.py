@@ -199,10 +199,11 @@ class GroupCommit:
             size_bytes = self._dirty_bytes.pop(log, None)
             if size_bytes is None:
                 continue
+            was_offline = log.offline is not None
             try:
                 ticket = log.begin_flush()
             except StorageError as error:
-                self._give_up(log, error)
+                self._give_up(log, error, was_offline=was_offline)
                 continue
             if ticket is None:
                 self._complete_waiting(log)
@@ -260,11 +261,12 @@ class GroupCommit:
         """Publish what a sync has made durable."""
         log = sync.log
         durable_before = log.durable_offset
+        was_offline = log.offline is not None
         try:
             log.complete_flush(sync.ticket)
         except StorageError as failure:
             if sync.is_wanted:
-                self._give_up(log, failure)
+                self._give_up(log, failure, was_offline=was_offline)
         else:
             assert durable_before <= log.durable_offset, f"{log.path}: durable data is lost"
             self._complete_waiting(log)
@@ -272,17 +274,21 @@ class GroupCommit:
         if log in self._dirty_bytes:
             self._queue.append(log)
 
-    def _give_up(self, log: Log, error: StorageError) -> None:
-        """A sync of `log` failed: fail every ack that waits for it, and log the cure."""
-        logger.error(
-            "%s-%d: syncing to disk failed (%s). Nothing acknowledged is lost; check the disk "
-            "of %s, then restart the broker, which recovers the log.",
-            log.topic,
-            log.partition,
-            error,
-            log.path,
-        )
-        self._metrics.sync_failures += 1
+    def _give_up(self, log: Log, error: StorageError, *, was_offline: bool) -> None:
+        """A sync of `log` failed: fail every ack that waits for it, and log the cure.
+
+        A log that was offline before, such as those of a fenced broker, says nothing of the disk.
+        """
+        if not was_offline:
+            logger.error(
+                "%s-%d: syncing to disk failed (%s). Nothing acknowledged is lost; check the disk "
+                "of %s, then restart the broker, which recovers the log.",
+                log.topic,
+                log.partition,
+                error,
+                log.path,
+            )
+            self._metrics.sync_failures += 1
         self._dirty_bytes.pop(log, None)
         self._acknowledged.pop(log, None)
         self._fail_waiting(log, error)

@@ -26,7 +26,7 @@ from broker.threads import Pool
 from storage.bucket.journal import BucketJournal
 from storage.bucket.shipping import DirectoryOlder, Shipper
 from storage.directory.data_dir import DataDir
-from storage.errors import Fenced, LogOffline, StorageError, StoreFailed
+from storage.errors import Fenced, StorageError, StoreFailed
 from storage.remote.object_store import ObjectStore
 
 if TYPE_CHECKING:
@@ -100,7 +100,8 @@ class BucketWriter:
     async def run(self) -> None:
         """Ship what is due, unless the store has just failed."""
         if self.stopped is not None:
-            # A sync may have been under way when this broker was fenced.
+            # A sync, or the creation of a topic, may have been under way when it was fenced.
+            self._data_dir.refuse_changes(str(self.stopped))
             self._fail_held(self.stopped)
         elif self._live.monotonic_ms() >= self._paused_until_ms:
             await self._guarded(is_forced=False)
@@ -200,14 +201,11 @@ class BucketWriter:
             self._group_commit.stored(log, error)
 
     def _stop(self, error: StorageError) -> None:
-        """Let every log refuse appends from now on."""
+        """Refuse appends, and changes of topics and settings, from now on."""
         self.stopped = error
         self._metrics.is_fenced = True
         logger.error("this broker writes nothing any more: %s", error)
-        for topic in self._data_dir.topics.values():
-            for log in topic.logs:
-                if log.offline is None:
-                    log.offline = LogOffline(log.path, str(error))
+        self._data_dir.refuse_changes(str(error))
         self._fail_held(error)
         for topic in self._data_dir.topics.values():
             for log in topic.logs:

@@ -99,6 +99,7 @@ class MetadataJournal(Metadata):
         super().__init__(f"{directory}/{JOURNAL_FILE}")
         self._files = files
         self._failed: str | None = None
+        self.refusal: str | None = None
         self._lines = 0
         self.on_change: OnChange = _nothing
         self.is_new = not files.exists(self.path)
@@ -125,6 +126,8 @@ class MetadataJournal(Metadata):
             DiskFull: nothing has changed, a retry may succeed.
             StorageFailed: the journal is unusable until the broker starts again.
         """
+        if self.refusal is not None:
+            raise StorageFailed("change", self.path, self.refusal)
         if (
             kind == KIND_TOPIC
             and self.version == JOURNAL_VERSION

@@ -6,6 +6,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
 from protocol.error_codes import ErrorCode
 from storage.bucket.journal import BucketJournal, read_state
 from storage.disk.steps import run_steps
@@ -188,3 +190,29 @@ async def test_a_sync_that_ends_after_the_fence_is_answered(tmp_path: Path) -> N
         answer = await asyncio.wait_for(produce(client, "t", batch("a")), 20)
         assert fenced.is_set()
         assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_a_fenced_broker_has_no_new_topics_and_does_not_blame_the_disk(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A topic that is made after the fence would take records that nothing ships."""
+    store = SimulatedStore()
+    async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
+        await create_topic(client, "t")
+        bucket = running.broker.bucket
+        assert bucket is not None
+        assert await bucket.ship()
+        other = BucketJournal(store, "b" * 22, Random(1))
+        run_steps(other.read())
+        run_steps(other.take_over())
+        log = running.broker.topics.led_log("t", 0)
+        log.append(memoryview(batch("a")), now_ms=1_000)
+        running.broker.group_commit.appended(log, 100)
+        clock.advance(1_000)
+        bucket._stop(Fenced("b" * 22, 2))
+        await running.broker.group_commit.drain()
+        assert running.broker.metrics.commits.sync_failures == 0
+        assert not any("check the disk" in record.getMessage() for record in caplog.records)
+        with pytest.raises(AssertionError, match="has taken the bucket over"):
+            await create_topic(client, "late")
+        assert [log.topic for log in running.broker.topics.logs() if log.topic == "late"] == []
