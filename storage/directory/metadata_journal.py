@@ -99,7 +99,6 @@ class MetadataJournal(Metadata):
         super().__init__(f"{directory}/{JOURNAL_FILE}")
         self._files = files
         self._failed: str | None = None
-        self.refusal: str | None = None
         self._lines = 0
         self.on_change: OnChange = _nothing
         self.is_new = not files.exists(self.path)
