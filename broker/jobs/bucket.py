@@ -40,7 +40,7 @@ logger = logging.getLogger("tidelog.broker.jobs.bucket")
 INTERVAL_MS: Final = 200
 CHECK_MS: Final = 5_000
 METADATA_MS: Final = 1_000
-"""How long changes of metadata wait for others."""
+"""How often metadata and the facts of all logs are compared with the bucket."""
 
 _DRAIN_S: Final = 0.01
 _PAUSE_MS: Final = 500
@@ -81,7 +81,7 @@ class BucketWriter:
         self._paused_until_ms = 0
         self._checked_ms = 0
         self._waiting_since: dict[Log, int] = {}
-        self._changed_ms: int | None = None
+        self._compared_ms = 0
         self._lock = asyncio.Lock()
         for topic in data_dir.topics.values():
             for log in topic.logs:
@@ -162,7 +162,6 @@ class BucketWriter:
             self._metrics.entries += entries
             self._checked_ms = now_ms if entries else self._checked_ms
             self._waiting_since.clear()
-            self._changed_ms = None
             self._release_held()
             self._measure()
         elif now_ms - self._checked_ms >= CHECK_MS:
@@ -179,9 +178,10 @@ class BucketWriter:
                 is_due = True
             if not log.waits_for_disk and log.durable_offset < log.log_end_offset:
                 self._group_commit.mark_dirty(log)
-        if self._changed_ms is None and self._shipper.has_changes():
-            self._changed_ms = now_ms
-        return is_due or (self._changed_ms is not None and now_ms - self._changed_ms >= METADATA_MS)
+        if not is_due and now_ms - self._compared_ms >= METADATA_MS:
+            self._compared_ms = now_ms
+            is_due = self._shipper.has_changes()
+        return is_due
 
     def _measure(self) -> "dict[Log, int]":
         waiting = dict(self._shipper.waiting())

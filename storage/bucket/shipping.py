@@ -214,7 +214,11 @@ class Shipper:
     def waiting(self) -> Iterator[tuple[Log, int]]:
         """Each log with records that are on disk here only, and their bytes."""
         for part, log in self._shipped_logs():
-            found, end = self._in_bucket(part), _synced_end(log)
+            end = _synced_end(log)
+            if self._ends.get(log) == end.offset:
+                # Most of many partitions are idle, and the job asks often.
+                continue
+            found = self._in_bucket(part)
             size = sum(
                 max(0, _limit(log, segment, end) - found.shipped(segment))
                 for segment in _unsealed(log)

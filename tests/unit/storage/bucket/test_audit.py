@@ -8,6 +8,7 @@ from config import load
 from protocol.records.builder import build_batch
 from protocol.records.record import Record
 from storage.audit.fsck import audit_directory
+from storage.bucket import shipping
 from storage.bucket.audit import audit_bucket
 from storage.bucket.journal import BucketJournal, entry_key, read_state
 from storage.bucket.restore import restore
@@ -16,6 +17,8 @@ from storage.directory.data_dir import DataDir
 from storage.disk.steps import run_steps
 from storage.errors import StoreFailed
 from storage.log.compaction import compact
+from storage.log.log import Log
+from storage.segment.segment import Segment
 from tests.support.logs import batch
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import SimulatedDisk
@@ -207,3 +210,29 @@ def test_compaction_while_the_bucket_is_written_takes_no_records_out(machine: Ma
     assert restored() >= shipper.shipped_end(log) >= 4
     run_steps(shipper.ship())
     assert (restored(), shipper.shipped_end(log)) == (7, 7)
+
+
+def test_a_log_that_is_in_the_bucket_costs_no_look_at_its_segments(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job asks five times a second, for all partitions."""
+    looked: list[Log] = []
+    unsealed = shipping._unsealed
+
+    def counted(log: Log) -> list[Segment]:
+        looked.append(log)
+        return unsealed(log)
+
+    monkeypatch.setattr(shipping, "_unsealed", counted)
+    assert list(machine.shipper.waiting()) == []
+    assert looked == []
+    machine.fill(1)
+    ((log, size),) = machine.shipper.waiting()
+    assert (looked, size) == ([log], log.segments.active.size - machine_tail(machine))
+
+
+def machine_tail(machine: Machine) -> int:
+    """Bytes of the active segment that the bucket has."""
+    base = machine.dir.topics["t"].logs[0].segments.active.base_offset
+    tails = [value for key, value in machine.journal.state.keys("tail") if key.base_offset == base]
+    return sum(size for _, _, size, _ in tails)
