@@ -255,6 +255,7 @@ class GroupCommit:
             # What only this broker has stays invisible.
             log.unsynced.end(sync.ticket)
             self._dirty_bytes.pop(log, None)
+            self._acknowledged.pop(log, None)
         self._schedule_pump()
 
     def _complete(self, sync: _Sync) -> None:

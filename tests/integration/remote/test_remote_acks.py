@@ -119,7 +119,8 @@ async def test_a_stopped_owner_that_continues_acknowledges_nothing(tmp_path: Pat
 
     with broker_process(tmp_path / "first", **settings) as first:
         client = await RawClient.connect("127.0.0.1", first.port)
-        await create_topic(client, "t", 1, **REMOTE)
+        # The records are of 1970.
+        await create_topic(client, "t", 1, retention_ms="-1", **REMOTE)
         for number in range(20):
             await write(client, b"first-%d" % number)
         assert refused == []
@@ -155,6 +156,7 @@ async def test_what_a_fenced_broker_has_not_shipped_stays_invisible(tmp_path: Pa
         assert bucket is not None
         assert await bucket.ship()
         store.is_down = True
+        assert (await produce(client, "t", batch("z"), acks=1)).error_code == 0
         waiting = asyncio.create_task(produce(client, "t", batch("a")))
         while not running.broker.group_commit.held:
             await asyncio.sleep(0.001)
@@ -165,6 +167,9 @@ async def test_what_a_fenced_broker_has_not_shipped_stays_invisible(tmp_path: Pa
         clock.advance(1_000)
         assert not await bucket.ship()
         assert (await waiting).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        # No reader waits for what stays invisible.
+        log = running.broker.topics.led_log("t", 0)
+        assert running.broker.group_commit.acknowledged_end(log) == 0
         reader = await running.client()
         data = await fetch(reader, "t", 0)
         assert (values_of(data), data.high_watermark) == ([], 0)
