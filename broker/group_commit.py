@@ -16,6 +16,7 @@ that later requests can wait for them: see `broker.requests.commit_wait`.
 
 With `remote.acks.enable` a sync that has run is *held*: it is completed when the object store has
 its records, too (`broker.jobs.bucket`). The thread is free meanwhile, the log's next sync waits.
+What a start has recovered is held as well, for a producer that resends it.
 
 A failed sync is never retried (the kernel may have dropped the dirty pages and report success next
 time): the log goes offline, every waiting request fails, and one ERROR line gives the cure. This
@@ -77,6 +78,7 @@ class GroupCommit:
         self._queue: deque[Log] = deque()
         self._syncing: dict[Log, _Sync] = {}
         self._held: dict[Log, _Sync] = {}
+        self._recovered: dict[Log, int] = {}
         self.when_held: Callable[[], object] = _nothing
         self._waiting: dict[Log, deque[tuple[int, DurableCallback]]] = {}
         self._acknowledged: dict[Log, int] = {}
@@ -150,7 +152,7 @@ class GroupCommit:
         is known. Callers append in offset order, so the acks of a log complete in offset order.
         """
         assert next_offset <= log.log_end_offset, f"{log.path}: a wait for {next_offset}"
-        if log.durable_offset >= next_offset:
+        if self.has(log, next_offset):
             callback(None)
             return
         waiting = self._waiting.get(log)
@@ -162,11 +164,18 @@ class GroupCommit:
             next_offset = waiting[-1][0]
         waiting.append((next_offset, callback))
 
+    def has(self, log: Log, next_offset: int) -> bool:
+        """Whether an ack for everything below `next_offset` needs no wait."""
+        if self._recovered and log in self._recovered:
+            return False
+        return log.durable_offset >= next_offset
+
     def log_closed(self, log: Log) -> None:
         """`log` was deleted: fail every ack that waits for it, and ignore how its sync ends."""
         if (sync := self._syncing.get(log)) is not None:
             sync.is_wanted = False
         self._held.pop(log, None)
+        self._recovered.pop(log, None)
         self._failing.discard(log)
         self._dirty_bytes.pop(log, None)
         self._acknowledged.pop(log, None)
@@ -190,10 +199,11 @@ class GroupCommit:
             size_bytes = self._dirty_bytes.pop(log, None)
             if size_bytes is None:
                 continue
+            was_offline = log.offline is not None
             try:
                 ticket = log.begin_flush()
             except StorageError as error:
-                self._give_up(log, error)
+                self._give_up(log, error, was_offline=was_offline)
                 continue
             if ticket is None:
                 self._complete_waiting(log)
@@ -219,31 +229,45 @@ class GroupCommit:
 
     @property
     def held(self) -> dict[Log, int]:
-        """The logs whose last sync waits for the object store, with its end."""
-        return {log: sync.ticket.end.offset for log, sync in self._held.items()}
+        """The logs of which something waits for the object store, each with the end of it."""
+        return {
+            **self._recovered,
+            **{log: sync.ticket.end.offset for log, sync in self._held.items()},
+        }
+
+    def recovered(self, log: Log) -> None:
+        """A start has found records of `log`: no ack for one of them before the store has them."""
+        if log.log_end_offset > log.log_start_offset:
+            self._recovered[log] = log.log_end_offset
 
     def stored(self, log: Log, error: StorageError | None = None) -> None:
         """The object store has what was synced last, or will not have it: then its acks fail."""
-        sync = self._held.pop(log)
+        sync = self._held.pop(log, None)
         if error is not None:
             self._fail_waiting(log, error)
-        if log.offline is None:
+        if error is None or log.offline is not None:
+            self._recovered.pop(log, None)
+        if sync is None:
+            self._complete_waiting(log)
+        elif log.offline is None:
             self._complete(sync)
         else:
-            # Another broker has taken over: what only this one has stays invisible.
+            # What only this broker has stays invisible.
             log.unsynced.end(sync.ticket)
             self._dirty_bytes.pop(log, None)
+            self._acknowledged.pop(log, None)
         self._schedule_pump()
 
     def _complete(self, sync: _Sync) -> None:
         """Publish what a sync has made durable."""
         log = sync.log
         durable_before = log.durable_offset
+        was_offline = log.offline is not None
         try:
             log.complete_flush(sync.ticket)
         except StorageError as failure:
             if sync.is_wanted:
-                self._give_up(log, failure)
+                self._give_up(log, failure, was_offline=was_offline)
         else:
             assert durable_before <= log.durable_offset, f"{log.path}: durable data is lost"
             self._complete_waiting(log)
@@ -251,23 +275,29 @@ class GroupCommit:
         if log in self._dirty_bytes:
             self._queue.append(log)
 
-    def _give_up(self, log: Log, error: StorageError) -> None:
-        """A sync of `log` failed: fail every ack that waits for it, and log the cure."""
-        logger.error(
-            "%s-%d: syncing to disk failed (%s). Nothing acknowledged is lost; check the disk "
-            "of %s, then restart the broker, which recovers the log.",
-            log.topic,
-            log.partition,
-            error,
-            log.path,
-        )
-        self._metrics.sync_failures += 1
+    def _give_up(self, log: Log, error: StorageError, *, was_offline: bool) -> None:
+        """A sync of `log` failed: fail every ack that waits for it, and log the cure.
+
+        A log that was offline before, such as those of a fenced broker, says nothing of the disk.
+        """
+        if not was_offline:
+            logger.error(
+                "%s-%d: syncing to disk failed (%s). Nothing acknowledged is lost; check the disk "
+                "of %s, then restart the broker, which recovers the log.",
+                log.topic,
+                log.partition,
+                error,
+                log.path,
+            )
+            self._metrics.sync_failures += 1
         self._dirty_bytes.pop(log, None)
         self._acknowledged.pop(log, None)
         self._fail_waiting(log, error)
         self._fetch_waiters.log_changed(log)
 
     def _complete_waiting(self, log: Log) -> None:
+        if log in self._recovered:
+            return
         acknowledged = self._acknowledged.get(log)
         if acknowledged is not None and acknowledged <= log.durable_offset:
             del self._acknowledged[log]

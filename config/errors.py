@@ -1,6 +1,10 @@
 """The problems of a configuration: all at once, each in one sentence."""
 
+import re
 from dataclasses import dataclass
+from typing import Final
+
+_CREDENTIALS: Final = re.compile(r"(?<=://).*(?=@)|(?<=[?#]).*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +20,13 @@ class Problem:
     def __str__(self) -> str:
         """One line for a person."""
         where = f" ({self.origin})" if self.origin else ""
-        return f"{self.key} = {self.value!r}{where}: {self.reason}; {self.cure}"
+        value = without_credentials(self.value)
+        return f"{self.key} = {value!r}{where}: {self.reason}; {self.cure}"
+
+
+def without_credentials(value: str) -> str:
+    """The value; of an address, without what may be a password or a token."""
+    return _CREDENTIALS.sub("...", value) if "://" in value else value
 
 
 class ConfigErrors(ValueError):

@@ -21,6 +21,6 @@ def check_store_url(value: Value) -> str | None:
         return f"it names no bucket; give {parts.scheme}://BUCKET/PREFIX"
     if parts.scheme == "file" and (parts.netloc or len(parts.path) < 2):
         return "a folder is file:///DIR, with an absolute path"
-    if parts.query or parts.fragment or "@" in parts.netloc:
+    if parts.query or parts.fragment or not {"@", ":"}.isdisjoint(parts.netloc):
         return "credentials and options belong into the environment, not into the address"
     return None

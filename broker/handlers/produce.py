@@ -523,7 +523,7 @@ class _DurableWait(Pending[ProduceResponse]):
 
     def add(self, log: "Log", next_offset: int, answer: PartitionProduceResponse) -> None:
         """Wait until everything of `log` below `next_offset` is on disk."""
-        if log.durable_offset >= next_offset:
+        if self._context.group_commit.has(log, next_offset):
             return
         self._missing += 1
         self._waiting[id(answer)] = answer

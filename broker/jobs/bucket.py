@@ -26,7 +26,7 @@ from broker.threads import Pool
 from storage.bucket.journal import BucketJournal
 from storage.bucket.shipping import DirectoryOlder, Shipper
 from storage.directory.data_dir import DataDir
-from storage.errors import Fenced, LogOffline, StorageError, StoreFailed
+from storage.errors import Fenced, StorageError, StoreFailed
 from storage.remote.object_store import ObjectStore
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ logger = logging.getLogger("tidelog.broker.jobs.bucket")
 INTERVAL_MS: Final = 200
 CHECK_MS: Final = 5_000
 METADATA_MS: Final = 1_000
-"""How long changes of metadata wait for others."""
+"""How often metadata and the facts of all logs are compared with the bucket."""
 
 _DRAIN_S: Final = 0.01
 _PAUSE_MS: Final = 500
@@ -81,8 +81,12 @@ class BucketWriter:
         self._paused_until_ms = 0
         self._checked_ms = 0
         self._waiting_since: dict[Log, int] = {}
-        self._changed_ms: int | None = None
+        self._compared_ms = 0
         self._lock = asyncio.Lock()
+        for topic in data_dir.topics.values():
+            for log in topic.logs:
+                if log.waits_for_store:
+                    group_commit.recovered(log)
 
     @property
     def is_owner(self) -> bool:
@@ -96,7 +100,8 @@ class BucketWriter:
     async def run(self) -> None:
         """Ship what is due, unless the store has just failed."""
         if self.stopped is not None:
-            # A sync may have been under way when this broker was fenced.
+            # A sync, or the creation of a topic, may have been under way when it was fenced.
+            self._data_dir.refuse_changes(str(self.stopped))
             self._fail_held(self.stopped)
         elif self._live.monotonic_ms() >= self._paused_until_ms:
             await self._guarded(is_forced=False)
@@ -157,7 +162,6 @@ class BucketWriter:
             self._metrics.entries += entries
             self._checked_ms = now_ms if entries else self._checked_ms
             self._waiting_since.clear()
-            self._changed_ms = None
             self._release_held()
             self._measure()
         elif now_ms - self._checked_ms >= CHECK_MS:
@@ -174,9 +178,10 @@ class BucketWriter:
                 is_due = True
             if not log.waits_for_disk and log.durable_offset < log.log_end_offset:
                 self._group_commit.mark_dirty(log)
-        if self._changed_ms is None and self._shipper.has_changes():
-            self._changed_ms = now_ms
-        return is_due or (self._changed_ms is not None and now_ms - self._changed_ms >= METADATA_MS)
+        if not is_due and now_ms - self._compared_ms >= METADATA_MS:
+            self._compared_ms = now_ms
+            is_due = self._shipper.has_changes()
+        return is_due
 
     def _measure(self) -> "dict[Log, int]":
         waiting = dict(self._shipper.waiting())
@@ -185,7 +190,10 @@ class BucketWriter:
 
     def _release_held(self) -> None:
         for log, end in list(self._group_commit.held.items()):
-            if self._shipper.shipped_end(log) >= end:
+            if log.offline is not None:
+                # Its records are not read any more, so the bucket will not get them.
+                self._group_commit.stored(log, log.offline)
+            elif self._shipper.shipped_end(log) >= end:
                 self._group_commit.stored(log)
 
     def _fail_held(self, error: StorageError) -> None:
@@ -193,14 +201,11 @@ class BucketWriter:
             self._group_commit.stored(log, error)
 
     def _stop(self, error: StorageError) -> None:
-        """Let every log refuse appends from now on."""
+        """Refuse appends, and changes of topics and settings, from now on."""
         self.stopped = error
         self._metrics.is_fenced = True
         logger.error("this broker writes nothing any more: %s", error)
-        for topic in self._data_dir.topics.values():
-            for log in topic.logs:
-                if log.offline is None:
-                    log.offline = LogOffline(log.path, str(error))
+        self._data_dir.refuse_changes(str(error))
         self._fail_held(error)
         for topic in self._data_dir.topics.values():
             for log in topic.logs:

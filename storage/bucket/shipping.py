@@ -106,7 +106,7 @@ class _Draft:
 
 
 class _Again(Exception):
-    """The map has moved: compare again."""
+    """The map or the logs have moved: compare again."""
 
 
 class Shipper:
@@ -214,7 +214,11 @@ class Shipper:
     def waiting(self) -> Iterator[tuple[Log, int]]:
         """Each log with records that are on disk here only, and their bytes."""
         for part, log in self._shipped_logs():
-            found, end = self._in_bucket(part), _synced_end(log)
+            end = _synced_end(log)
+            if self._ends.get(log) == end.offset:
+                # Most of many partitions are idle, and the job asks often.
+                continue
+            found = self._in_bucket(part)
             size = sum(
                 max(0, _limit(log, segment, end) - found.shipped(segment))
                 for segment in _unsealed(log)
@@ -263,7 +267,7 @@ class Shipper:
                 if isinstance(error, StoreFailed):
                     raise
         else:
-            raise StoreFailed(f"{_TRIES} entries of this broker turned up late")
+            raise StoreFailed(f"the journal or the logs changed in each of {_TRIES} tries")
         if self._journal.wants_checkpoint:
             yield from self._journal.checkpoint()
         return self._journal.state.number - first
@@ -272,9 +276,12 @@ class Shipper:
         self._draft.changes.update(self._metadata_changes())
         logs = self._shipped_logs()
         ends = {log: _synced_end(log) for _, log in logs}
+        noted = {log: log.segments.floor(end.base_offset) for log, end in ends.items()}
         self._drop_logs(self._logs.keys() - {part for part, _ in logs})
         for part, log in logs:
             if log.offline_reason is None:
+                if _is_rewritten(log, ends[log], noted[log]):
+                    raise _Again
                 try:
                     yield from self._ship_log(part, log, ends[log])
                 except OSError as error:
@@ -356,12 +363,7 @@ class Shipper:
             self._draft.changes.update(dict.fromkeys(old))
         for segment in local:
             limit = _limit(log, segment, end)
-            if not (yield from self._ship_segment(part, log, segment, limit, is_held)):
-                for key in self._draft.held:
-                    del self._draft.pieces[key]
-                self._draft.held.clear()
-                self._held = {}
-                return
+            yield from self._ship_segment(part, log, segment, limit, is_held)
         if is_held:
             self._draft.held.clear()
             self._draft.changes.update(dict.fromkeys(old - self._draft.pieces.keys()))
@@ -372,16 +374,15 @@ class Shipper:
 
     def _ship_segment(
         self, part: _Part, log: Log, segment: Segment, limit: int, is_held: bool
-    ) -> Steps[bool]:
+    ) -> Steps[None]:
         """Put the records up to `limit` that the bucket lacks into entries.
 
-        False when the segment was replaced, uploaded or deleted meanwhile: the next call ships what
-        is there then.
+        Raises _Again when the segment was replaced, uploaded or deleted meanwhile.
         """
         found = self._in_bucket(part)
         position = found.shipped(segment)
         if position >= limit:
-            return True
+            return
         merged = _merged(found.pieces.get(segment.base_offset, {}), limit - position)
         if merged and not is_held:
             if ENTRY_BYTES - len(self._draft.records) < MERGED_BYTES:
@@ -400,8 +401,8 @@ class Shipper:
             while position < end:
                 is_there = log.segments.floor(segment.base_offset) is segment
                 if segment.remote is not None or not is_there:
-                    del self._draft.records[at:]
-                    return False
+                    # Without this log, offsets of its groups would be ahead of its records.
+                    raise _Again
                 data = segment.log.pread(min(SLICE_BYTES, end - position), position)
                 self._draft.records += data
                 position += len(data)
@@ -414,7 +415,6 @@ class Shipper:
                 self._draft.held.add(key)
             else:
                 found.sources[segment.base_offset] = segment
-        return True
 
     def _log_changes(self, part: _Part, log: Log, found: _InBucket) -> Iterator[tuple[str, Json]]:
         """The facts of a log that differ from the map."""
@@ -472,6 +472,12 @@ def _limit(log: Log, segment: Segment, end: LogPosition) -> int:
     if segment is not log.segments.active and segment.next_offset <= end.offset:
         return segment.size
     return min(segment.size, end.position) if segment.base_offset == end.base_offset else 0
+
+
+def _is_rewritten(log: Log, end: LogPosition, noted: Segment) -> bool:
+    """Whether `end`, which was in the segment `noted`, is now inside one that replaced it."""
+    segment = log.segments.floor(end.base_offset)
+    return segment is not noted and segment.base_offset < end.offset < segment.next_offset
 
 
 def _facts_of(log: Log) -> tuple[object, ...]:

@@ -55,7 +55,7 @@ from storage.disk.checkpoints import ZERO_UUID, format_uuid, write_clean_shutdow
 from storage.disk.file_names import partition_directory_name
 from storage.disk.files import Files
 from storage.disk.steps import Slice, Steps, off_loop, run_steps
-from storage.errors import StorageError, StorageFailed
+from storage.errors import LogOffline, StorageError, StorageFailed
 from storage.log.flush import FlushTicket
 from storage.log.log import Log
 from storage.recovery.recovery import open_log
@@ -612,6 +612,13 @@ class DataDir:
         self._directories.sync()
         if self.may_change and not metadata.workers:
             self._journal.remove_topic(metadata.name)
+
+    def refuse_changes(self, reason: str) -> None:
+        """Let every append and every change of metadata fail from now on."""
+        self._journal.refusal = reason
+        for log in self._logs():
+            if log.offline is None:
+                log.offline = LogOffline(log.path, reason)
 
     def everything(self) -> dict[tuple[str, str], Json]:
         """All documents, by kind and key."""

@@ -55,11 +55,17 @@ class TopicMetadata:
 
 
 class Metadata(ABC):
-    """The map in memory. `path` is where it comes from, for messages."""
+    """The map in memory.
+
+    Attributes:
+        path: where it comes from, for messages.
+        refusal: why nothing may change any more, or None.
+    """
 
     def __init__(self, path: str) -> None:
         """Start empty."""
         self.path = path
+        self.refusal: str | None = None
         self.bytes_cut = 0
         self._documents: dict[tuple[str, str], Json] = {}
 

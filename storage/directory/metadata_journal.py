@@ -125,6 +125,8 @@ class MetadataJournal(Metadata):
             DiskFull: nothing has changed, a retry may succeed.
             StorageFailed: the journal is unusable until the broker starts again.
         """
+        if self.refusal is not None:
+            raise StorageFailed("change", self.path, self.refusal)
         if (
             kind == KIND_TOPIC
             and self.version == JOURNAL_VERSION

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from config.errors import without_credentials
 from config.store_url import check_store_url
 from storage.disk.files import Bytes
 from storage.errors import ObjectExists, ObjectMissing, StoreFailed
@@ -57,7 +58,7 @@ def list_clusters(url: str) -> list[str]:
 def _open(url: str, cluster_id: str) -> "_Engine":
     problem = check_store_url(url)
     if problem is not None:
-        raise BadStoreUrl(f"{url}: {problem}")
+        raise BadStoreUrl(f"{without_credentials(url)}: {problem}")
     try:
         from obstore import store as stores
     except ImportError as error:

@@ -6,13 +6,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
+
 from protocol.error_codes import ErrorCode
-from storage.bucket.journal import BucketJournal
+from storage.bucket.journal import BucketJournal, read_state
 from storage.disk.steps import run_steps
-from storage.errors import Fenced
+from storage.errors import Fenced, LogOffline
 from tests.integration.remote.test_tiered import tiered_broker
 from tests.support.broker import RawClient, batch, broker_process
 from tests.support.cli import tidelog
+from tests.support.clock import FrozenClock
 from tests.support.requests import create_topic, fetch, list_offset, produce, values_of
 from tests.support.simulated_store import SimulatedStore
 
@@ -58,6 +61,51 @@ async def test_a_stop_does_not_wait_for_a_store_that_is_down(tmp_path: Path) -> 
         assert values_of(await fetch(client, "t", 0)) == [b"a"]
 
 
+async def test_a_batch_that_is_resent_after_a_crash_waits_for_the_store(tmp_path: Path) -> None:
+    """It is on disk, so it is a duplicate; the bucket does not have it."""
+    store = SimulatedStore()
+    now_ms = FrozenClock().wall_ms()
+    records = batch("a", timestamp=now_ms, producer_id=7, producer_epoch=0, base_sequence=0)
+    async with tiered_broker(tmp_path / "data", store) as (running, client, _):
+        await create_topic(client, "t", 1, **REMOTE)
+        assert await running.broker.bucket.ship()  # type: ignore[union-attr]
+        store.is_down = True
+        waiting = asyncio.create_task(produce(client, "t", records))
+        while not running.broker.group_commit.held:
+            await asyncio.sleep(0.001)
+    waiting.cancel()
+    async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
+        bucket = running.broker.bucket
+        assert bucket is not None
+        again = asyncio.create_task(produce(client, "t", records))
+        await asyncio.wait([again], timeout=0.2)
+        assert not again.done()
+        store.is_down = False
+        clock.advance(2_000)
+        assert await bucket.ship()
+        assert ((await again).error_code, again.result().base_offset) == (0, 0)
+        state = read_state(store)
+        assert [key.kind for key, _ in state.keys("tail")] == ["tail"]
+        assert not running.broker.group_commit.held
+
+
+async def test_a_stop_does_not_wait_for_a_log_that_went_offline(tmp_path: Path) -> None:
+    store = SimulatedStore()
+    async with tiered_broker(tmp_path / "data", store) as (running, client, _):
+        await create_topic(client, "t", 1, **REMOTE)
+        assert await running.broker.bucket.ship()  # type: ignore[union-attr]
+        store.is_down = True
+        waiting = asyncio.create_task(produce(client, "t", batch("a")))
+        while not running.broker.group_commit.held:
+            await asyncio.sleep(0.001)
+        log = running.broker.topics.led_log("t", 0)
+        assert log is not None
+        log.offline = LogOffline(log.path, "the disk failed")
+        store.is_down = False
+        await asyncio.wait_for(running.broker.bucket.finish(), 10)  # type: ignore[union-attr]
+        assert (await waiting).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
 async def test_a_stopped_owner_that_continues_acknowledges_nothing(tmp_path: Path) -> None:
     """The owner is stopped, another takes the bucket over and appends, the owner continues."""
     url = f"file://{tmp_path}/bucket"
@@ -71,7 +119,8 @@ async def test_a_stopped_owner_that_continues_acknowledges_nothing(tmp_path: Pat
 
     with broker_process(tmp_path / "first", **settings) as first:
         client = await RawClient.connect("127.0.0.1", first.port)
-        await create_topic(client, "t", 1, **REMOTE)
+        # The records are of 1970.
+        await create_topic(client, "t", 1, retention_ms="-1", **REMOTE)
         for number in range(20):
             await write(client, b"first-%d" % number)
         assert refused == []
@@ -107,6 +156,7 @@ async def test_what_a_fenced_broker_has_not_shipped_stays_invisible(tmp_path: Pa
         assert bucket is not None
         assert await bucket.ship()
         store.is_down = True
+        assert (await produce(client, "t", batch("z"), acks=1)).error_code == 0
         waiting = asyncio.create_task(produce(client, "t", batch("a")))
         while not running.broker.group_commit.held:
             await asyncio.sleep(0.001)
@@ -117,6 +167,9 @@ async def test_what_a_fenced_broker_has_not_shipped_stays_invisible(tmp_path: Pa
         clock.advance(1_000)
         assert not await bucket.ship()
         assert (await waiting).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        # No reader waits for what stays invisible.
+        log = running.broker.topics.led_log("t", 0)
+        assert running.broker.group_commit.acknowledged_end(log) == 0
         reader = await running.client()
         data = await fetch(reader, "t", 0)
         assert (values_of(data), data.high_watermark) == ([], 0)
@@ -142,3 +195,29 @@ async def test_a_sync_that_ends_after_the_fence_is_answered(tmp_path: Path) -> N
         answer = await asyncio.wait_for(produce(client, "t", batch("a")), 20)
         assert fenced.is_set()
         assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_a_fenced_broker_has_no_new_topics_and_does_not_blame_the_disk(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A topic that is made after the fence would take records that nothing ships."""
+    store = SimulatedStore()
+    async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
+        await create_topic(client, "t")
+        bucket = running.broker.bucket
+        assert bucket is not None
+        assert await bucket.ship()
+        other = BucketJournal(store, "b" * 22, Random(1))
+        run_steps(other.read())
+        run_steps(other.take_over())
+        log = running.broker.topics.led_log("t", 0)
+        log.append(memoryview(batch("a")), now_ms=1_000)
+        running.broker.group_commit.appended(log, 100)
+        clock.advance(1_000)
+        bucket._stop(Fenced("b" * 22, 2))
+        await running.broker.group_commit.drain()
+        assert running.broker.metrics.commits.sync_failures == 0
+        assert not any("check the disk" in record.getMessage() for record in caplog.records)
+        with pytest.raises(AssertionError, match="has taken the bucket over"):
+            await create_topic(client, "late")
+        assert [log.topic for log in running.broker.topics.logs() if log.topic == "late"] == []

@@ -37,6 +37,7 @@ class FakeLog:
         self.topic, self.partition, self.path = "t", 0, "/nowhere/t-0"
         self.waits_for_disk = policy == "batch"
         self.waits_for_store = False
+        self.offline: StorageError | None = None
         self.config = SimpleNamespace(flush_messages=flush_messages)
         self.log_end_offset = 0
         self.durable_offset = 0

@@ -5,6 +5,7 @@ import pytest
 from config import BrokerConfig, ConfigErrors, load, topic_config, with_dynamic
 from config.model import Listener
 from config.security.keys import listener_security
+from storage.remote.engine import open_store
 
 
 def problems_of(**sources: object) -> list[str]:
@@ -237,3 +238,15 @@ def test_a_listener_and_a_mechanism_may_have_their_own_settings() -> None:
     assert security.kerberos.jaas.file == "/etc/jaas"
     other = {f"{scope}.oauthbearer.sasl.server.callback.handler.class": "x.Validator"}
     assert "give one of: org.apache" in "\n".join(problems_of(command_line=OAUTH | other))
+
+
+@pytest.mark.parametrize("url", ["s3://key:secret/secret@bucket", "az://box/p?sig=secret"])
+def test_a_password_in_an_address_is_not_repeated(url: str) -> None:
+    """What is refused is logged."""
+    for call in (
+        lambda: load(command_line={"remote.storage.url": url}),
+        lambda: open_store(url, "c"),
+    ):
+        with pytest.raises(ValueError, match=r"credentials|remote\.storage\.url") as caught:
+            call()
+        assert "secret" not in str(caught.value)

@@ -5,6 +5,10 @@ from random import Random
 import pytest
 
 from config import load
+from protocol.records.builder import build_batch
+from protocol.records.record import Record
+from storage.audit.fsck import audit_directory
+from storage.bucket import shipping
 from storage.bucket.audit import audit_bucket
 from storage.bucket.journal import BucketJournal, entry_key, read_state
 from storage.bucket.restore import restore
@@ -12,6 +16,9 @@ from storage.bucket.shipping import DirectoryOlder, Shipper
 from storage.directory.data_dir import DataDir
 from storage.disk.steps import run_steps
 from storage.errors import StoreFailed
+from storage.log.compaction import compact
+from storage.log.log import Log
+from storage.segment.segment import Segment
 from tests.support.logs import batch
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import SimulatedDisk
@@ -127,6 +134,20 @@ def test_many_small_pieces_become_few(machine: Machine) -> None:
     assert log.leader_epoch == 1
 
 
+def test_a_restored_directory_is_sound(machine: Machine) -> None:
+    """Its remote segments have no indexes yet; a damaged one is an error all the same."""
+    disk = SimulatedDisk()
+    disk.make_directory(ROOT)
+    state = read_state(machine.store)
+    assert list(state.keys("segment"))
+    restore(state, machine.store, ROOT, disk, cluster_id="c", directory_id=bytes(range(16)))
+    assert audit_directory(ROOT, disk).errors == 0
+    file = disk.create(f"{ROOT}/t-0/{0:020d}.index")
+    file.append(b"damaged!")
+    file.close()
+    assert audit_directory(ROOT, disk).errors == 1
+
+
 def test_a_restore_reads_damaged_records_as_an_error(machine: Machine) -> None:
     (key,) = (k for k in machine.store.objects if k == entry_key(machine.journal.state.number))
     machine.store.objects[key] = b"x" + machine.store.objects[key][1:]
@@ -150,3 +171,68 @@ def test_a_deleted_topic_leaves_the_bucket(machine: Machine) -> None:
     documents = read_state(machine.store).documents
     assert not any(key.startswith(("segment/", "tail/", "log/")) for key in documents)
     assert not any("topic/t" in key for key in documents)
+
+
+def test_compaction_while_the_bucket_is_written_takes_no_records_out(machine: Machine) -> None:
+    """The end that was noted is then inside a rewritten segment."""
+    run_steps(machine.dir.create_topic("groups", 1, {"cleanup.policy": "compact"}, 1_000))
+    shipper = Shipper(machine.dir, machine.journal, lambda name: name == "groups")
+    log = machine.dir.topics["groups"].logs[0]
+
+    def append(name: str) -> None:
+        record = Record(offset=0, timestamp=1_000, key=name.encode(), value=b"v", headers=())
+        log.append(memoryview(build_batch([record])), now_ms=1_000)
+        log.flush()
+
+    def restored() -> int:
+        disk = SimulatedDisk()
+        disk.make_directory(ROOT)
+        state = read_state(machine.store)
+        restore(state, machine.store, ROOT, disk, cluster_id="c", directory_id=bytes(range(16)))
+        again = DataDir.open(ROOT, files=disk, broker_config=CONFIG, now_ms=1_000)
+        return again.topics["groups"].logs[0].log_end_offset
+
+    for name in "abc":
+        append(name)
+    log.roll(1_000)
+    append("d")
+    run_steps(shipper.begin())
+    run_steps(shipper.ship())
+    assert (restored(), shipper.shipped_end(log)) == (4, 4)
+    append("e")
+    steps = shipper.ship()
+    next(steps)
+    append("f")
+    log.roll(1_000)
+    append("g")
+    assert run_steps(compact(log, now_ms=1_000, map_bytes=1 << 20)) is not None
+    run_steps(steps)
+    assert restored() >= shipper.shipped_end(log) >= 4
+    run_steps(shipper.ship())
+    assert (restored(), shipper.shipped_end(log)) == (7, 7)
+
+
+def test_a_log_that_is_in_the_bucket_costs_no_look_at_its_segments(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job asks five times a second, for all partitions."""
+    looked: list[Log] = []
+    unsealed = shipping._unsealed
+
+    def counted(log: Log) -> list[Segment]:
+        looked.append(log)
+        return unsealed(log)
+
+    monkeypatch.setattr(shipping, "_unsealed", counted)
+    assert list(machine.shipper.waiting()) == []
+    assert looked == []
+    machine.fill(1)
+    ((log, size),) = machine.shipper.waiting()
+    assert (looked, size) == ([log], log.segments.active.size - machine_tail(machine))
+
+
+def machine_tail(machine: Machine) -> int:
+    """Bytes of the active segment that the bucket has."""
+    base = machine.dir.topics["t"].logs[0].segments.active.base_offset
+    tails = [value for key, value in machine.journal.state.keys("tail") if key.base_offset == base]
+    return sum(size for _, _, size, _ in tails)
