@@ -13,6 +13,7 @@ from broker.net.connection import Connection, Connections
 from broker.net.dispatch import Dispatcher
 from broker.net.durable_answer import DurableAnswer
 from broker.net.receive import SCRATCH, recycle
+from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     import asyncio
@@ -82,6 +83,10 @@ class LaneConnection(Connection):
             self._take(lane, answers)
             self.close(str(error))
             return []
+        except ProtocolError:
+            # The requests before the malformed frame are served: their clients learn the offsets.
+            self._take(lane, answers)
+            raise
         self._take(lane, answers)
         if frames and lane.slice_is_over:
             self._add_to_backlog(frames)

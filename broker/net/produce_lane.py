@@ -18,7 +18,8 @@ Usual is a request that
 * finds disk space, and is not too long for one step.
 
 There are no usual requests while quotas are set. With an authorizer a request is usual if it is
-known that the client may write to its topics: the general way decides, and logs refusals.
+known that the client may write to its topics: the general way decides, and logs refusals. It also
+decides about the records of a producer that belongs to a transactional id.
 
 Order within a call: each frame is examined as a whole, then written, then answered. What its
 records cause elsewhere, the group commit and fetches that wait, comes once at the end of the call:
@@ -578,6 +579,12 @@ class ProduceLane:
             return -1
         lane.index, lane.head, lane.head_end = index, head, head_end
         self._parts.append(lane)
+        if (
+            self._decided is not None
+            and lane.batch.producer_id >= 0
+            and self._context.transactions.transactional_id_of(lane.batch.producer_id) is not None
+        ):
+            return -1  # it needs a right on the transactional id, too
         return _tags_end(data, position + size, end, is_flexible)
 
     def _lane_of(self, topic: bytes, index: cython.longlong, version: cython.int) -> LogLane | None:

@@ -100,8 +100,8 @@ class AuditFile:
             self._is_busy = True
             self._thread.submit(self._next_write(), self._written)
 
-    def _next_write(self) -> Callable[[], tuple[bytes, OSError | None]]:
-        """A call that appends all lines that wait: what it could not write, and why."""
+    def _next_write(self) -> Callable[[], tuple[bytes, bool, OSError | None]]:
+        """A call that appends all lines that wait, as `_append` does."""
         file, prefix = self._file, b"\n" if self._is_torn else b""
         data = self._unwritten + b"".join(self._waiting)
         self._under_way += len(self._waiting)
@@ -111,13 +111,12 @@ class AuditFile:
     def _written(self, result: Any, failure: BaseException | None) -> None:
         if failure is not None:
             raise failure
-        self._unwritten, error = result
+        self._unwritten, self._is_torn, error = result
         if error is None:
-            self._under_way, self._is_busy, self._is_torn, self._has_failed = 0, False, False, False
+            self._under_way, self._is_busy, self._has_failed = 0, False, False
             self._begin()
             return
         # A cut line is ended by the next write, and written again.
-        self._is_torn = True
         self._under_way = self._unwritten.count(b"\n")
         if not self._has_failed:
             self._has_failed = True
@@ -133,13 +132,13 @@ def _open(path: str) -> int:
     return os.open(path, flags, _MODE)
 
 
-def _append(file: int, prefix: bytes, lines: bytes) -> tuple[bytes, OSError | None]:
-    """Append `lines`; from which line on they are not in the file, and the error that is why."""
+def _append(file: int, prefix: bytes, lines: bytes) -> tuple[bytes, bool, OSError | None]:
+    """Append `lines`: those that are not in the file, whether it ends inside a line, and why."""
     data, written = prefix + lines, 0
     try:
         while written < len(data):
             written += os.write(file, memoryview(data)[written:])
     except OSError as error:
         whole = lines.rfind(b"\n", 0, max(0, written - len(prefix))) + 1
-        return lines[whole:], error
-    return b"", None
+        return lines[whole:], written != len(prefix) + whole, error
+    return b"", False, None

@@ -477,6 +477,27 @@ async def test_the_lane_does_what_the_general_way_does(
     assert sides[0].general - sides[1].general > 25, "the lane served too few requests"
 
 
+async def test_requests_before_a_malformed_frame_are_answered(tmp_path: Path) -> None:
+    broker = await _start(tmp_path, "os", FrozenClock(wall_ms=NOW_MS), False)
+    try:
+        side = Side(broker, produce_lane)
+        records = bytes(build_batch([Record(0, NOW_MS, None, b"v", ())]))
+        partitions = [PartitionProduceData(index=0, records=records)]
+        topics = [TopicProduceData(name="plain", partition_data=partitions)]
+        client = Client(0)
+        for is_first in (True, False):  # the general way starts the segment
+            message = ProduceRequest(acks=1, timeout_ms=1_000, topic_data=topics)
+            good = client.frame(message, 9, "client")
+            side.read(good if is_first else good + b"\xff\xff\xff\xff")
+            await side.settle()
+            answer, closed = side.written()
+            assert answer[4:8] == client.correlation_id.to_bytes(4, "big")
+            assert closed is not is_first
+        assert broker.topics.led_log("plain", 0).log_end_offset == 2
+    finally:
+        await broker.stop()
+
+
 @pytest.mark.parametrize("flavour", LANES)
 @pytest.mark.parametrize("policy", ["os", "batch"])
 async def test_a_failed_write_keeps_what_the_same_read_appended(

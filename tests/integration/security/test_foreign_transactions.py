@@ -307,3 +307,31 @@ async def test_after_a_restart_a_producer_still_belongs_to_its_transactional_id(
             message, version = attack.produce_plain()
             answer = await (await logged_in(running, name)).request(message, version)
             assert codes_of(answer) == [code], name
+
+
+@pytest.mark.parametrize("version", [3, 9, 12])
+async def test_usual_records_of_another_producer_are_refused_between_its_transactions(
+    tmp_path: Path, version: int
+) -> None:
+    """The lane of Produce serves what Bob may write, and leaves her producer to the guard."""
+    async with running_broker(tmp_path / "data", **SETTINGS, **AUTHORIZER) as running:
+        clients = await prepare(running)
+        await create_topic(clients[0], TOPIC)
+        alice, bob = Producer(clients[0], HERS), Producer(clients[1], HIS)
+        await alice.begin_session()
+        await bob.begin_session()
+
+        async def write(producer: Producer) -> list[int]:
+            attack = Attack(
+                None, producer.id, producer.epoch, producer.sequence, random.Random(SEED)
+            )
+            message, _ = attack.produce_plain()
+            by = bob if producer is alice and producer.sequence else producer
+            return codes_of(await by.client.request(message, version))
+
+        for producer in (alice, bob):  # now the log knows both, and the rights are decided
+            assert await write(producer) == [ErrorCode.NONE]
+            producer.sequence += 1
+        assert await write(bob) == [ErrorCode.NONE]
+        assert await write(alice) == [DENIED]
+        assert running.broker.topics.led_log(TOPIC, 0).log_end_offset == 3
