@@ -45,7 +45,7 @@ INTENDED: Final[tuple[Intended, ...]] = (
     # -- what is each broker's own ----------------------------------------------------------------
     Intended(
         "the ranges of versions and the levels of features are each broker's own: Tidelog serves "
-        "all versions from 0 on; Kafka has APIs between brokers, and of share and Streams groups",
+        "all versions from 0 on; Kafka has APIs between brokers, and of Streams groups",
         (_K.API_VERSIONS,),
         at=r"(api_keys|supported_features|finalized_features).*",
     ),
@@ -95,11 +95,6 @@ INTENDED: Final[tuple[Intended, ...]] = (
         (_K.ALTER_USER_SCRAM_CREDENTIALS,),
         sent=r"upsertion: upsertions\.salted_password=empty",
         at=r"results\[.*\]\.error_(code|message)",
-    ),
-    Intended(
-        "the coordinator of share groups does not exist, also for a key that names a share",
-        (_K.FIND_COORDINATOR,),
-        sent=r".*(key_type=2|share key).*",
     ),
     # -- where Kafka fails, or does not answer ----------------------------------------------------
     Intended(
@@ -326,6 +321,12 @@ INTENDED: Final[tuple[Intended, ...]] = (
         sent=r".*'kraft\.version'.*",
     ),
     # -- share groups -----------------------------------------------------------------------------
+    Intended(
+        "a key that names a share partition has the id that each broker gave the topic",
+        (_K.FIND_COORDINATOR,),
+        sent=r".*share key.*",
+        at=r"coordinators\[.*",
+    ),
     Intended(
         "the first answer to a member of a share group has its partitions; Kafka's is empty, and "
         "the next one has them",
