@@ -395,8 +395,12 @@ async def change_group(
 
 async def timings(client: RawClient, name: str) -> dict[str, str | None]:
     configs = (await describe(client, GROUP, name)).configs
-    kinds = ([*each.name.split("."), each.value] for each in configs)
-    return {name: value for kind, name, *_, value in kinds if kind == "consumer"}
+    kind = "consumer."
+    return {
+        each.name.removeprefix(kind).split(".")[0]: each.value
+        for each in configs
+        if each.name.startswith(kind)
+    }
 
 
 async def interval_told(client: RawClient, group_id: str) -> int:
