@@ -56,7 +56,12 @@ def next_to_upload(log: Log) -> Segment | None:
     is_synced = durable > end or (
         durable == end and not log.unsynced.is_dirty and log.unsynced.ticket is None
     )
-    is_due = is_synced and end <= log.last_stable_offset and segment.matches_manifest
+    # A start reads no object: without a snapshot it would not know the producers of this segment.
+    # A roll goes on without one when the disk refuses it; the next roll's covers both.
+    has_snapshot = any(end == at or end < at < durable for at in log.producers.snapshots.offsets)
+    is_due = (
+        is_synced and has_snapshot and end <= log.last_stable_offset and segment.matches_manifest
+    )
     return segment if is_due else None
 
 

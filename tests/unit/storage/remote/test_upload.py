@@ -52,6 +52,18 @@ def test_active_and_unsynced_segments_stay() -> None:
     assert tiered.upload() == 2
 
 
+def test_a_segment_without_a_snapshot_of_producers_waits_for_the_next_one() -> None:
+    """The disk refused the snapshots of two rolls: a start would forget who wrote the segments."""
+    tiered = filled()
+    for offset in (4, 8):
+        tiered.log.producers.snapshots.delete(offset)
+    assert tiered.upload() == 0
+    for number in range(2):
+        tiered.append(2_000 + number, 2_005 + number, size=150)
+    assert len(tiered.bases()) == 4
+    assert tiered.upload() == 3
+
+
 def test_topics_that_did_not_ask_are_left_alone() -> None:
     tiered = filled(remote_storage_enable="false")
     assert tiered.upload() == 0
