@@ -14,7 +14,7 @@ from protocol.records.scan import iter_records, scan_entries
 from storage.audit.fsck import audit_directory
 from storage.audit.remote import compare, read_journal, read_partitions
 from storage.bucket.journal import BucketJournal, read_state
-from storage.bucket.restore import restore
+from storage.bucket.restore import objects_in, restore
 from storage.bucket.shipping import Shipper
 from storage.directory.data_dir import DataDir, Topic
 from storage.disk.steps import run_steps
@@ -169,6 +169,10 @@ def check_restored(store: SimulatedStore, promises: Promises) -> Iterator[str]:
     state = read_state(store)
     if not state.documents:
         return
+    stored = {one.key for one in store.list_objects()}
+    for one in objects_in(state):
+        if one.key not in stored:
+            yield f"lost: the bucket names object {one.key}, which is gone"
     machine = SimulatedDisk()
     machine.make_directory("/data")
     machine.make_directory(ROOT)

@@ -12,6 +12,7 @@ from storage.bucket.shipping import Shipper
 from storage.disk.steps import Steps, run_steps
 from storage.errors import StorageError, StoreFailed
 from storage.log.log import Log
+from storage.log.retention import delete_expired
 from storage.remote.erase import erase_below_start
 from storage.remote.local import drop_expired_locally
 from storage.remote.upload import next_to_upload, upload_segment
@@ -60,7 +61,7 @@ class TieredWorkload(Workload):
         self._store_rng = random.Random(seed + 2)
 
     def _kinds(self) -> list[tuple[Callable[[], None], int]]:
-        return [*super()._kinds(), (self._tier, 60), (self._erase, 10), (self._ship, 50)]
+        return [*super()._kinds(), (self._tier, 60), (self._erase, 15), (self._ship, 50)]
 
     def _start(self) -> None:
         super()._start()
@@ -147,6 +148,11 @@ class TieredWorkload(Workload):
     def _erase(self) -> None:
         """Delete the objects of what retention and deletions of topics have removed."""
         rng = self._store_rng
+        for topic in self._dir().topics.values():
+            for log in topic.logs:
+                # Otherwise hardly an object is ever to be deleted.
+                if log.segments.first.is_remote and log.offline_reason is None:
+                    self._delete_first(log)
         self.store.faults = {"DELETE": [rng.choice([None, None, *StoreFault]) for _ in range(4)]}
         try:
             for topic in self._dir().topics.values():
@@ -157,6 +163,18 @@ class TieredWorkload(Workload):
             pass
         finally:
             self.store.faults = {}
+
+    def _delete_first(self, log: Log) -> None:
+        """Move the log's start past its first segment, as DeleteRecords does."""
+        start = min(log.segments.first.next_offset, log.high_watermark)
+        if not log.config.is_deleted_by_retention or self._store_rng.random() < 0.4:
+            return
+        promised = self._promises_of(log)
+        promised.start_wanted = max(promised.start_wanted, start)
+        log.delete_before(start)
+        delete_expired(log, NOW_MS)
+        if self._store_rng.random() < 0.6:
+            self._checkpoint()
 
     def _may_go(self, where: RemoteObject) -> bool:
         return self._journal.is_owner and not self._shipper.names(where)
