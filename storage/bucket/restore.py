@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final
 
 from protocol.records.checksums import crc32c
@@ -187,7 +188,10 @@ def _write_log(log: _Log, path: str, store: ObjectStore, files: Files, run_all: 
         offset, content = log.facts["snapshot"]
         _write(files, segment_file_path(path, offset, SNAPSHOT_SUFFIX), base64.b64decode(content))
     size = 0
-    for base in sorted(log.pieces.keys() - log.segments.keys()):
+    bases = sorted(log.pieces.keys() | log.segments.keys())
+    # Of a segment that lies below the start the map may still have the pieces.
+    below = {base for base, following in pairwise(bases) if following <= start}
+    for base in sorted(log.pieces.keys() - log.segments.keys() - below):
         file = files.create(segment_file_path(path, base, LOG_SUFFIX))
         try:
             _write_tail(file, log.pieces[base], store, run_all)

@@ -351,7 +351,12 @@ class Shipper:
             self._draft.seen[part] = facts
         local = _unsealed(log)
         here = {segment.base_offset: segment for segment in local}
-        outdated = {base for base in found.pieces if found.sources.get(base) is not here.get(base)}
+        # After a start, pieces of a segment that has gone since have no source.
+        outdated = {
+            base
+            for base in found.pieces
+            if base not in here or found.sources.get(base) is not here[base]
+        }
         old = {
             str(Key("tail", *part, base, position))
             for base in outdated

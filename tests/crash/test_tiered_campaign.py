@@ -158,7 +158,7 @@ def test_seeded_bug_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     """Negative controls: with any of these mistakes the same campaign finds something wrong."""
     TIERED_BUGS[name](monkeypatch)
     tally = Tally()
-    for seed in range(12):
+    for seed in range(40):
         crash_states(tally, seed=seed, states=60, until_found=True, kind=TieredWorkload)
         if tally.examples:
             return

@@ -173,7 +173,7 @@ class TieredWorkload(Workload):
         promised.start_wanted = max(promised.start_wanted, start)
         log.delete_before(start)
         delete_expired(log, NOW_MS)
-        if self._store_rng.random() < 0.6:
+        if self._store_rng.random() < 0.3:
             self._checkpoint()
 
     def _may_go(self, where: RemoteObject) -> bool:
