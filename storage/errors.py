@@ -225,6 +225,10 @@ class ObjectDamaged(StoreFailed):
     """An object has other bytes than were written."""
 
 
+class DirectoryOlder(StorageError):
+    """The bucket has records that this data directory lacks: it must not write there."""
+
+
 class Fenced(StoreFailed):
     """Another broker has taken the bucket over; this one must not write to it any more."""
 

@@ -24,9 +24,9 @@ from broker.clocks.clock import Clock
 from broker.metrics import RemoteMetrics
 from broker.threads import Pool
 from storage.bucket.journal import BucketJournal
-from storage.bucket.shipping import DirectoryOlder, Shipper
+from storage.bucket.shipping import Shipper
 from storage.directory.data_dir import DataDir
-from storage.errors import Fenced, StorageError, StoreFailed
+from storage.errors import DirectoryOlder, Fenced, StorageError, StoreFailed
 from storage.remote.object_store import ObjectStore
 
 if TYPE_CHECKING:

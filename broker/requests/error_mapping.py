@@ -62,6 +62,7 @@ ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
         storage_errors.StoreFailed: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.ObjectDamaged: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.Fenced: ErrorCode.KAFKA_STORAGE_ERROR,
+        storage_errors.DirectoryOlder: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.UnknownBucketFormat: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.ObjectExists: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.ObjectMissing: ErrorCode.KAFKA_STORAGE_ERROR,

@@ -31,7 +31,7 @@ from storage.bucket.journal import ENTRY_BYTES, BucketJournal, Key, Piece, log_k
 from storage.directory.data_dir import DataDir
 from storage.directory.metadata import KIND_TOPIC, Json, is_deleted
 from storage.disk.steps import SLICE_BYTES, Steps
-from storage.errors import Fenced, StorageError, StoreFailed, storage_failure
+from storage.errors import DirectoryOlder, Fenced, StoreFailed, storage_failure
 from storage.log.log import Log
 from storage.log.reader import LogPosition
 from storage.segment.manifest import parse_remote_lines, remote_lines
@@ -49,10 +49,6 @@ CLUSTER: Final = "cluster"
 META: Final = "meta/"
 
 _Part = tuple[bytes, int]
-
-
-class DirectoryOlder(StorageError):
-    """The bucket has records that this data directory lacks: it must not write there."""
 
 
 @dataclass(slots=True)

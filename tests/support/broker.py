@@ -208,6 +208,8 @@ class BrokerProcess:
             text=True,
             cwd=Path(__file__).parents[2],
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            # Under nohup it is ignored, and a broker leaves that as it is.
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
         )
         self.port = 0
         self.ports: list[int] = []

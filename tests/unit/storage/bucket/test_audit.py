@@ -12,10 +12,10 @@ from storage.bucket import shipping
 from storage.bucket.audit import audit_bucket
 from storage.bucket.journal import BucketJournal, entry_key, read_state
 from storage.bucket.restore import restore
-from storage.bucket.shipping import DirectoryOlder, Shipper
+from storage.bucket.shipping import Shipper
 from storage.directory.data_dir import DataDir
 from storage.disk.steps import run_steps
-from storage.errors import StoreFailed
+from storage.errors import DirectoryOlder, StoreFailed
 from storage.log.compaction import compact
 from storage.log.log import Log
 from storage.segment.segment import Segment
