@@ -46,7 +46,6 @@ from storage.errors import StorageError
 
 logger = logging.getLogger("tidelog.broker.groups.share_coordinator")
 
-SIMPLE_ASSIGNOR: Final = "simple"
 _NO_OVERRIDES: Final[dict[str, str]] = {}
 
 
@@ -130,7 +129,7 @@ class ShareGroupCoordinator:
                 refuse(refusal.error, str(refusal))
                 return
             self.groups[group_id] = group
-            missing = group.missing_states(self._topics().named(group.subscribed(request.names)))
+            missing = group.missing_states(request.names, self._topics())
             if missing:
                 begins = [(partition, UNKNOWN_START) for partition in missing]
 
@@ -179,18 +178,17 @@ class ShareGroupCoordinator:
             for (_, (topic_id, index)), start in begins
         ]
         partitions = {partition for (_, partition), _ in begins}
-        group.initializing |= partitions
+        group.begin_states(partitions)
 
         def stored(error: ErrorCode) -> None:
-            group.initializing -= partitions
             if error is ErrorCode.NONE:
                 group.add_states(named for named, _ in begins)
+            else:
+                group.miss_states(partitions)
             when_done(error)
 
         missing = [
-            (key, start)
-            for key, start in keys
-            if start != UNKNOWN_START or self.states.find(key) is None
+            (key, start) for key, start in keys if start != UNKNOWN_START or key not in self.states
         ]
         self.states.initialize(missing, group.epoch, stored)
 

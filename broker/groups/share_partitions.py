@@ -34,7 +34,7 @@ from broker.groups.share.values import (
     ShareLimits,
     StateBatch,
 )
-from broker.groups.share_states import ShareStates, StateChange, coordinator_key
+from broker.groups.share_states import ShareStates, StateChange
 from broker.groups.timers import GroupTimers
 from broker.topics.registry import TopicRegistry
 from config.group import (
@@ -79,7 +79,6 @@ class SharePartitions:
         self._clock: Clock = services.sessions
         self._states = states
         self._loaded: dict[ShareKey, LoadedPartition] = {}
-        self._by_name: dict[str, LoadedPartition] = {}
         self._timers = GroupTimers(services.sessions, self._wake)
         self.expired = 0
         """Records whose lock has expired."""
@@ -145,7 +144,7 @@ class SharePartitions:
             partition=SharePartition(start, state.batches, self.limits_of(key.group_id)),
             state_epoch=state.state_epoch,
         )
-        self._loaded[key] = self._by_name[coordinator_key(key)] = found
+        self._loaded[key] = found
         if state.start_offset == UNKNOWN_START:
             self._store(found, [])
         return found
@@ -174,7 +173,6 @@ class SharePartitions:
 
     def _drop(self, loaded: LoadedPartition) -> None:
         del self._loaded[loaded.key]
-        del self._by_name[coordinator_key(loaded.key)]
         self.wake(loaded)
 
     # -- waiting -------------------------------------------------------------------------------
@@ -193,7 +191,7 @@ class SharePartitions:
 
     def acquired(self, loaded: LoadedPartition) -> None:
         """Records were acquired: set the timer of their locks."""
-        self._timers.set(coordinator_key(loaded.key), loaded.partition.wake_ms)
+        self._timers.set(loaded.key, loaded.partition.wake_ms)
 
     def acknowledge(
         self,
@@ -253,11 +251,10 @@ class SharePartitions:
         if loaded.partition.start_offset != before:
             self._store(loaded, [])
 
-    def _wake(self, name: str, now_ms: int) -> None:
-        loaded = self._by_name.get(name)
+    def _wake(self, key: ShareKey, now_ms: int) -> None:
+        loaded = self.find(key)
         if loaded is None:
             return
-        loaded.partition.limits = self.limits_of(loaded.key.group_id)
         batches = loaded.partition.expire(now_ms)
         self.expired += sum(batch.last - batch.first + 1 for batch in batches)
         self.acquired(loaded)

@@ -18,10 +18,10 @@ Source: KIP-932; Kafka's `ShareCoordinatorShard`, `ShareCoordinatorOffsetsManage
 import asyncio
 import base64
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from broker.errors import BrokerError
 from broker.groups.internal_topic import CoordinatorServices, InternalTopic, KeyValue, WhenDone
@@ -37,6 +37,8 @@ logger = logging.getLogger("tidelog.broker.groups.share_states")
 
 PRUNE_INTERVAL_MS: Final = 300_000
 _NO_OFFSET: Final = -1
+
+WhenStored: TypeAlias = Callable[[ErrorCode, Sequence[int]], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -136,6 +138,10 @@ class ShareStates:
             found.merge(change.start_offset, change.batches, change.done_count)
         return found
 
+    def __contains__(self, key: ShareKey) -> bool:
+        """Whether a share partition is initialized."""
+        return key in self._table
+
     def keys_of(self, group_id: str) -> list[ShareKey]:
         """The share partitions of a group."""
         return [key for key in self._table if key.group_id == group_id]
@@ -160,17 +166,17 @@ class ShareStates:
             if known is not None and made[key].state_epoch == known.state_epoch:
                 made[key].state_epoch += 1
 
-        def stored(error: ErrorCode) -> None:
+        def stored(error: ErrorCode, positions: Sequence[int]) -> None:
             if error is ErrorCode.NONE:
+                for state, position in zip(made.values(), positions, strict=True):
+                    state.position = position
                 self._table.update(made)
             when_done(error)
 
         encoded = [
             (key, records.encode_snapshot(key, state, now_ms)) for key, state in made.items()
         ]
-        positions = self._append(encoded, stored)
-        for (key, _), position in zip(encoded, positions, strict=True):
-            made[key].position = position
+        self._append(encoded, stored)
 
     def write(self, change: StateChange, when_done: WhenDone) -> None:
         """Store a change. `when_done` gets NOT_LEADER_OR_FOLLOWER when it is fenced."""
@@ -189,7 +195,7 @@ class ShareStates:
                 change.key, state, change.start_offset, change.batches, change.done_count
             )
             state.updates += 1
-            self._append([(change.key, record)], written)
+            self._append([(change.key, record)], lambda error, _: written(error))
         else:
             self._snapshot(change.key, state, written)
 
@@ -207,7 +213,7 @@ class ShareStates:
     def forget(self, keys: Sequence[ShareKey], when_done: WhenDone) -> None:
         """Delete states, durably."""
 
-        def stored(error: ErrorCode) -> None:
+        def stored(error: ErrorCode, _: Sequence[int]) -> None:
             if error is ErrorCode.NONE:
                 for key in keys:
                     self._table.pop(key, None)
@@ -220,23 +226,20 @@ class ShareStates:
         state.updates = 0
         whole = self._with_pending(key, state)
         record = records.encode_snapshot(key, whole, self._services.clock.wall_ms())
-        position = self._next_offset(self._topic.partition_of(coordinator_key(key)))
 
-        def stored(error: ErrorCode) -> None:
+        def stored(error: ErrorCode, positions: Sequence[int]) -> None:
             if error is ErrorCode.NONE:
-                state.position = position
+                (state.position,) = positions
             else:
                 state.updates = self._updates_max
             when_done(error)
 
         self._append([(key, record)], stored)
 
-    def _append(
-        self, encoded: Sequence[tuple[ShareKey, KeyValue]], when_done: WhenDone
-    ) -> list[int]:
-        """Append records, each to the partition of its key; return their offsets."""
+    def _append(self, encoded: Sequence[tuple[ShareKey, KeyValue]], when_done: WhenStored) -> None:
+        """Append records, each to the partition of its key; `when_done` gets their offsets."""
         by_partition: dict[int, list[KeyValue]] = {}
-        positions = []
+        positions: list[int] = []
         for key, record in encoded:
             partition = self._topic.partition_of(coordinator_key(key))
             waiting = by_partition.setdefault(partition, [])
@@ -250,13 +253,12 @@ class ShareStates:
             missing -= 1
             failed = failed if error is ErrorCode.NONE else error
             if missing == 0:
-                when_done(failed)
+                when_done(failed, positions)
 
         if not by_partition:
-            when_done(ErrorCode.NONE)
+            when_done(ErrorCode.NONE, positions)
         for partition, waiting in by_partition.items():
             self._topic.append(partition, waiting, settle)
-        return positions
 
     def _next_offset(self, partition: int) -> int:
         try:

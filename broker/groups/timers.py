@@ -8,24 +8,28 @@ Source: our own; Kafka has a timing wheel with an entry per member.
 """
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
 
 from broker.clocks.clock import Clock, TimerHandle
 
+Name = TypeVar("Name", bound=Hashable)
+"""What is woken; names of one heap can be compared."""
 
-class GroupTimers:
+
+class GroupTimers(Generic[Name]):
     """Wakes names at or after their time. Loop thread only."""
 
-    def __init__(self, clock: Clock, wake: Callable[[str, int], object]) -> None:
+    def __init__(self, clock: Clock, wake: Callable[[Name, int], object]) -> None:
         """Call `wake(name, now_ms)` for each name whose time has come."""
         self._clock = clock
         self._wake = wake
-        self._heap: list[tuple[int, str]] = []
-        self._due_of: dict[str, int] = {}
+        self._heap: list[tuple[int, Any]] = []
+        self._due_of: dict[Name, int] = {}
         self._timer: TimerHandle | None = None
         self._timer_due_ms = 0
 
-    def set(self, name: str, due_ms: int | None) -> None:
+    def set(self, name: Name, due_ms: int | None) -> None:
         """Wake `name` at `due_ms` (monotonic) or earlier; None sets nothing."""
         if due_ms is None:
             return

@@ -11,14 +11,13 @@ Source: KIP-932, KIP-1222; Kafka `KafkaApis.handleShareAcknowledgeRequest`.
 from collections.abc import Mapping
 
 from broker.groups.consumer.values import Partition
-from broker.groups.share.sessions import INITIAL_EPOCH
+from broker.groups.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from broker.replies.pending import Pending
 from broker.requests.context import Context, RequestContext
 from broker.requests.share_requests import (
     Acknowledgements,
     Outcome,
     find_session,
-    is_final,
     member_problem,
 )
 from protocol.api import share_acknowledge as api
@@ -53,11 +52,11 @@ def handle(
         response.acquisition_lock_timeout_ms = shares.partitions.limits_of(
             group_id
         ).lock_duration_ms
-        if is_final(message.share_session_epoch):
+        if message.share_session_epoch == FINAL_EPOCH:
             shares.sessions.end(session)
         pending.resolve(response)
 
-    asked.begin(session, settle)
+    asked.begin(settle)
     return pending
 
 

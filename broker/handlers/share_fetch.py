@@ -27,7 +27,7 @@ from typing import NamedTuple
 from broker.errors import TopicDenied, UnknownTopicId
 from broker.fetch.waiters import FetchWaiter
 from broker.groups.consumer.values import Partition
-from broker.groups.share.sessions import INITIAL_EPOCH, ShareSession
+from broker.groups.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from broker.groups.share.stored_state import ShareKey
 from broker.groups.share.values import Acquired, AcquireWish, Extent
 from broker.groups.share_partitions import LoadedPartition
@@ -39,7 +39,6 @@ from broker.requests.share_requests import (
     Acknowledgements,
     Outcome,
     find_session,
-    is_final,
     member_problem,
 )
 from config.group import SHARE_ISOLATION, group_choice
@@ -96,9 +95,8 @@ def handle(
         if error is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             return _refuse_later(context, message, error)
         return _refusal(error, None)
-    if not is_final(message.share_session_epoch):
-        context.groups.shares.sessions.update(
-            session,
+    if message.share_session_epoch != FINAL_EPOCH:
+        session.update(
             [(bytes(t.topic_id), p.partition_index) for t in message.topics for p in t.partitions],
             [(bytes(t.topic_id), p) for t in message.forgotten_topics_data for p in t.partitions],
         )
@@ -168,13 +166,13 @@ class _ShareFetch:
 
     def start(self, asked: Acknowledgements) -> Pending[api.ShareFetchResponse]:
         """The promise of the answer."""
-        asked.begin(self._session, self._acknowledged)
+        asked.begin(self._acknowledged)
         return self._pending
 
     def _acknowledged(self, outcomes: Mapping[Partition, Outcome]) -> None:
         """The acknowledgements are durable or refused: read, unless nothing is to be fetched."""
         self._outcomes = outcomes
-        if is_final(self._message.share_session_epoch):
+        if self._message.share_session_epoch == FINAL_EPOCH:
             response = self._answer([])
             self._shares.sessions.end(self._session)
             self._pending.resolve(response)
@@ -251,7 +249,7 @@ class _ShareFetch:
             raise TopicDenied
         log = self._context.topics.led_log(topic.name, index)
         key = ShareKey(self._session.group_id, topic_id, index)
-        if self._shares.states.find(key) is None:
+        if key not in self._shares.states:
             # As Kafka: the group has no member that reads this topic.
             self._refused[partition] = ErrorCode.UNKNOWN_SERVER_ERROR
             return None

@@ -6,9 +6,9 @@ Source: KIP-932; Kafka `ShareGroup.asDescribedGroup`.
 """
 
 from broker.groups.consumer.values import Partitions
+from broker.groups.share.assignor import SIMPLE
 from broker.groups.share.group import ShareGroup
 from broker.groups.share.group_values import ShareMember
-from broker.groups.share_coordinator import SIMPLE_ASSIGNOR
 from broker.requests.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from broker.requests.context import Context, RequestContext
 from protocol.api import share_group_describe as api
@@ -54,7 +54,7 @@ def _describe(context: Context, group: ShareGroup) -> api.DescribedGroup:
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=SIMPLE_ASSIGNOR,
+        assignor_name=SIMPLE,
         members=[_member(context, member) for member in group.members.values()],
     )
 

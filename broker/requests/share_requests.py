@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from broker.groups.consumer.values import Partition
-from broker.groups.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
+from broker.groups.share.sessions import INITIAL_EPOCH, ShareSession
 from broker.groups.share.stored_state import ShareKey
 from broker.groups.share.values import Ack, AckBatch
 from broker.requests.access import Check
@@ -140,11 +140,11 @@ class Acknowledgements:
             before = last
         return None
 
-    def begin(self, session: ShareSession | None, when_done: WhenAcknowledged) -> None:
-        """Apply all; partitions outside the session are refused."""
+    def begin(self, when_done: WhenAcknowledged) -> None:
+        """Apply all, each partition on its own."""
         self._when_done = when_done
         for partition, batches in self._asked.items():
-            refusal = self._refusal(partition, session)
+            refusal = self._refusal(partition)
             if refusal is not None:
                 self._outcomes[partition] = refusal
                 continue
@@ -160,7 +160,7 @@ class Acknowledgements:
             )
         self._end()
 
-    def _refusal(self, partition: Partition, session: ShareSession | None) -> Outcome | None:
+    def _refusal(self, partition: Partition) -> Outcome | None:
         topic_id, index = partition
         topic = self._context.topics.find_by_id(topic_id)
         if topic is None:
@@ -181,8 +181,3 @@ class Acknowledgements:
         self._missing -= 1
         if self._missing == 0 and self._when_done is not None:
             self._when_done(self._outcomes)
-
-
-def is_final(epoch: int) -> bool:
-    """Whether the request ends its session."""
-    return epoch == FINAL_EPOCH

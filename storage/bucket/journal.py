@@ -357,7 +357,7 @@ class BucketJournal:
                 continue
             checkpoints = yield from off_loop(partial(_checkpoints, self.store))
             if any(checkpoint_number(key) >= self.state.number for key in checkpoints):
-                # The number had been used, and deleted after that checkpoint: nobody reads it.
+                # The number had been used, and deleted after that checkpoint: no reader sees it.
                 yield from self.read()
                 continue
             self.is_owner = True

@@ -5,7 +5,7 @@ there are fewer partitions than members. The assignment is balanced per topic an
 
 1. a member keeps what it has and still wants, up to its share;
 2. each member below its share takes the partitions that the fewest members have;
-3. a partition that nobody has goes to the member with the least.
+3. a partition without a member goes to the member with the least.
 
 The share of a topic with P partitions and M members is P / M partitions for each member, rounded
 up, and at least one.

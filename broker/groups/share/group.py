@@ -63,9 +63,10 @@ class ShareGroup:
         self.members: dict[str, ShareMember] = {}
         self.targets: dict[str, Partitions] = {}
         self.initialized: dict[bytes, tuple[str, frozenset[int]]] = {}
-        self.initializing: set[Partition] = set()
         self.wake_ms: int | None = None
-        self._is_stored = False
+        self.is_stored = False
+        """Whether a record of the group was given out to be stored."""
+        self._initializing: set[Partition] = set()
         self._topics_revision: int | None = None
         self._assigned_ms: int | None = None
         self._seen: object = None
@@ -77,18 +78,13 @@ class ShareGroup:
         return not self.members
 
     @property
-    def is_stored(self) -> bool:
-        """Whether a record of the group was given out to be stored."""
-        return self._is_stored
-
-    @property
     def state(self) -> ShareGroupState:
         """The state of the group, as shown to people."""
         return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
 
     def restore(self, stored: StoredShareGroup, now_ms: int) -> None:
         """Take the stored state; members get a full session from now to come back."""
-        self._is_stored = True
+        self.is_stored = True
         self.epoch = stored.epoch
         self.assignment_epoch = stored.assignment_epoch
         self.initialized = dict(stored.initialized)
@@ -101,29 +97,44 @@ class ShareGroup:
 
     # -- partitions with a state ---------------------------------------------------------------
 
-    def subscribed(self, names: Iterable[str] | None = None) -> frozenset[str]:
-        """The topics that members read, with `names` of one that is about to join."""
+    def _subscribed(self) -> frozenset[str]:
+        """The topics that members read."""
         wanted = [member.subscription.names for member in self.members.values()]
-        return frozenset(names or ()).union(*wanted)
+        return frozenset[str]().union(*wanted)
 
-    def missing_states(self, topics: dict[str, TopicImage]) -> list[tuple[str, Partition]]:
-        """The partitions of `topics` without a stored state, with the names of their topics.
+    def missing_states(
+        self, names: frozenset[str] | None, topics: Topics
+    ) -> list[tuple[str, Partition]]:
+        """The partitions without a stored state, with the names of their topics.
 
-        Those whose state is being stored are left out.
+        Of the topics that members read, and of `names`, which a member is about to name. Those
+        whose state is being stored are left out.
         """
+        if names is None and topics.revision == self._topics_revision:
+            return []
         missing = []
-        for name, (topic_id, count) in topics.items():
+        for name, (topic_id, count) in topics.named(self._subscribed().union(names or ())).items():
             _, known = self.initialized.get(topic_id, ("", frozenset()))
             missing += [
                 (name, (topic_id, index))
                 for index in range(count)
-                if index not in known and (topic_id, index) not in self.initializing
+                if index not in known and (topic_id, index) not in self._initializing
             ]
         return missing
+
+    def begin_states(self, partitions: Iterable[Partition]) -> None:
+        """The states of these partitions are being stored: call `add_states` or `miss_states`."""
+        self._initializing.update(partitions)
+
+    def miss_states(self, partitions: Iterable[Partition]) -> None:
+        """Their states could not be stored: the next heartbeat looks for them again."""
+        self._initializing.difference_update(partitions)
+        self._topics_revision = None
 
     def add_states(self, added: Iterable[tuple[str, Partition]]) -> None:
         """These partitions have a stored state from now on."""
         for name, (topic_id, index) in added:
+            self._initializing.discard((topic_id, index))
             _, known = self.initialized.get(topic_id, (name, frozenset()))
             self.initialized[topic_id] = (name, known | {index})
         self._record_states()
@@ -219,13 +230,13 @@ class ShareGroup:
 
     def touch(self) -> None:
         """Store the group even if it has no member: its offsets are set by an administrator."""
-        if not self._is_stored:
+        if not self.is_stored:
             self._bump()
 
     def drain(self) -> list[ShareChange]:
         """The changes to store since the last call."""
         changes, self._changes = self._changes, []
-        self._is_stored = self._is_stored or bool(changes)
+        self.is_stored = self.is_stored or bool(changes)
         return changes
 
     def _subscribe(self, member: ShareMember, request: ShareHeartbeat) -> bool:
@@ -280,10 +291,10 @@ class ShareGroup:
             return before != self._seen
         # After a restart there is nothing to compare with but the targets themselves.
         held = frozenset[Partition]().union(*self.targets.values())
-        return held != self._assignable(topics.named(self.subscribed()))
+        return held != self._assignable(topics.named(self._subscribed()))
 
     def _look(self, topics: Topics) -> object:
-        seen = topics.named(self.subscribed())
+        seen = topics.named(self._subscribed())
         return seen, self._assignable(seen)
 
     def _assignable(self, seen: dict[str, TopicImage]) -> Partitions:
@@ -305,7 +316,7 @@ class ShareGroup:
         if is_early and not is_urgent:
             return
         self._assigned_ms = now_ms
-        seen = topics.named(self.subscribed())
+        seen = topics.named(self._subscribed())
         wanted = {
             member_id: member.subscription.names for member_id, member in self.members.items()
         }

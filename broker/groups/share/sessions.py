@@ -48,6 +48,13 @@ class ShareSession:
         """Expect the epoch after this one."""
         self.next_epoch = 1 if self.next_epoch == _EPOCH_MAX else self.next_epoch + 1
 
+    def update(self, added: Iterable[Partition], forgotten: Iterable[Partition]) -> None:
+        """Add and drop partitions."""
+        for partition in added:
+            self.partitions.setdefault(partition, None)
+        for partition in forgotten:
+            self.partitions.pop(partition, None)
+
     def rotate(self, partition: Partition) -> None:
         """`partition` has had its share: the others go first next time."""
         if partition in self.partitions:
@@ -126,12 +133,3 @@ class ShareSessions:
         for session in self:
             if session.connection_id == connection_id:
                 self.end(session)
-
-    def update(
-        self, session: ShareSession, added: Iterable[Partition], forgotten: Iterable[Partition]
-    ) -> None:
-        """Add and drop partitions."""
-        for partition in added:
-            session.partitions.setdefault(partition, None)
-        for partition in forgotten:
-            session.partitions.pop(partition, None)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from protocol.error_codes import ErrorCode
 
 UNKNOWN_START: Final = -1
-"""The start offset of a share partition that nobody has read yet."""
+"""The start offset of a share partition that no member has read yet."""
 
 
 class Delivery(enum.IntEnum):

@@ -4,7 +4,7 @@ from broker.groups.timers import GroupTimers
 from tests.support.clock import FrozenClock
 
 
-def timers(clock: FrozenClock) -> tuple[GroupTimers, list[tuple[str, int]]]:
+def timers(clock: FrozenClock) -> tuple[GroupTimers[str], list[tuple[str, int]]]:
     rung: list[tuple[str, int]] = []
     return GroupTimers(clock, lambda name, now_ms: rung.append((name, now_ms))), rung
 
