@@ -51,9 +51,9 @@ lint: setup ## style, import contracts, spelling
 	$(BIN)/codespell
 
 .PHONY: types
-types: setup ## mypy strict over packages and tests
+types: setup ## mypy strict over packages, tests and benchmarks
 	$(BIN)/mypy
-	$(BIN)/mypy tests
+	$(BIN)/mypy tests benchmarks
 
 .PHONY: quick
 quick: setup ## unit tests only, stop at the first failure
