@@ -31,7 +31,6 @@ from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.topics.registry import NO_TOPIC_ID
 from config import ConfigErrors, check_topic_overrides
-from config.describe import describe_topic
 from protocol.api import create_topics as api
 
 DEFAULT = -1
@@ -80,7 +79,6 @@ async def _create(
         workers = context.topics.assigned_workers([one.broker_ids for one in _in_order(asked)])
         topic = await context.topics.create(asked.name, partitions, overrides, workers=workers)
         topic_id = topic.topic_id
-    entries = describe_topic(overrides, context.topics.broker_config)
     return api.CreatableTopicResult(
         name=asked.name,
         topic_id=topic_id,
@@ -91,7 +89,7 @@ async def _create(
             api.CreatableTopicConfigs(
                 name=entry.key.name, value=entry.value, config_source=entry.source
             )
-            for entry in entries
+            for entry in context.topics.describe(overrides)
         ],
     )
 

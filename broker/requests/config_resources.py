@@ -51,7 +51,6 @@ from config.describe import (
     Synonym,
     describe_broker,
     describe_group,
-    describe_topic,
 )
 from config.group import GROUP_KEYS
 from config.topic import canonical_topic_key, resolve
@@ -193,7 +192,7 @@ class _Topic(Resource):
         self._window = topic if isinstance(topic, WindowTopic) else None
 
     def describe(self) -> list[Entry]:
-        return describe_topic(self._topic.overrides, self._context.topics.broker_config)
+        return self._context.topics.describe(self._topic.overrides)
 
     def is_default(self, entry: Entry) -> bool:
         return entry.source is not ConfigSource.TOPIC

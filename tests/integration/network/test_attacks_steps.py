@@ -22,6 +22,7 @@ from protocol.api.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.api.elect_leaders import ElectLeadersRequest, TopicPartitions
 from protocol.api.end_txn import EndTxnRequest
 from protocol.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -224,6 +225,27 @@ def _answers(reply: Any) -> int:
     slots = getattr(type(reply), "__slots__", ())
     inner = sum(_answers(getattr(reply, slot)) for slot in slots)
     return inner or int(any(slot.endswith("error_code") for slot in slots))
+
+
+def _objects(value: Any) -> int:
+    """How many objects are freed with an answer."""
+    parts = (
+        value
+        if isinstance(value, list)
+        else [getattr(value, slot) for slot in getattr(type(value), "__slots__", ())]
+    )
+    return 1 + sum(map(_objects, parts))
+
+
+async def test_described_settings_are_bytes_and_no_graph(running: RunningBroker) -> None:
+    """Freeing hundreds of thousands of objects at once would hold the loop."""
+    topics = [DescribeConfigsResource(resource_type=2, resource_name=TOPIC)] + [
+        DescribeConfigsResource(resource_type=32, resource_name=f"{index}") for index in INDEXES
+    ]
+    everything = {"include_synonyms": True, "include_documentation": True}
+    reply, yielded = run(call(running, DescribeConfigsRequest(resources=topics, **everything), 4))
+    assert len(yielded) == len(reply.results) == len(topics)
+    assert _objects(reply) < 2 * len(topics)
 
 
 async def test_small_requests_need_no_steps(running: RunningBroker) -> None:
