@@ -220,7 +220,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _refuse(self, error: ProtocolError) -> None:
         self._connections.note_foreign(self, error)
-        self.close(str(error))
+        self._stop(str(error))
 
     def eof_received(self) -> None:
         """The peer has sent its last byte: close, as no answer is of use to it."""
@@ -321,7 +321,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             outcome = self._dispatch(frame, self)
         except (ProtocolError, ConnectionMustClose) as error:
-            self.close(str(error))
+            self._stop(str(error))
         else:
             if not isinstance(outcome, list):
                 if outcome is not None:
@@ -369,7 +369,9 @@ class Connection(asyncio.BufferedProtocol):
         """
         slots = self._slots
         if exchange.close_reason is not None:
-            self.close(exchange.close_reason)
+            while (last := slots.pop()) is not exchange:
+                last.abandon()
+            self._stop(exchange.close_reason)
             return
         if exchange.parts is not None:
             size_bytes = sum(map(len, exchange.parts))
@@ -491,6 +493,13 @@ class Connection(asyncio.BufferedProtocol):
         elif transport is not None:
             transport.close()
         self._drop_backlog()
+
+    def _stop(self, reason: str) -> None:
+        """Start no further request, because of this one; close when those before are answered."""
+        if self._slots:
+            self.finish(reason)
+        else:
+            self.close(reason)
 
     def finish(self, reason: str, linger_ms: int = 0) -> None:
         """Start no further request; close `linger_ms` after the current ones are answered."""
