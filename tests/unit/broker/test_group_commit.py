@@ -39,6 +39,7 @@ class FakeLog:
         self.waits_for_store = False
         self.offline: StorageError | None = None
         self.config = SimpleNamespace(flush_messages=flush_messages)
+        self.log_start_offset = 0
         self.log_end_offset = 0
         self.durable_offset = 0
         self.high_watermark = 0
