@@ -8,7 +8,8 @@ that the client has asked checks the rights.
 
 Bounds. A worker that does not answer within `PART_PATIENCE_S` is named in the answer, with the
 reason. Parts that do not fit together after `ROUNDS_MAX` rounds are not joined: the question is
-refused, and may be asked again. A document over `DOCUMENT_BYTES_MAX` is refused where it is made, before it is sent.
+refused, and may be asked again. A document over `DOCUMENT_BYTES_MAX` is refused where it is made,
+before it is sent.
 
 Read next: `broker.operator.queries` (`TopicQuery`), `broker.workers.link`.
 """
