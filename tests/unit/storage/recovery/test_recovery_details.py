@@ -24,18 +24,20 @@ def test_the_report_counts_the_bytes_of_all_segments_that_were_verified() -> Non
     assert log.log.recovery_report.scanned_bytes == sum(sizes)
 
 
-def test_nothing_comes_before_the_first_segment_that_a_snapshot_could_have() -> None:
+@pytest.mark.parametrize("start", [0, 3])
+def test_nothing_comes_before_the_first_segment_that_a_snapshot_could_have(start: int) -> None:
     log = log_of_three_segments(producer_id=7)
     for name in log.names():
-        if name.endswith(".snapshot"):
+        if name.endswith(".snapshot") or (start and name.startswith(f"{0:020d}")):
             log.files.unlink(f"{DIRECTORY}/{name}")
     without_manifest(log)
     touched: list[str] = []
     log.files.before_operation = lambda _, path: touched.append(path)
-    log.open(is_clean=False)
+    log.open(is_clean=False, log_start_offset=start)
     log.files.before_operation = None
+    assert log.bases() == [0, 3, 6][bool(start) :]
     snapshots = {path.partition(".snapshot")[0] for path in touched if ".snapshot" in path}
-    assert snapshots == {path_of(3, ""), path_of(6, "")}
+    assert snapshots == {path_of(3, ""), path_of(6, "")} - {path_of(start, "")}
 
 
 def test_a_cut_is_noted_with_its_place_and_the_damage() -> None:
