@@ -20,7 +20,7 @@ Source: KIP-4, KIP-464, KIP-525; Kafka `ReplicationControlManager.createTopic`.
 
 import asyncio
 from collections import Counter
-from typing import Any
+from functools import partial
 
 from broker.errors import (
     InvalidConfig,
@@ -31,13 +31,13 @@ from broker.errors import (
     NoTimeLeft,
 )
 from broker.quotas.throttle import MutationQuota
+from broker.requests.config_resources import EncodedSettings
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.topics.registry import NO_TOPIC_ID
 from config import ConfigErrors, check_topic_overrides
 from config.describe import Entry
 from protocol.api import create_topics as api
-from protocol.registry import struct_encoder
 
 DEFAULT = -1
 TOPICS_AT_ONCE = 20
@@ -52,7 +52,9 @@ async def handle(
         request, is_strict=request.api_version >= _QUOTA_CODE_SINCE
     )
     counts = Counter(topic.name for topic in message.topics)
-    settings = _Settings(request.api_version)
+    settings = EncodedSettings(
+        api.CreateTopicsResponse, api.CreatableTopicConfigs, request.api_version
+    )
     results: dict[str, api.CreatableTopicResult] = {}
     for number, topic in enumerate(message.topics, 1):
         if number % TOPICS_AT_ONCE == 0:
@@ -79,7 +81,7 @@ async def _create(
     message: api.CreateTopicsRequest,
     asked: api.CreatableTopic,
     quota: MutationQuota,
-    settings: "_Settings",
+    settings: EncodedSettings,
 ) -> api.CreatableTopicResult:
     partitions = _partition_count(context, asked)
     context.topics.check_new(asked.name, partitions)
@@ -96,27 +98,17 @@ async def _create(
         error_message=None,
         num_partitions=partitions,
         replication_factor=1,
-        configs=[settings.encoded(entry) for entry in context.topics.describe(overrides)],
+        configs=[
+            settings.encoded(entry, partial(_config, entry))
+            for entry in context.topics.describe(overrides)
+        ],
     )
 
 
-class _Settings:
-    """The encoded settings of one answer; of each name the last one is kept, to be used again."""
-
-    def __init__(self, version: int) -> None:
-        self._encode = struct_encoder(api.CreateTopicsResponse, api.CreatableTopicConfigs, version)
-        self._last: dict[str, tuple[Entry, Any]] = {}
-
-    def encoded(self, entry: Entry) -> Any:
-        """What the answer says of a setting."""
-        name = entry.key.name
-        last = self._last.get(name)
-        if last is None or last[0] is not entry:
-            made = api.CreatableTopicConfigs(
-                name=name, value=entry.value, config_source=entry.source
-            )
-            last = self._last[name] = (entry, self._encode(made))
-        return last[1]
+def _config(entry: Entry) -> api.CreatableTopicConfigs:
+    return api.CreatableTopicConfigs(
+        name=entry.key.name, value=entry.value, config_source=entry.source
+    )
 
 
 def _partition_count(context: Context, asked: api.CreatableTopic) -> int:

@@ -14,9 +14,10 @@ Differs from Kafka: a resource that is named twice is described once; there it i
 Source: KIP-133, KIP-226, KIP-569; Kafka `ConfigHelper`.
 """
 
+from functools import partial
 from typing import Any
 
-from broker.requests.config_resources import Resource, act_on
+from broker.requests.config_resources import EncodedSettings, Resource, act_on
 from broker.requests.context import Context, RequestContext
 from config.describe import Entry
 from config.values import ValueType
@@ -29,7 +30,9 @@ def handle(
     context: Context, request: RequestContext, message: api.DescribeConfigsRequest
 ) -> Steps[api.DescribeConfigsResponse]:
     """Describe every resource; each has its own error."""
-    settings = _Settings(message, request.api_version)
+    settings = EncodedSettings(
+        api.DescribeConfigsResponse, api.DescribeConfigsResourceResult, request.api_version
+    )
     encode = struct_encoder(
         api.DescribeConfigsResponse, api.DescribeConfigsResult, request.api_version
     )
@@ -37,13 +40,16 @@ def handle(
     for asked in message.resources:
         key = (asked.resource_type, asked.resource_name, tuple(asked.configuration_keys or ()))
         if key not in described:
-            described[key] = encode(_describe(context, settings, asked))
+            described[key] = encode(_describe(context, message, settings, asked))
         yield None
     return api.DescribeConfigsResponse(results=list(described.values()))
 
 
 def _describe(
-    context: Context, settings: "_Settings", asked: api.DescribeConfigsResource
+    context: Context,
+    message: api.DescribeConfigsRequest,
+    settings: EncodedSettings,
+    asked: api.DescribeConfigsResource,
 ) -> api.DescribeConfigsResult:
     result = api.DescribeConfigsResult(
         resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=""
@@ -55,51 +61,33 @@ def _describe(
         for name in dict.fromkeys(names):
             entry = entries.get(resource.canonical(name))
             if entry is not None:
-                result.configs.append(settings.encoded(resource, entry))
+                is_changeable = resource.is_changeable(entry.key)
+                make = partial(_result, resource, message, entry, is_changeable)
+                result.configs.append(settings.encoded(entry, make, is_changeable=is_changeable))
 
     act_on(context, asked, result, describe)
     return result
 
 
-class _Settings:
-    """The encoded settings of one answer; of each name the last one is kept, to be used again."""
-
-    def __init__(self, message: api.DescribeConfigsRequest, version: int) -> None:
-        self._include_synonyms = message.include_synonyms
-        self._include_documentation = message.include_documentation
-        self._encode = struct_encoder(
-            api.DescribeConfigsResponse, api.DescribeConfigsResourceResult, version
-        )
-        self._last: dict[str, tuple[Entry, bool, Any]] = {}
-
-    def encoded(self, resource: Resource, entry: Entry) -> Any:
-        """What `resource` shows of `entry`, which it shares only with resources of its kind."""
-        is_changeable = resource.is_changeable(entry.key)
-        last = self._last.get(entry.key.name)
-        if last is not None and last[0] is entry and last[1] is is_changeable:
-            return last[2]
-        result = self._encode(self._result(resource, entry, is_changeable))
-        self._last[entry.key.name] = (entry, is_changeable, result)
-        return result
-
-    def _result(
-        self, resource: Resource, entry: Entry, is_changeable: bool
-    ) -> api.DescribeConfigsResourceResult:
-        key = entry.key
-        is_secret = key.type is ValueType.PASSWORD
-        return api.DescribeConfigsResourceResult(
-            name=key.name,
-            value=None if is_secret else entry.value,
-            read_only=not is_changeable,
-            config_source=entry.source,
-            is_default=resource.is_default(entry),
-            is_sensitive=is_secret,
-            synonyms=[
-                api.DescribeConfigsSynonym(
-                    name=level.name, value=None if is_secret else level.value, source=level.source
-                )
-                for level in (entry.visible_synonyms if self._include_synonyms else ())
-            ],
-            config_type=key.type,
-            documentation=key.doc if self._include_documentation else None,
-        )
+def _result(
+    resource: Resource, message: api.DescribeConfigsRequest, entry: Entry, is_changeable: bool
+) -> api.DescribeConfigsResourceResult:
+    key = entry.key
+    synonyms = entry.visible_synonyms if message.include_synonyms else ()
+    is_secret = key.type is ValueType.PASSWORD
+    return api.DescribeConfigsResourceResult(
+        name=key.name,
+        value=None if is_secret else entry.value,
+        read_only=not is_changeable,
+        config_source=entry.source,
+        is_default=resource.is_default(entry),
+        is_sensitive=is_secret,
+        synonyms=[
+            api.DescribeConfigsSynonym(
+                name=level.name, value=None if is_secret else level.value, source=level.source
+            )
+            for level in synonyms
+        ],
+        config_type=key.type,
+        documentation=key.doc if message.include_documentation else None,
+    )
