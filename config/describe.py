@@ -82,10 +82,21 @@ class Entry:
         return self.synonyms[0].source
 
 
-def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[Entry]:
-    """Every setting of a topic whose own settings are `overrides`, in the table's order."""
-    own = {canonical_topic_key(name): text for name, text in overrides.items()}
-    return [_describe_topic_key(key, own, broker) for key in TOPIC_KEYS.values()]
+class TopicDescriptions:
+    """The settings of a broker's topics; what a topic inherits is one `Entry` for all of them."""
+
+    def __init__(self, broker: BrokerConfig) -> None:
+        """Topics inherit from `broker`."""
+        self.broker = broker
+        self._inherited = [_describe_topic_key(key, {}, broker) for key in TOPIC_KEYS.values()]
+
+    def of(self, overrides: Mapping[str, str]) -> list[Entry]:
+        """Every setting of a topic whose own settings are `overrides`, in the table's order."""
+        own = {canonical_topic_key(name): text for name, text in overrides.items()}
+        return [
+            _describe_topic_key(entry.key, own, self.broker) if entry.key.name in own else entry
+            for entry in self._inherited
+        ]
 
 
 def describe_broker(broker: BrokerConfig) -> list[Entry]:

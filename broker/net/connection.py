@@ -28,8 +28,7 @@ nothing is written after `close`.
 `Connections` holds what they share: the per-address count, the request-memory budget, the memory of
 unread answers, the turns and the once-a-second sweep that finds idle, trickling and stalled peers.
 One sweep costs less than a timer per connection, and a connection notes its activity by copying
-`tick`.
-Invariant: its `memory_bytes` is the sum of `held_bytes` over all connections.
+`tick`. Invariant: its `memory_bytes` is the sum of `held_bytes` over all connections.
 
 Source: Kafka's `SocketServer.Processor`, which mutes a channel with a request in flight.
 Read next: `broker.replies.turns`, `broker.net.dispatch`.
@@ -220,7 +219,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _refuse(self, error: ProtocolError) -> None:
         self._connections.note_foreign(self, error)
-        self.close(str(error))
+        self.finish(str(error))
 
     def eof_received(self) -> None:
         """The peer has sent its last byte: close, as no answer is of use to it."""
@@ -321,7 +320,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             outcome = self._dispatch(frame, self)
         except (ProtocolError, ConnectionMustClose) as error:
-            self.close(str(error))
+            self.finish(str(error))
         else:
             if not isinstance(outcome, list):
                 if outcome is not None:
@@ -369,7 +368,9 @@ class Connection(asyncio.BufferedProtocol):
         """
         slots = self._slots
         if exchange.close_reason is not None:
-            self.close(exchange.close_reason)
+            while (last := slots.pop()) is not exchange:
+                last.abandon()
+            self.finish(exchange.close_reason)
             return
         if exchange.parts is not None:
             size_bytes = sum(map(len, exchange.parts))
@@ -494,7 +495,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def finish(self, reason: str, linger_ms: int = 0) -> None:
         """Start no further request; close `linger_ms` after the current ones are answered."""
-        self._linger_ms = linger_ms
+        self._linger_ms = max(self._linger_ms, linger_ms)
         self._finish_reason = reason
         self._drop_backlog()
         self._pause_reading()

@@ -81,7 +81,7 @@ class LaneConnection(Connection):
                     frames = receiver.received(nbytes, position)
         except ConnectionMustClose as error:
             self._take(lane, answers)
-            self.close(str(error))
+            self.finish(str(error))
             return []
         except ProtocolError:
             # The requests before the malformed frame are served: their clients learn the offsets.

@@ -406,21 +406,31 @@ class ProduceLane:
         commit = context.group_commit
         appended: list[tuple[Log, int, int]] = []
         lane: LogLane
-        for lane in opened:
-            lane.close()
-            if lane.appended_bytes:
-                appended.append((lane.log, lane.appended_bytes, lane.acknowledged))
-                lane.forget()
-        context.space.credit = self._credit
-        metrics.batches_appended += self._batches
-        metrics.records_appended += self._records
-        metrics.bytes_appended += self._bytes
-        self._batches = self._records = self._bytes = 0
-        for log, size_bytes, _ in appended:
-            commit.appended(log, size_bytes)
-        for log, _, next_offset in appended:
-            if next_offset:
-                commit.acknowledge(log, next_offset)
+        closed: cython.Py_ssize_t = 0
+        try:
+            for lane in opened:
+                closed += 1
+                lane.close()
+                if lane.appended_bytes:
+                    appended.append((lane.log, lane.appended_bytes, lane.acknowledged))
+                    lane.forget()
+        except BaseException:
+            # It costs this log, and this connection; the other logs get their numbers back.
+            opened[closed - 1].forget()
+            self._open = opened[closed:]
+            self._end()
+            raise
+        finally:
+            context.space.credit = self._credit
+            metrics.batches_appended += self._batches
+            metrics.records_appended += self._records
+            metrics.bytes_appended += self._bytes
+            self._batches = self._records = self._bytes = 0
+            for log, size_bytes, _ in appended:
+                commit.appended(log, size_bytes)
+            for log, _, next_offset in appended:
+                if next_offset:
+                    commit.acknowledge(log, next_offset)
 
     def _serve_frame(
         self,

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from functools import partial
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from broker.errors import (
     InvalidConfig,
@@ -51,7 +51,6 @@ from config.describe import (
     Synonym,
     describe_broker,
     describe_group,
-    describe_topic,
 )
 from config.group import GROUP_KEYS
 from config.topic import canonical_topic_key, resolve
@@ -59,6 +58,7 @@ from config.topic_keys import TOPIC_KEYS
 from config.values import Key, ValueType, format_value
 from protocol.api import alter_configs, describe_configs, incremental_alter_configs
 from protocol.error_codes import ErrorCode
+from protocol.registry import struct_encoder
 
 
 class ResourceType(IntEnum):
@@ -193,7 +193,7 @@ class _Topic(Resource):
         self._window = topic if isinstance(topic, WindowTopic) else None
 
     def describe(self) -> list[Entry]:
-        return describe_topic(self._topic.overrides, self._context.topics.broker_config)
+        return self._context.topics.describe(self._topic.overrides)
 
     def is_default(self, entry: Entry) -> bool:
         return entry.source is not ConfigSource.TOPIC
@@ -422,6 +422,25 @@ def find_resource(context: Context, resource_type: int, name: str) -> Resource:
     raise InvalidRequest(
         f"Configuration resources of type {resource_type} are unknown; use one of {known}."
     )
+
+
+class EncodedSettings:
+    """The settings of one answer as bytes; of each name the last is kept, to be used again.
+
+    So what topics inherit is encoded once for all of them.
+    """
+
+    def __init__(self, message: type, struct: type, version: int) -> None:
+        """Encode settings as `struct` of `message`."""
+        self._encode = struct_encoder(message, struct, version)
+        self._last: dict[str, tuple[Entry, bool, Any]] = {}
+
+    def encoded(self, entry: Entry, make: Callable[[], Any], *, is_changeable: bool = True) -> Any:
+        """What `make` makes of `entry`, which depends on these arguments alone."""
+        last = self._last.get(entry.key.name)
+        if last is None or last[0] is not entry or last[1] is not is_changeable:
+            last = self._last[entry.key.name] = (entry, is_changeable, self._encode(make()))
+        return last[2]
 
 
 AskedChange: TypeAlias = (

@@ -39,6 +39,7 @@ from broker.topics.changes import Changes, Result
 from broker.topics.peers import Peers
 from broker.topics.windows import Windows, WindowTopic
 from config import BrokerConfig, ConfigErrors, check_group_overrides, with_dynamic
+from config.describe import Entry, TopicDescriptions
 from storage.directory.claim import KRAFT_METADATA_TOPIC
 from storage.directory.data_dir import DataDir, Topic
 from storage.directory.metadata import FIRST_WORKER
@@ -136,6 +137,7 @@ class TopicRegistry:
         self._threads = threads
         self._data_dir = data_dir
         self._config = config
+        self._descriptions: TopicDescriptions | None = None
         self._clock = clock
         self._node_id = data_dir.node_id
         self._by_id: dict[bytes, Topic] = {
@@ -163,6 +165,12 @@ class TopicRegistry:
     def broker_config(self) -> BrokerConfig:
         """The broker's configuration with the settings changed at run time applied."""
         return self._data_dir.broker_config
+
+    def describe(self, overrides: Mapping[str, str]) -> list[Entry]:
+        """Every setting of a topic whose own settings are `overrides`, in the table's order."""
+        if self._descriptions is None or self._descriptions.broker is not self.broker_config:
+            self._descriptions = TopicDescriptions(self.broker_config)
+        return self._descriptions.of(overrides)
 
     @property
     def revision(self) -> int:

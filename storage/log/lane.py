@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 from protocol.records import layout
 from protocol.records.entry import advance_sequence
 from protocol.records.layout import NO_OFFSET
+from storage.errors import LogOffline
 from storage.producers.state import CACHED_BATCHES_MAX, SEQUENCE_MAX, CachedBatch
 
 try:
@@ -99,22 +100,30 @@ class LogLane:
         return 0
 
     def close(self) -> cython.int:
-        """Write the numbers back, and show the end of the log if nothing waits; returns 0."""
+        """Write the numbers back, and show the end of the log if nothing waits; returns 0.
+
+        Any error puts the log offline: it may be half written back, and no offset of a record that
+        is in the file may be given to another.
+        """
         if not self.is_open:
             return 0
         self.is_open = False
         if self.appended_bytes == 0:
             return 0
         log, segment = self.log, self._segment
-        self._end.end()
-        segment.appended_ms = self._appended_ms
-        log.log_end_offset = self.end_offset
-        if self._wants_writing and segment.offset_index.wants_writing:
-            with suppress(OSError):
-                segment.write_out()
-        self._producers.map_end_offset = self.end_offset
-        if not self.waits_for_disk:
-            log.show_end()
+        try:
+            self._end.end()
+            segment.appended_ms = self._appended_ms
+            log.log_end_offset = self.end_offset
+            if self._wants_writing and segment.offset_index.wants_writing:
+                with suppress(OSError):
+                    segment.write_out()
+            self._producers.map_end_offset = self.end_offset
+            if not self.waits_for_disk:
+                log.show_end()
+        except BaseException as error:
+            log.offline = LogOffline(log.path, repr(error))
+            raise
         return 0
 
     def forget(self) -> cython.int:

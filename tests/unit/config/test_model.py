@@ -4,7 +4,7 @@ import dataclasses
 
 from config import load, with_dynamic
 from config.broker_keys import BROKER_KEYS, NOT_APPLICABLE
-from config.describe import ConfigSource, describe_broker, describe_topic
+from config.describe import ConfigSource, TopicDescriptions, describe_broker
 from config.model import BrokerConfig, TopicConfig
 from config.security.keys import LISTENER_KEYS
 from config.topic_keys import TOPIC_KEYS
@@ -57,7 +57,9 @@ def test_a_topic_description_shows_every_level_most_specific_first() -> None:
         load(command_line={"log.retention.hours": "1", "log.retention.ms": "5"}),
         {"log.retention.ms": "6"},
     )
-    entries = {entry.key.name: entry for entry in describe_topic({"retention.ms": "7"}, broker)}
+    entries = {
+        entry.key.name: entry for entry in TopicDescriptions(broker).of({"retention.ms": "7"})
+    }
     entry = entries["retention.ms"]
     assert (entry.value, entry.source) == ("7", ConfigSource.TOPIC)
     assert [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms] == [
@@ -72,7 +74,7 @@ def test_a_topic_description_shows_every_level_most_specific_first() -> None:
 def test_an_inherited_value_is_shown_in_the_topics_unit() -> None:
     entries = {
         entry.key.name: entry
-        for entry in describe_topic({}, load(command_line={"log.retention.hours": "2"}))
+        for entry in TopicDescriptions(load(command_line={"log.retention.hours": "2"})).of({})
     }
     assert entries["retention.ms"].value == "7200000"
     assert entries["retention.ms"].source is ConfigSource.STATIC_BROKER

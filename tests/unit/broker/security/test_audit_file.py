@@ -157,6 +157,46 @@ async def test_a_full_disk_delays_lines(
     assert place.file.lost == 0
 
 
+@pytest.mark.parametrize("is_under_way", [False, True])
+async def test_lines_that_a_stop_cannot_write_are_counted_and_reported(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    is_under_way: bool,
+) -> None:
+    place = Place(tmp_path / "audit.jsonl")
+    gate = threading.Event()
+
+    def write_on_full_disk(descriptor: int, data: memoryview) -> int:
+        assert gate.wait(10)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", write_on_full_disk)
+    place.write(0)
+    if not is_under_way:
+        gate.set()
+        while "lines wait in memory" not in caplog.text:
+            await asyncio.sleep(0.001)
+    place.write(1)
+    gate.set()
+    assert place.close() == []
+    await asyncio.sleep(0)
+    assert place.file.lost == 2
+    (line,) = [each.getMessage() for each in caplog.records if "lost" in each.getMessage()]
+    assert line.endswith("No space left on device; 2 lines are lost, because the broker stops")
+
+
+async def test_a_stop_says_how_many_lines_were_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_file, "LINES_MAX", 2)
+    place = Place(tmp_path / "audit.jsonl")
+    for number in range(5):
+        place.write(number)
+    assert place.close() == [0, 1]
+    assert [line["count"] for line in lines(place.path) if line["event"] == "lines lost"] == [3]
+
+
 async def test_events_have_their_facts_one_by_one(tmp_path: Path) -> None:
     place = Place(tmp_path / "audit.jsonl")
     audit = Audit(lambda: 5, place.file)
