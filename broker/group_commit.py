@@ -105,7 +105,8 @@ class GroupCommit:
         if log.waits_for_disk:
             self.mark_dirty(log, size_bytes)
             return
-        self._fetch_waiters.data_visible(log, size_bytes)
+        if self._fetch_waiters.by_log:
+            self._fetch_waiters.data_visible(log, size_bytes)
         unsynced = log.log_end_offset - log.durable_offset
         if unsynced >= log.config.flush_messages or log.has_unsynced_files:
             self.mark_dirty(log)

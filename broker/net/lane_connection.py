@@ -38,6 +38,8 @@ class LaneConnection(Connection):
         super().__init__(dispatcher, connections, guard)
         self._lane: ProduceLane | None = lane
         self._usual_lane = lane
+        # Each read begins with it: one call less.
+        self.get_buffer = self._receiver.buffer  # type: ignore[method-assign]
 
     def _open_session(self, guard: "ListenerGuard", transport: "asyncio.Transport") -> str | None:
         refusal = super()._open_session(guard, transport)
@@ -61,7 +63,9 @@ class LaneConnection(Connection):
             or self._backlog
             or self._waits_for_turn
             or receiver.rest
-            or not self._may_start()
+            or self._write_paused
+            or self.muted_until_ms
+            or (self._slots and not self._may_start())
         ):
             return super()._cut(nbytes)
         answers: list[bytearray | DurableAnswer] = []
@@ -111,7 +115,8 @@ class LaneConnection(Connection):
             self._connections.bytes_sent += size_bytes
             self._answers.made_bytes += size_bytes
             self._out += answers
-        self._write_out()
+        if self._out:
+            self._write_out()
         if self._answers.made_bytes >= self._answers.look_at:
             self._answers.check(self)
         if self._write_paused or len(self._slots) >= limits.PIPELINE_MAX:

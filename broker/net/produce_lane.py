@@ -31,7 +31,6 @@ Like `protocol.records.record_loops` it runs compiled and plain.
 from __future__ import annotations
 
 import time
-from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from broker.errors import BrokerError, ConnectionMustClose
@@ -42,7 +41,7 @@ from broker.topics.registry import is_internal
 from protocol.acl import Operation, ResourceType
 from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
-from protocol.records.layout import BATCH_OVERHEAD, NO_TIMESTAMP, Codec
+from protocol.records.layout import BATCH_OVERHEAD, Codec
 from storage.append.opening import Opening
 from storage.errors import MessageTooLarge, StorageError, StorageFailed, TooMuchAtOnce
 
@@ -97,7 +96,6 @@ _NOT_USUAL: Final = 0
 _ANSWERED: Final = 1
 _WAITS: Final = 2
 
-_INT32: Final = Struct(">i")
 _PREFIX_BYTES: Final = 8
 """The size of an answer and its correlation id."""
 
@@ -112,8 +110,10 @@ _ERROR_AT: Final = 4
 
 # A partition's answer: index, error code, base offset, log append time, since v5 the start of the
 # log, and then that no record has an error.
-_WITH_LOG_START: Final = Struct(">ihqqq").pack
-_WITHOUT_LOG_START: Final = Struct(">ihqq").pack
+_BASE_OFFSET_AT: Final = 6
+_LOG_START_AT: Final = 22
+_PARTITION: Final = bytes(14) + b"\xff" * 8
+_LOG_START: Final = bytes(8)
 _NO_RECORD_ERRORS: Final = bytes(4) + b"\xff\xff"
 _NO_RECORD_ERRORS_FLEXIBLE: Final = b"\x01\0\0"
 
@@ -238,6 +238,23 @@ def _tags_end(
 
 
 @cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _put(
+    answer: bytearray,
+    position: cython.Py_ssize_t,
+    value: cython.longlong,
+    size: cython.int,
+) -> cython.void:
+    """Write `value` as a signed integer into the `size` bytes at `position`."""
+    data: cython.p_uchar = answer
+    while size > 0:
+        size -= 1
+        data[position + size] = value & 0xFF
+        value >>= 8
+
+
+@cython.cfunc
 def _add_partition(
     answer: bytearray,
     version: cython.int,
@@ -247,10 +264,14 @@ def _add_partition(
     log_start_offset: cython.longlong,
 ) -> None:
     """Add a partition to `answer`: no record in it has an error, and none was stamped."""
+    at: cython.Py_ssize_t = len(answer)
+    answer += _PARTITION
+    _put(answer, at, index, 4)
+    _put(answer, at + _ERROR_AT, code, 2)
+    _put(answer, at + _BASE_OFFSET_AT, first_offset, 8)
     if version >= _LOG_START_SINCE:
-        answer += _WITH_LOG_START(index, code, first_offset, NO_TIMESTAMP, log_start_offset)
-    else:
-        answer += _WITHOUT_LOG_START(index, code, first_offset, NO_TIMESTAMP)
+        answer += _LOG_START
+        _put(answer, at + _LOG_START_AT, log_start_offset, 8)
     if version >= _FLEXIBLE_SINCE:
         answer += _NO_RECORD_ERRORS_FLEXIBLE
     elif version >= _RECORD_ERRORS_SINCE:
@@ -457,8 +478,8 @@ class ProduceLane:
             for lane in self._parts:
                 self._credit -= lane.batch.size
             answer = bytearray(_PREFIX_BYTES)
-            _INT32.pack_into(answer, 4, _int32(data, start + 4))
-            durable = self._write(data, view, version, acks, now_ms, answer)
+            _put(answer, 4, _int32(data, start + 4), 4)
+            durable = self._write(walk, view, version, acks, now_ms, answer)
             if acks == _NONE:
                 return _ANSWERED
             if not durable:
@@ -614,7 +635,7 @@ class ProduceLane:
 
     def _write(
         self,
-        data: cython.p_const_uchar,
+        walk: RecordWalk,
         view: memoryview,
         version: cython.int,
         acks: cython.int,
@@ -625,6 +646,7 @@ class ProduceLane:
 
         Raises ConnectionMustClose.
         """
+        data: cython.p_const_uchar = walk.data if cython.compiled else view
         is_flexible: cython.bint = version >= _FLEXIBLE_SINCE
         failure: str | None = None
         waits: list[Wait] | None = None
@@ -640,7 +662,7 @@ class ProduceLane:
                     answer.append(0)  # the tags of the topic before
                 answer += data[lane.head : lane.head_end]
             first_offset, log_start_offset = lane.end_offset, lane.start_offset
-            code = self._append(lane, view, now_ms)
+            code = self._append(lane, walk, view, now_ms)
             if code is not None:
                 first_offset = log_start_offset = _NO_OFFSET
                 failure = failure or f"{log.topic}-{log.partition}: {code.name}"
@@ -655,24 +677,22 @@ class ProduceLane:
         if acks == _NONE and failure is not None:
             raise ConnectionMustClose(f"Produce with acks=0 failed for {failure}")
         answer += _FLEXIBLE_END if is_flexible else _END
-        _INT32.pack_into(answer, 0, len(answer) - 4)
+        _put(answer, 0, len(answer) - 4, 4)
         return waits
 
-    def _append(self, lane: LogLane, view: memoryview, now_ms: cython.longlong) -> ErrorCode | None:
+    def _append(
+        self, lane: LogLane, walk: RecordWalk, view: memoryview, now_ms: cython.longlong
+    ) -> ErrorCode | None:
         """Write and count the examined batch; None, or the error when the disk has refused it."""
         try:
-            lane.write(view, now_ms)
+            lane.write(walk, view, now_ms)
         except StorageError as error:
-            return self._refuse(lane.log, error)
+            code = error_code(error)
+            self._context.metrics.appends_rejected[code.name.lower()] += 1
+            if isinstance(error, StorageFailed):
+                self._context.group_commit.append_failed(lane.log, error)
+            return code
         self._batches += 1
         self._records += lane.batch.records_count
         self._bytes += lane.batch.size
         return None
-
-    def _refuse(self, log: Log, error: StorageError) -> ErrorCode:
-        """Count the failure of an append, as the handler does; its code."""
-        code = error_code(error)
-        self._context.metrics.appends_rejected[code.name.lower()] += 1
-        if isinstance(error, StorageFailed):
-            self._context.group_commit.append_failed(log, error)
-        return code

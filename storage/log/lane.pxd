@@ -19,12 +19,13 @@ cdef class LogLane:
     cdef public long long acknowledged
     cdef public long long index
     cdef public Py_ssize_t head, head_end
-    cdef object _producer, _rules, _segment, _file, _producers
-    cdef SegmentEnd _end
-    cdef long long _leader_epoch, _index_interval, _appended_ms
-    cdef bint _is_usable, _wants_writing
+    cdef object _producer, _rules, _roll_rules, _file, _producers
+    cdef SegmentEnd _segment
+    cdef long long _leader_epoch, _index_interval
+    cdef bint _is_usable, _wants_writing, _has_begun
 
     cpdef int open(self) except -1
+    cdef int _learn(self) except -1
     cpdef int close(self) except -1
     cpdef int forget(self) except -1
     cpdef bint examine(
@@ -32,4 +33,4 @@ cdef class LogLane:
         int codecs_end
     ) except -1
     cpdef int release(self) except -1
-    cpdef int write(self, memoryview view, long long now_ms) except -1
+    cpdef int write(self, RecordWalk walk, memoryview view, long long now_ms) except -1

@@ -41,6 +41,7 @@ else:
 
 if TYPE_CHECKING:
     from storage.append.opening import Opening
+    from storage.append.rules import AppendRules
     from storage.log.log import Log
     from storage.producers.state import ProducerEntry, ProducerState
 
@@ -74,28 +75,35 @@ class LogLane:
         self.batch = PlainBatch()
         self.is_open = self.is_taken = False
         self.appended_bytes = self.acknowledged = 0
-        self._end = SegmentEnd()
         self._producer: ProducerEntry | None = None
+        self._rules: AppendRules | None = None
+        self._has_begun = False
 
     def open(self) -> cython.int:
         """Take over the numbers of the log; returns 0."""
         log = self.log
         self.is_open = True
         self._wants_writing = False
-        self._is_usable = log.offline is None and log.leader_epochs.latest_epoch >= log.leader_epoch
-        if not self._is_usable:
-            return 0
+        if log.append_rules is not self._rules:
+            self._learn()
+        if not self._has_begun:
+            self._has_begun = log.leader_epochs.latest_epoch >= log.leader_epoch
+        self._is_usable = self._has_begun and log.offline is None
+        self._segment = log.segments.active
+        self._file = self._segment.log
+        self.end_offset = log.log_end_offset
+        self.start_offset = log.log_start_offset
+        return 0
+
+    def _learn(self) -> cython.int:
+        """Note what changes with the configuration of the log at most; returns 0."""
+        log = self.log
         self._rules = log.append_rules
+        self._roll_rules = log.roll_rules
         self._index_interval = log.config.index_interval_bytes
         self._leader_epoch = log.leader_epoch
         self._producers = log.producers.state
-        self._segment = segment = log.segments.active
-        self._file = segment.log
-        self._end.begin(segment)
-        self._end.set_limits(log.roll_rules)
         self.waits_for_disk = log.waits_for_disk
-        self.end_offset = log.log_end_offset
-        self.start_offset = log.log_start_offset
         return 0
 
     def close(self) -> cython.int:
@@ -105,13 +113,13 @@ class LogLane:
         self.is_open = False
         if self.appended_bytes == 0:
             return 0
-        log, segment = self.log, self._segment
-        self._end.end()
-        segment.appended_ms = self._appended_ms
+        log = self.log
         log.log_end_offset = self.end_offset
-        if self._wants_writing and segment.offset_index.wants_writing:
-            with suppress(OSError):
-                segment.write_out()
+        if self._wants_writing:
+            segment = log.segments.active
+            if segment.offset_index.wants_writing:
+                with suppress(OSError):
+                    segment.write_out()
         self._producers.map_end_offset = self.end_offset
         if not self.waits_for_disk:
             log.show_end()
@@ -142,8 +150,11 @@ class LogLane:
             return False
         if not batch.accepts(walk, view, start, size, self._rules, now_ms, opening, codecs_end):
             return False
-        if batch.attributes & _TRANSACTIONAL_BIT or not self._end.fits(
-            size, self.end_offset + batch.records_count - 1, batch.max_timestamp
+        if batch.attributes & _TRANSACTIONAL_BIT or not self._segment.surely_takes(
+            size,
+            self.end_offset + batch.records_count - 1,
+            batch.max_timestamp,
+            self._roll_rules,
         ):
             return False
         if batch.producer_id == _NO_PRODUCER_ID:
@@ -161,16 +172,17 @@ class LogLane:
         self.is_taken = False
         return 0
 
-    def write(self, view: memoryview, now_ms: cython.longlong) -> cython.int:
+    def write(self, walk: RecordWalk, view: memoryview, now_ms: cython.longlong) -> cython.int:
         """Append the accepted batch, which is stamped in `view`; returns 0.
 
-        Raises as `Log.append` does when the disk fails; the lane is closed then.
+        `walk` is that of `examine`. Raises as `Log.append` does when the disk fails; the lane is
+        closed then.
         """
         batch: PlainBatch = self.batch
-        end: SegmentEnd = self._end
-        position: cython.longlong = end.size
+        segment: SegmentEnd = self._segment
+        position: cython.longlong = self._file.size
         self.is_taken = False
-        batch.stamp(view, self.end_offset, self._leader_epoch)
+        batch.stamp(walk, view, self.end_offset, self._leader_epoch)
         try:
             self._file.append(view[batch.start : batch.start + batch.size])
         except OSError as error:
@@ -178,13 +190,12 @@ class LogLane:
             self.log.append_failed(self._segment, position, error)
         self.end_offset = batch.last_offset + 1
         self.appended_bytes += batch.size
-        self._appended_ms = now_ms
-        end.size = position + batch.size
-        if batch.min_timestamp < end.min_timestamp:
-            end.min_timestamp = batch.min_timestamp
-        if batch.max_timestamp > end.data_max_timestamp:
-            end.data_max_timestamp = batch.max_timestamp
-        if end.feed(
+        segment.appended_ms = now_ms
+        if batch.min_timestamp < segment.min_timestamp:
+            segment.min_timestamp = batch.min_timestamp
+        if batch.max_timestamp > segment.data_max_timestamp:
+            segment.data_max_timestamp = batch.max_timestamp
+        if segment.feed(
             position,
             batch.size,
             batch.last_offset,

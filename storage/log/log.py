@@ -162,7 +162,9 @@ class Log:
         self.log_end_offset = max(self.segments.active.next_offset, log_start_offset)
         self.durable_offset = self.high_watermark = self.log_end_offset
         end = replace(self._end_position(), position=end_position)
-        self._high_watermark_position = self.durable_position = end
+        self._shown: LogPosition | None = end
+        self._shown_base = self._shown_size = 0
+        self.durable_position = end
         self._random = random
         self._last_stamp_ms = last_stamp_ms
         self.offline: LogOffline | None = quarantine
@@ -251,6 +253,17 @@ class Log:
         """The position of the next batch."""
         active = self.segments.active
         return LogPosition(self.log_end_offset, active.base_offset, active.size)
+
+    @property
+    def _high_watermark_position(self) -> LogPosition:
+        """Where the visible records end; made when it is asked for, since appends move it."""
+        if self._shown is None:
+            self._shown = LogPosition(self.high_watermark, self._shown_base, self._shown_size)
+        return self._shown
+
+    @_high_watermark_position.setter
+    def _high_watermark_position(self, position: LogPosition) -> None:
+        self._shown = position
 
     def _advance_high_watermark(self, end: LogPosition) -> None:
         if end.offset >= self.high_watermark:
@@ -405,7 +418,7 @@ class Log:
         active, end = self.segments.active, self.log_end_offset
         assert end >= self.high_watermark, "the high watermark is above the log's end"
         self.high_watermark = end
-        self._high_watermark_position = LogPosition(end, active.base_offset, active.log.size)
+        self._shown_base, self._shown_size, self._shown = active.base_offset, active.log.size, None
         self.producers.state.advance_high_watermark(end)
 
     # --- roll -----------------------------------------------------------------------------------
