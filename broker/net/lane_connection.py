@@ -5,7 +5,7 @@ does not take goes the way of `Connection`. The lane is used only while requests
 waits to be started, so answers keep their order.
 """
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from broker.errors import ConnectionMustClose
 from broker.net import limits
@@ -111,7 +111,7 @@ class LaneConnection(Connection):
                 else:
                     self._answered([answer])
         elif answers:
-            size_bytes = sum(map(len, cast(list[bytearray], answers)))
+            size_bytes = lane.answer_bytes
             self._connections.bytes_sent += size_bytes
             self._answers.made_bytes += size_bytes
             self._out += answers

@@ -12,12 +12,14 @@ cdef int _ANSWERED, _WAITS
 
 
 cdef class ProduceLane:
-    cdef object _context, _access, _latency, _opening, _scratch
+    cdef object _context, _security, _topics, _clock, _space, _metrics, _commit
+    cdef object _access, _latency, _opening, _scratch
     cdef dict _by_name, _by_id, _lanes, _decided
     cdef list _parts, _open
     cdef long long _revision, _low_max_ns, _low_count, _low_ns, _credit, _now_ms, _batches, _records, _bytes
     cdef RecordWalk _scratch_walk
     cdef readonly bint slice_is_over, has_waits
+    cdef readonly long long answer_bytes
 
     cdef bint _begin(self, session, bint is_produce) except -1
     cdef int _observe(self, long long elapsed_ns) except -1

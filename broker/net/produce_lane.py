@@ -23,9 +23,7 @@ decides about the records of a producer that belongs to a transactional id.
 
 Order within a call: each frame is examined as a whole, then written, then answered. What its
 records cause elsewhere, the group commit and fetches that wait, comes once at the end of the call:
-it may run other requests.
-
-Like `protocol.records.record_loops` it runs compiled and plain.
+it may run other requests. Like `protocol.records.record_loops` it runs compiled and plain.
 """
 
 from __future__ import annotations
@@ -70,6 +68,8 @@ PARTITIONS_AT_ONCE: Final = 64
 BYTES_AT_ONCE: Final = 1024 * 1024
 """Larger requests with several partitions are served in steps."""
 
+_now_ns: Final = time.perf_counter_ns
+
 # Numbers of C when they are compiled, by the .pxd.
 _FIRST_VERSION: Final = 3
 _LAST_VERSION: Final = 13
@@ -100,9 +100,8 @@ _PREFIX_BYTES: Final = 8
 """The size of an answer and its correlation id."""
 
 _END: Final = bytes(4)
-"""The throttle time after the topics; in flexible versions between tags."""
-
 _FLEXIBLE_END: Final = bytes(6)
+"""The throttle time after the topics; in flexible versions between tags."""
 
 _ERROR_AT: Final = 4
 """Where the error code is in a partition's answer, between index and base offset."""
@@ -287,11 +286,15 @@ class ProduceLane:
     Attributes:
         slice_is_over: whether the last `serve` ended because it had used up its slice.
         has_waits: whether an answer of the last call waits for the disk.
+        answer_bytes: the size of the answers of the last call that do not.
     """
 
     def __init__(self, context: Context, scratch: memoryview) -> None:
         """Serve requests out of `scratch`, the buffer that all connections share, and others."""
         self._context = context
+        self._security, self._topics = context.security, context.topics
+        self._clock, self._space = context.clock, context.space
+        self._metrics, self._commit = context.metrics, context.group_commit
         self._access = context.security.access
         self._decided: Decided | None = None
         self._latency = context.metrics.api(ApiKey.PRODUCE).latency_ns
@@ -306,10 +309,9 @@ class ProduceLane:
         self._revision = -1
         self._parts: list[LogLane] = []
         self._open: list[LogLane] = []
-        self._credit = self._now_ms = 0
-        self._batches = self._records = self._bytes = 0
-        self.slice_is_over = False
-        self.has_waits = False
+        self._credit = self._now_ms = self._batches = self._records = self._bytes = 0
+        self.slice_is_over = self.has_waits = False
+        self.answer_bytes = 0
 
     def serve(
         self,
@@ -339,7 +341,7 @@ class ProduceLane:
         is_produce: cython.bint = end >= 6 and _int16(data, 4) == _PRODUCE
         if not self._begin(session, is_produce):
             return 0
-        started_ns: cython.longlong = time.perf_counter_ns()
+        started_ns: cython.longlong = _now_ns()
         outcome: cython.int
         try:
             while end - position >= 4 and room > 0:
@@ -353,7 +355,7 @@ class ProduceLane:
                     break
                 position += 4 + size
                 room -= 1
-                now_ns = time.perf_counter_ns()
+                now_ns = _now_ns()
                 if outcome == _ANSWERED:
                     self._observe(now_ns - started_ns)
                 started_ns = now_ns
@@ -373,13 +375,12 @@ class ProduceLane:
         """Serve one frame without its size; False, with nothing changed, if it is not usual."""
         if not self._begin(session, True):
             return False
-        started_ns = time.perf_counter_ns()
+        started_ns = _now_ns()
         try:
-            outcome = self._serve_frame(
-                RecordWalk(frame), frame, 0, len(frame), started_ns, answers
-            )
+            walk = RecordWalk(frame)
+            outcome = self._serve_frame(walk, frame, 0, len(frame), started_ns, answers)
             if outcome == _ANSWERED:
-                self._observe(time.perf_counter_ns() - started_ns)
+                self._observe(_now_ns() - started_ns)
         finally:
             self._end()
         return bool(outcome != _NOT_USUAL)
@@ -391,13 +392,14 @@ class ProduceLane:
         another call, and drops all decisions.
         """
         self.slice_is_over = self.has_waits = False
-        if not is_produce or self._context.security.throttle is not None:
+        self.answer_bytes = 0
+        if not is_produce or self._security.throttle is not None:
             return False
-        self._credit = self._context.space.credit
-        self._now_ms = self._context.clock.wall_ms()
+        self._credit = self._space.credit
+        self._now_ms = self._clock.wall_ms()
         if self._access is not None:
             self._decided = self._access.decided(session.principal, session.peer_host)
-        revision = self._context.topics.revision
+        revision = self._topics.revision
         if revision != self._revision:
             self._revision = revision
             self._by_name.clear()
@@ -422,9 +424,7 @@ class ProduceLane:
         if not self._open:
             return
         opened, self._open = self._open, []
-        context = self._context
-        metrics = context.metrics
-        commit = context.group_commit
+        metrics, commit = self._metrics, self._commit
         appended: list[tuple[Log, int, int]] = []
         lane: LogLane
         for lane in opened:
@@ -432,7 +432,7 @@ class ProduceLane:
             if lane.appended_bytes:
                 appended.append((lane.log, lane.appended_bytes, lane.acknowledged))
                 lane.forget()
-        context.space.credit = self._credit
+        self._space.credit = self._credit
         metrics.batches_appended += self._batches
         metrics.records_appended += self._records
         metrics.bytes_appended += self._bytes
@@ -483,6 +483,7 @@ class ProduceLane:
             if acks == _NONE:
                 return _ANSWERED
             if not durable:
+                self.answer_bytes += len(answer)
                 answers.append(answer)
                 return _ANSWERED
             self.has_waits = True
@@ -618,7 +619,7 @@ class ProduceLane:
     def _find(
         self, by_topic: dict[bytes, dict[int, LogLane]], topic: bytes, index: int
     ) -> LogLane | None:
-        topics = self._context.topics
+        topics = self._topics
         try:
             name = topics.get_by_id(topic).name if by_topic is self._by_id else topic.decode()
             log = None if is_internal(name) else topics.led_log(name, index)
@@ -688,9 +689,9 @@ class ProduceLane:
             lane.write(walk, view, now_ms)
         except StorageError as error:
             code = error_code(error)
-            self._context.metrics.appends_rejected[code.name.lower()] += 1
+            self._metrics.appends_rejected[code.name.lower()] += 1
             if isinstance(error, StorageFailed):
-                self._context.group_commit.append_failed(lane.log, error)
+                self._commit.append_failed(lane.log, error)
             return code
         self._batches += 1
         self._records += lane.batch.records_count

@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING, Final
 from protocol.records import layout
 from protocol.records.entry import advance_sequence
 from protocol.records.layout import NO_OFFSET
+from storage.append.rules import AppendRules
 from storage.producers.state import CACHED_BATCHES_MAX, SEQUENCE_MAX, CachedBatch
+from storage.segment.rolling import RollRules
 
 try:
     import cython
@@ -40,18 +42,68 @@ else:
     from storage.segment.feed import SegmentEnd
 
 if TYPE_CHECKING:
+    from config import TopicConfig
     from storage.append.opening import Opening
-    from storage.append.rules import AppendRules
+    from storage.errors import LogOffline
     from storage.log.log import Log
+    from storage.log.producers import LogProducers
+    from storage.log.reader import LogPosition
     from storage.producers.state import ProducerEntry, ProducerState
+    from storage.segment.segment_list import SegmentList
 
 COMPILED: bool = bool(cython.compiled)
 """Whether this module was compiled to machine code."""
 
 
+FLUSH_POLICY_OS: Final = "os"
+
 # Numbers of C when they are compiled, by the .pxd.
 _TRANSACTIONAL_BIT: Final = layout.TRANSACTIONAL_BIT
 _NO_PRODUCER_ID: Final = layout.NO_PRODUCER_ID
+
+
+class LogEnd:
+    """What appends read and move of a log; the base of `Log`, which describes the attributes."""
+
+    def __init__(
+        self,
+        segments: SegmentList,
+        producers: LogProducers,
+        leader_epoch: int,
+        log_start_offset: int,
+        offline: LogOffline | None,
+    ) -> None:
+        """Everything in `segments` is durable and visible."""
+        self.segments = segments
+        self.producers = producers
+        self.leader_epoch = leader_epoch
+        self.offline = offline
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = max(segments.active.next_offset, log_start_offset)
+        self.durable_offset = self.high_watermark = self.log_end_offset
+        self._shown_base = self._shown_size = 0
+        self._shown: LogPosition | None = None
+
+    def _set_config(self, config: TopicConfig) -> None:
+        self.config = config
+        self.append_rules = AppendRules.from_config(config)
+        self.roll_rules = RollRules.from_config(config)
+        self.waits_for_disk = config.flush_policy != FLUSH_POLICY_OS
+        self.waits_for_store = config.remote_acks_enable and config.remote_storage_enable
+        self.index_interval = config.index_interval_bytes
+
+    def show_end(self) -> cython.int:
+        """Move the high watermark to the end of the log; returns 0."""
+        active: SegmentEnd = self.segments.active
+        assert self.log_end_offset >= self.high_watermark, "the high watermark is above the end"
+        self.high_watermark = self.log_end_offset
+        self._shown_base = active.base_offset
+        self._shown_size = active.log.size
+        self._shown = None
+        state = self.producers.state
+        if state.completed:
+            state.advance_high_watermark(self.log_end_offset)
+        return 0
 
 
 class LogLane:
@@ -76,33 +128,20 @@ class LogLane:
         self.is_open = self.is_taken = False
         self.appended_bytes = self.acknowledged = 0
         self._producer: ProducerEntry | None = None
-        self._rules: AppendRules | None = None
         self._has_begun = False
 
     def open(self) -> cython.int:
         """Take over the numbers of the log; returns 0."""
-        log = self.log
+        log: LogEnd = self.log
         self.is_open = True
         self._wants_writing = False
-        if log.append_rules is not self._rules:
-            self._learn()
         if not self._has_begun:
-            self._has_begun = log.leader_epochs.latest_epoch >= log.leader_epoch
+            self._has_begun = self.log.leader_epochs.latest_epoch >= log.leader_epoch
         self._is_usable = self._has_begun and log.offline is None
         self._segment = log.segments.active
         self._file = self._segment.log
         self.end_offset = log.log_end_offset
         self.start_offset = log.log_start_offset
-        return 0
-
-    def _learn(self) -> cython.int:
-        """Note what changes with the configuration of the log at most; returns 0."""
-        log = self.log
-        self._rules = log.append_rules
-        self._roll_rules = log.roll_rules
-        self._index_interval = log.config.index_interval_bytes
-        self._leader_epoch = log.leader_epoch
-        self._producers = log.producers.state
         self.waits_for_disk = log.waits_for_disk
         return 0
 
@@ -113,14 +152,14 @@ class LogLane:
         self.is_open = False
         if self.appended_bytes == 0:
             return 0
-        log = self.log
+        log: LogEnd = self.log
         log.log_end_offset = self.end_offset
         if self._wants_writing:
             segment = log.segments.active
             if segment.offset_index.wants_writing:
                 with suppress(OSError):
                     segment.write_out()
-        self._producers.map_end_offset = self.end_offset
+        log.producers.state.map_end_offset = self.end_offset
         if not self.waits_for_disk:
             log.show_end()
         return 0
@@ -146,21 +185,22 @@ class LogLane:
         errors of `opening`.
         """
         batch: PlainBatch = self.batch
+        rules = self.log.append_rules
         if self.is_taken or not self._is_usable:
             return False
-        if not batch.accepts(walk, view, start, size, self._rules, now_ms, opening, codecs_end):
+        if not batch.accepts(walk, view, start, size, rules, now_ms, opening, codecs_end):
             return False
         if batch.attributes & _TRANSACTIONAL_BIT or not self._segment.surely_takes(
             size,
             self.end_offset + batch.records_count - 1,
             batch.max_timestamp,
-            self._roll_rules,
+            self.log.roll_rules,
         ):
             return False
         if batch.producer_id == _NO_PRODUCER_ID:
             self._producer = None
         else:
-            producer = self._producers.find(batch.producer_id)
+            producer = self.log.producers.state.find(batch.producer_id)
             if producer is None or not _follows(producer, batch):
                 return False
             self._producer = producer
@@ -182,7 +222,7 @@ class LogLane:
         segment: SegmentEnd = self._segment
         position: cython.longlong = self._file.size
         self.is_taken = False
-        batch.stamp(walk, view, self.end_offset, self._leader_epoch)
+        batch.stamp(walk, view, self.end_offset, self.log.leader_epoch)
         try:
             self._file.append(view[batch.start : batch.start + batch.size])
         except OSError as error:
@@ -201,13 +241,13 @@ class LogLane:
             batch.last_offset,
             batch.max_timestamp,
             batch.records_count,
-            self._index_interval,
+            self.log.index_interval,
             batch,
             batch.min_timestamp,
         ):
             self._wants_writing = True
         if self._producer is not None:
-            _remember(self._producers, self._producer, batch, batch.last_offset)
+            _remember(self.log.producers.state, self._producer, batch, batch.last_offset)
         return 0
 
 
