@@ -113,8 +113,8 @@ class FrameReceiver:
         """Whether a frame has begun and not ended."""
         return self._frame is not None or bool(self._prefix)
 
-    def buffer(self) -> memoryview:
-        """Where the next bytes go; never empty, valid until `received`."""
+    def buffer(self, sizehint: int = 0) -> memoryview:
+        """Where the next bytes go, whatever the `sizehint`; never empty, valid until `received`."""
         frame = self._frame
         if frame is None:
             return SCRATCH if self._trusted_bytes <= SCRATCH_BYTES else _SCRATCH_OF_LARGE

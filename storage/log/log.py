@@ -38,7 +38,7 @@ from typing import Final, NoReturn
 from config import TopicConfig
 from protocol.records.layout import NO_TIMESTAMP
 from storage.append.opening import Opening
-from storage.append.plan import AppendPlan, AppendRules, Examined, Origin, place_append, plan_append
+from storage.append.plan import AppendPlan, Examined, Origin, place_append, plan_append
 from storage.disk.files import Files
 from storage.disk.steps import Steps
 from storage.errors import (
@@ -51,6 +51,7 @@ from storage.errors import (
 )
 from storage.log.auxiliary_indexes import AuxiliaryIndexes
 from storage.log.flush import FlushTicket, Unsynced
+from storage.log.lane import LogEnd
 from storage.log.leader_epochs import EpochEnd, LeaderEpochs
 from storage.log.lookup import (
     LargeEntries,
@@ -72,18 +73,16 @@ from storage.log.values import (
 )
 from storage.segment.manifest import Manifest
 from storage.segment.remote.log import RemoteBytesNeeded
-from storage.segment.rolling import RollRules, find_roll_reason
+from storage.segment.rolling import find_roll_reason
 from storage.segment.segment import Segment
 from storage.segment.segment_list import SegmentList
 from storage.segment.txn_index import AbortedTxn
-
-FLUSH_POLICY_OS: Final = "os"
 
 STAMP_SLACK_MS: Final = 60_000
 """How far the clock may fall behind the last LogAppendTime stamp before stamps fall with it."""
 
 
-class Log:
+class Log(LogEnd):
     """The log of one partition. Opened by `storage.recovery.recovery`, closed by `close`.
 
     Attributes:
@@ -136,7 +135,9 @@ class Log:
         self.topic = topic
         self.partition = partition
         self.path = path
-        self.segments = SegmentList(segments)
+        super().__init__(
+            SegmentList(segments), producers, leader_epoch, log_start_offset, quarantine
+        )
         self.manifest = manifest
         self.unsynced = Unsynced(files, path)
         self.reader = LogReader(self.segments, index_interval=0)
@@ -152,20 +153,14 @@ class Log:
             readers=(self.reader, self.lookup),
         )
         self.leader_epochs = leader_epochs
-        self.leader_epoch = leader_epoch
-        self.producers = producers
         self.recovery_report = report
         self.quarantine = quarantine
         self.held_by_future: int | None = None
         self.is_closed = False
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = max(self.segments.active.next_offset, log_start_offset)
-        self.durable_offset = self.high_watermark = self.log_end_offset
         end = replace(self._end_position(), position=end_position)
         self._high_watermark_position = self.durable_position = end
         self._random = random
         self._last_stamp_ms = last_stamp_ms
-        self.offline: LogOffline | None = quarantine
         if is_new:
             self.unsynced.add_created()
         producers.state.advance_high_watermark(self.high_watermark)
@@ -174,13 +169,9 @@ class Log:
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Apply another configuration, starting with the next operation."""
-        self.config = config
-        self.append_rules = AppendRules.from_config(config)
-        self.waits_for_disk = config.flush_policy != FLUSH_POLICY_OS
-        self.waits_for_store = config.remote_acks_enable and config.remote_storage_enable
+        self._set_config(config)
         self.reader.index_interval = config.index_interval_bytes
         self.lookup.index_interval = config.index_interval_bytes
-        self.roll_rules = RollRules.from_config(config)
         self._draw_jitter(self.segments.active)
         self._auxiliary.configure(config, self.segments)
         if not self.waits_for_disk and self.offline is None:
@@ -251,6 +242,17 @@ class Log:
         """The position of the next batch."""
         active = self.segments.active
         return LogPosition(self.log_end_offset, active.base_offset, active.size)
+
+    @property
+    def _high_watermark_position(self) -> LogPosition:
+        """Where the visible records end; made when it is asked for, since appends move it."""
+        if self._shown is None:
+            self._shown = LogPosition(self.high_watermark, self._shown_base, self._shown_size)
+        return self._shown
+
+    @_high_watermark_position.setter
+    def _high_watermark_position(self, position: LogPosition) -> None:
+        self._shown = position
 
     def _advance_high_watermark(self, end: LogPosition) -> None:
         if end.offset >= self.high_watermark:
@@ -399,14 +401,6 @@ class Log:
         except OSError:
             self.go_offline(error)
         raise storage_failure("append", self.path, error) from error
-
-    def show_end(self) -> None:
-        """Move the high watermark to the end of the log."""
-        active, end = self.segments.active, self.log_end_offset
-        assert end >= self.high_watermark, "the high watermark is above the log's end"
-        self.high_watermark = end
-        self._high_watermark_position = LogPosition(end, active.base_offset, active.log.size)
-        self.producers.state.advance_high_watermark(end)
 
     # --- roll -----------------------------------------------------------------------------------
 

@@ -53,7 +53,7 @@ from typing import ClassVar, Final, Literal, NamedTuple
 
 from config import TopicConfig
 from protocol.records.checksums import crc32c
-from protocol.records.layout import CONTROL_BIT
+from protocol.records.layout import CONTROL_BIT, INT64_MAX
 from storage.disk.file_names import TIME_COUNTS_SUFFIX
 from storage.disk.files import Files
 from storage.segment.auxiliary_index import (
@@ -62,6 +62,7 @@ from storage.segment.auxiliary_index import (
     Coverage,
     DamagedAuxiliaryIndex,
 )
+from storage.segment.feed import CountsEnd
 from storage.segment.time_index import TimestampedOffset
 
 WIDTHS_MS: Final = (
@@ -216,7 +217,7 @@ class TimeCountsRule:
 RULE: Final = TimeCountsRule()
 
 
-class TimeCounts(AuxiliaryIndex):
+class TimeCounts(CountsEnd, AuxiliaryIndex):
     """The counts of one segment. Same thread as its log.
 
     Attributes:
@@ -227,13 +228,10 @@ class TimeCounts(AuxiliaryIndex):
 
     __slots__ = (
         "_earlier",
-        "_end_ms",
         "_files",
-        "_fresh",
         "_has_tail",
         "_lacks",
         "_narrow_ms",
-        "_start_ms",
         "_stored",
         "buckets",
         "is_claimed",
@@ -247,14 +245,13 @@ class TimeCounts(AuxiliaryIndex):
 
     def __init__(self, files: Files, path: str) -> None:
         """The counts of a segment without records."""
+        super().__init__()
         self.rule = RULE
         self.path = path
         self.buckets = Buckets()
         self.stretches: list[Stretch] = []
         self.is_claimed = False
         self._files = files
-        # Records of the bucket [start, end) that are not in `buckets` yet.
-        self._start_ms, self._end_ms, self._fresh = 1, 0, 0
         # Whether the last stretch takes in all that is appended.
         self._has_tail = False
         # The width at which the stretches were last found to be wide.
@@ -302,7 +299,7 @@ class TimeCounts(AuxiliaryIndex):
                 self.buckets.add(oldest_ms, count)
                 width_ms = self.buckets.width_ms
                 self._start_ms = oldest_ms - oldest_ms % width_ms
-                self._end_ms = self._start_ms + width_ms
+                self._end_ms = min(self._start_ms + width_ms, INT64_MAX)
             else:
                 self._add_stretch(Stretch(position, end, oldest_ms, newest_ms, count))
             if self._narrow_ms != self.buckets.width_ms:

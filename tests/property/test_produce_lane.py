@@ -9,6 +9,8 @@ import asyncio
 import errno
 import importlib.util
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -44,7 +46,6 @@ from storage.append import plain
 from storage.disk.files import RealFile
 from storage.log import lane as log_lane
 from storage.log.log import Log
-from storage.segment import feed
 from tests.support.broker import broker_settings
 from tests.support.clock import FrozenClock
 
@@ -62,6 +63,7 @@ TOPICS = {
 }
 USUAL = ["plain", "compact", "lz4", "dense", "indexed"]
 PARTITIONS = 3
+ROOT = Path(__file__).parents[2]
 
 
 class FakeTransport:
@@ -357,9 +359,9 @@ class Client:
 
 
 def _interpreted() -> ModuleType:
-    """`produce_lane` run from its source, with everything below it that may be compiled."""
+    """`produce_lane` run from its source, with the log's part of the lane."""
     modules = {}
-    for module in (produce_lane, log_lane, plain, feed):
+    for module in (produce_lane, log_lane, plain):
         source = Path(str(module.__file__)).parent / f"{module.__name__.rpartition('.')[2]}.py"
         spec = importlib.util.spec_from_file_location(f"{module.__name__}_interpreted", source)
         assert spec is not None
@@ -368,7 +370,6 @@ def _interpreted() -> ModuleType:
         spec.loader.exec_module(loaded)
         assert not loaded.COMPILED
     modules[log_lane].PlainBatch = modules[plain].PlainBatch  # type: ignore[attr-defined]
-    modules[log_lane].SegmentEnd = modules[feed].SegmentEnd  # type: ignore[attr-defined]
     modules[produce_lane].LogLane = modules[log_lane].LogLane  # type: ignore[attr-defined]
     return modules[produce_lane]
 
@@ -480,6 +481,31 @@ async def test_the_lane_does_what_the_general_way_does(
     assert sides[0].general - sides[1].general > 25, "the lane served too few requests"
 
 
+UNCOMPILED = """
+import importlib.util, pathlib, sys, pytest, setup
+
+class Sources:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name in setup.COMPILED:
+            source = pathlib.Path(*name.split(".")).with_suffix(".py")
+            return importlib.util.spec_from_file_location(name, source)
+
+sys.meta_path.insert(0, Sources)
+from storage.segment import feed
+assert not feed.COMPILED
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-k", "0-False and loaded", sys.argv[1]]))
+"""
+
+
+def test_without_any_compiled_module_it_does_the_same() -> None:
+    """The bases of segments and indexes, too, which both sides share above."""
+    command = [sys.executable, "-c", UNCOMPILED, str(Path(__file__).relative_to(ROOT))]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "2 passed" in ended.stdout
+
+
 def produced(client: Client, values: list[bytes], version: int = 9, acks: int = 1) -> bytes:
     """A frame with one record for each of the first partitions of a topic."""
     partitions = [
@@ -554,10 +580,10 @@ async def test_a_log_that_cannot_be_closed_costs_no_other_log(
         show_end = Log.show_end
         appended = []
 
-        def fail_for_one(log: Log) -> None:
+        def fail_for_one(log: Log) -> int:
             if log is logs[1]:
                 raise AssertionError("planted")
-            show_end(log)
+            return show_end(log)
 
         with monkeypatch.context() as planted:
             planted.setattr(Log, "show_end", fail_for_one)
