@@ -536,7 +536,6 @@ NOT_APPLICABLE: MappingProxyType[str, str] = MappingProxyType(
         "offsets.commit.timeout.ms": "a commit is answered once it is on disk",
         "offsets.load.buffer.size": "offsets are loaded at start",
         "ssl.endpoint.identification.algorithm": _NO_CLIENT,
-        "ssl.protocol": "use ssl.enabled.protocols",
         "ssl.secure.random.implementation": _NO_JVM,
         "ssl.keymanager.algorithm": _NO_JVM,
         "ssl.trustmanager.algorithm": _NO_JVM,

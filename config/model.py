@@ -111,7 +111,8 @@ class BrokerConfig:
 
     `settings` keeps the text and origin of each explicit broker setting under its canonical name;
     of secrets it has the name and the origin only, the values are in `secrets`.
-    `dynamic` keeps those set through the protocol at run time, which win. `config.topic` resolves
+    `dynamic` keeps those set through the protocol at run time, which win; the values of secrets
+    among them are in `dynamic_secrets`. `config.topic` resolves
     topic defaults from both. `notices` are sentences for the operator about settings that do not
     apply.
     """
@@ -212,6 +213,7 @@ class BrokerConfig:
     insecure_allow: bool
     audit_log_file: str
     secrets: Mapping[str, Secret] = field(default_factory=lambda: MappingProxyType({}))
+    dynamic_secrets: Mapping[str, Secret] = field(default_factory=lambda: MappingProxyType({}))
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
     dynamic: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     notices: tuple[str, ...] = ()

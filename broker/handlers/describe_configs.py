@@ -10,7 +10,7 @@ Differs from Kafka: a resource that is named twice is described once; there it i
 Source: KIP-133, KIP-226, KIP-569; Kafka `ConfigHelper`.
 """
 
-from broker.requests.config_resources import Resource, act_on
+from broker.requests.config_resources import Resource, find_resource, refusals_in
 from broker.requests.context import Context, RequestContext
 from config.describe import Entry
 from config.values import ValueType
@@ -38,15 +38,14 @@ def _describe(
         resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=""
     )
 
-    def describe(resource: Resource) -> None:
+    with refusals_in(result):
+        resource = find_resource(context, asked.resource_type, asked.resource_name)
         entries = {entry.key.name: entry for entry in resource.describe()}
         names = asked.configuration_keys or list(entries)
         for name in dict.fromkeys(names):
             entry = entries.get(resource.canonical(name))
             if entry is not None:
                 result.configs.append(_result(resource, message, entry))
-
-    act_on(context, asked, result, describe)
     return result
 
 

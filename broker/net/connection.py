@@ -91,7 +91,7 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatcher = dispatcher
         self._dispatch = dispatcher.dispatch
         self._guard = guard
-        self.session = Session()
+        self.session = Session(listener=dispatcher.context.endpoint.listener)
         self.on_lost: Callable[[], object] = _nothing
         self._connections = connections
         self._receiver = FrameReceiver(connections.max_frame_bytes)
@@ -513,7 +513,7 @@ class Connection(asyncio.BufferedProtocol):
             if tick - self.active_tick >= limits.CLOSING_TICKS and self._transport is not None:
                 self._transport.abort()
             return
-        if 0 <= self._authenticate_by_tick <= tick:
+        if 0 <= self._authenticate_by_tick <= tick and not self._slots:
             self.cut(f"it did not authenticate in {limits.AUTHENTICATION_TICKS} s")
         elif self._starved_tick >= 0:
             if tick - self._starved_tick >= limits.PROGRESS_WINDOW_TICKS:
@@ -566,7 +566,7 @@ class Connections:
         self._starved: dict[Connection, None] = {}
         self._is_feeding = False
         self._ids = itertools.count(1)
-        self._refusals_since_sweep = 0
+        self.on_refused: Callable[[str, str, str], object] = lambda host, listener, limit: None
         self._strangers: set[tuple[str, str]] = set()
         self._empty = asyncio.Event()
         self.handshakes = Handshakes(
@@ -592,11 +592,11 @@ class Connections:
         """A snapshot of the open connections."""
         return iter(list(self._open))
 
-    def _has_room(self, host: str, shaking: int, shaking_of_host: int) -> bool:
+    def _has_room(self, host: str, listener: str, shaking: int, shaking_of_host: int) -> bool:
         """Whether a client of `host` may begin a handshake; those that stall take places too."""
         reason = self._why_full(len(self._open) + shaking, self._per_host[host] + shaking_of_host)
         if reason is not None:
-            self._refuse(host, reason)
+            self._refuse(host, listener, reason)
         return reason is None
 
     def _why_full(self, total: int, of_host: int) -> str | None:
@@ -620,14 +620,12 @@ class Connections:
             connection.id = next(self._ids)
             connection.active_tick = self.tick
         else:
-            self._refuse(connection.peer, refusal)
+            self._refuse(connection.peer_host, connection.session.listener, refusal)
         return refusal
 
-    def _refuse(self, peer: str, reason: str) -> None:
+    def _refuse(self, host: str, listener: str, limit: str) -> None:
         self.refused += 1
-        self._refusals_since_sweep += 1
-        if self._refusals_since_sweep <= limits.REFUSALS_LOGGED_PER_SWEEP:
-            logger.info("refusing %s: %s", peer, reason)
+        self.on_refused(host, listener, limit)
 
     def note_foreign(self, connection: Connection, error: ProtocolError) -> None:
         """Warn of a peer that speaks another protocol, once for each address and protocol."""
@@ -694,6 +692,5 @@ class Connections:
     def sweep(self) -> None:
         """Run once a second."""
         self.tick += 1
-        self._refusals_since_sweep = 0
         for connection in list(self._open):
             connection.sweep(self.tick, self._idle_ticks)

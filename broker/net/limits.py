@@ -41,7 +41,6 @@ CLOSING_TICKS = 10
 """Seconds a peer may take to read the last answers of a connection that is being closed."""
 
 SWEEP_INTERVAL_MS = 1000
-REFUSALS_LOGGED_PER_SWEEP = 1
 STRANGERS_MAX = 1000
 CONNECTIONS_MIN = 16
 RESERVED_DESCRIPTORS = 64

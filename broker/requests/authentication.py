@@ -1,8 +1,8 @@
 """SASL between a request and the state machine: run a token, or refuse after a delay.
 
-A failed authentication is answered late (`connection.failed.authentication.delay.ms`), and the
-connection closes right after the answer, so that guessing passwords is slow. What the client sent
-after the failed request is never served.
+A failed authentication is answered late (`connection.failed.authentication.delay.ms`, and later for
+an address that fails again and again), and the connection closes right after the answer, so that
+guessing passwords is slow. What the client sent after the failed request is never served.
 
 Source: Kafka `SaslServerAuthenticator`, `Selector.DelayedAuthenticationFailureClose`.
 """
@@ -89,6 +89,6 @@ def close_after(
         else:
             pending.resolve(answer)
 
-    delay_ms = context.config.connection_failed_authentication_delay_ms
+    delay_ms = context.security.failures.count(session.peer_host)
     pending.on_abandon = context.clock.call_later(delay_ms, deliver).cancel
     return pending

@@ -43,6 +43,7 @@ from broker.security.credentials import (
     UnreadableCredential,
     Upsertion,
 )
+from broker.security.failed_logins import FailedLogins
 from broker.security.mechanism import MechanismUnusable, SaslExchange
 from broker.security.plain import PasswordCache, PlainExchange
 from broker.security.principal import Principal, parse_principals, user
@@ -54,6 +55,7 @@ from broker.security.scram import (
 from broker.security.session import Session
 from broker.security.tls.contexts import TlsContexts, TlsUnusable, reveal
 from broker.security.tls.distinguished_name import MalformedName, subject_of
+from broker.security.tls.listeners import TlsListeners
 from broker.security.tls.principal_mapping import NoRuleMatches, PrincipalMapping, RuleRefused
 from broker.security.tokens import KIND_TOKEN, Tokens
 from broker.threads import Pool
@@ -184,23 +186,46 @@ class Security:
                 allow_if_no_acl=config.allow_everyone_if_no_acl_found,
             )
 
+        path = config.audit_log_file
+        file = AuditFile(path, audit_thread, clock) if path and audit_thread else None
+        self.audit = Audit(clock, file)
+        self.failures = FailedLogins(
+            clock.monotonic_ms, config.connection_failed_authentication_delay_ms
+        )
+        self.tls: TlsListeners
+        """The certificates of the listeners, set by `open_guards`."""
+
         self.mutes = Mutes(clock)
         self._throttle = Throttle(
-            self.quotas, windows_of(config), self.mutes, clock=clock, metrics=metrics
+            self.quotas,
+            windows_of(config),
+            self.mutes,
+            clock=clock,
+            metrics=metrics,
+            on_excess=self.audit.throttled,
         )
         self.throttle = self._throttle if len(self.quotas) else None
         """What enforces the quotas, or None when none is set."""
 
-        path = config.audit_log_file
-        file = AuditFile(path, audit_thread, clock) if path and audit_thread else None
-        self.audit = Audit(clock.monotonic_ms, file)
-
-    def guard(self, config: BrokerConfig, listener: Listener, *, now_ms: int) -> ListenerGuard:
-        """The guard of `listener`; certificates have to be valid at `now_ms`.
+    def open_guards(
+        self, config: BrokerConfig, wall_ms: Callable[[], int], threads: Pool
+    ) -> dict[str, ListenerGuard]:
+        """The guards of all listeners that have one, by name; `threads` read their files again.
 
         Raises:
-            StartError: its key or certificate cannot be used.
+            StartError: a key or certificate cannot be used now.
         """
+        metrics = config.metrics_listener
+        guards = {
+            listener.name: self._guard(config, listener, now_ms=wall_ms())
+            for listener in (*config.listeners, *([metrics] if metrics else []))
+            if listener.protocol != "PLAINTEXT"
+        }
+        contexts = {name: guard.tls for name, guard in guards.items() if guard.tls is not None}
+        self.tls = TlsListeners(contexts, wall_ms, threads, self.audit)
+        return guards
+
+    def _guard(self, config: BrokerConfig, listener: Listener, *, now_ms: int) -> ListenerGuard:
         try:
             security = listener_security(config, listener)
             return ListenerGuard(listener.name, security, self, now_ms=now_ms)

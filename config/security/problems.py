@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from config.errors import Problem
 from config.listeners import METRICS
 from config.model import BrokerConfig, Listener
+from config.security.cipher_suites import SUITES_OF_TLS_1_3
 from config.security.keys import (
     JWKS,
     METRICS_TOKEN,
@@ -78,11 +79,29 @@ def _complaints_about_tls(tls: TlsSettings) -> Iterator[tuple[str, str]]:
     if has_text and tls.certificate_chain is None:
         yield ("a key without its certificate", "set ssl.keystore.certificate.chain")
     yield from _complaints_about_stores(tls)
+    yield from _complaints_about_suites(tls)
     trusts = tls.truststore_location or tls.truststore_certificates
     if tls.client_auth != "none" and not trusts:
         yield (
             "clients' certificates are asked for, but none would be trusted",
             "set ssl.truststore.location to the authority that signs them",
+        )
+
+
+def _complaints_about_suites(tls: TlsSettings) -> Iterator[tuple[str, str]]:
+    missing = [name for name in SUITES_OF_TLS_1_3 if name not in tls.cipher_suites]
+    if 0 < len(missing) < len(SUITES_OF_TLS_1_3):
+        yield (
+            f"ssl.cipher.suites has suites of TLS 1.3, but not {', '.join(missing)}; they cannot "
+            "be chosen one by one",
+            "name all three, or none of them to serve TLS 1.2 only",
+        )
+    elif not tls.versions:
+        yield (
+            "no TLS version is left to serve: ssl.enabled.protocols = "
+            f"{','.join(tls.enabled_protocols)}, ssl.protocol = {tls.protocol}, ssl.cipher.suites "
+            f"= {','.join(tls.cipher_suites) or 'all'}",
+            "name a version, and suites of that version",
         )
 
 

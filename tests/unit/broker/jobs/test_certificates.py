@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from broker.jobs.certificates import CertificateWatch
+from broker.security.audit import AUDIT_LOGGER, Audit
 from broker.security.tls.contexts import TlsContexts, reveal
+from broker.security.tls.listeners import TlsListeners
 from broker.threads import Pool
 from config import load
 from config.security.keys import listener_security
@@ -51,12 +53,17 @@ def clock(contexts: TlsContexts) -> FrozenClock:
 @pytest.fixture
 async def watch(contexts: TlsContexts, clock: FrozenClock) -> AsyncIterator[CertificateWatch]:
     pool = Pool("jobs", 1)
-    yield CertificateWatch({"SSL": contexts}, clock.wall_ms, pool)
+    listeners = TlsListeners({"SSL": contexts}, clock.wall_ms, pool, Audit(clock))
+    yield CertificateWatch(listeners, clock.wall_ms)
     pool.close()
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
-    found = [(record.levelno, record.getMessage()) for record in caplog.records]
+    found = [
+        (record.levelno, record.getMessage())
+        for record in caplog.records
+        if record.name != AUDIT_LOGGER
+    ]
     caplog.clear()
     return found
 
