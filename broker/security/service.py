@@ -60,7 +60,7 @@ from broker.security.tls.principal_mapping import NoRuleMatches, PrincipalMappin
 from broker.security.tokens import KIND_TOKEN, Tokens
 from broker.threads import Pool
 from config import BrokerConfig, Listener
-from config.security.keys import ListenerSecurity, listener_security
+from config.security.keys import ListenerSecurity, listener_security, scoped_name
 from config.values import InvalidValue
 from protocol.acl import Acl
 from storage.directory.metadata import Json
@@ -92,9 +92,9 @@ class ListenerGuard:
     """What one listener asks of its clients."""
 
     def __init__(
-        self, name: str, security: ListenerSecurity, owner: "Security", *, now_ms: int
+        self, name: str, security: ListenerSecurity, owner: "Security", *, now_ms: int | None
     ) -> None:
-        """Read keys and certificates.
+        """Read keys and certificates; without `now_ms` they may have expired.
 
         Raises:
             TlsUnusable: they cannot be used.
@@ -228,6 +228,9 @@ class Security:
     def _guard(self, config: BrokerConfig, listener: Listener, *, now_ms: int) -> ListenerGuard:
         try:
             security = listener_security(config, listener)
+            if scoped_name(listener.name, "ssl.keystore.key") in config.dynamic_secrets:
+                # It is in no file, so only a request can replace it, to a broker that runs.
+                return ListenerGuard(listener.name, security, self, now_ms=None)
             return ListenerGuard(listener.name, security, self, now_ms=now_ms)
         except (TlsUnusable, RuleRefused, MechanismUnusable) as error:
             raise StartError(

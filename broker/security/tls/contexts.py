@@ -289,9 +289,8 @@ def build(settings: TlsSettings, reveal: Reveal, now_ms: int) -> Built:
     Raises:
         TlsUnusable: there is none.
     """
-    # First, so that a file that is written meanwhile counts as changed at the next look.
-    stamps = _stamps(settings)
-    context, certificate = build_context(settings, reveal)
+    built = _built_of_any_date(settings, reveal)
+    certificate, revoked_until_ms = built.certificate, built.revocations_end_ms
     if now_ms > certificate.not_after_ms:
         raise TlsUnusable(
             f"the certificate of {certificate.subject} has expired on "
@@ -302,18 +301,24 @@ def build(settings: TlsSettings, reveal: Reveal, now_ms: int) -> Built:
             f"the certificate of {certificate.subject} is not valid before "
             f"{_day(certificate.not_before_ms)}; renew it, or set the clock"
         )
-    revoked_until_ms = revocations_end_ms(settings)
     if revoked_until_ms is not None and now_ms > revoked_until_ms:
         raise TlsUnusable(
             f"ssl.crl.location = {settings.crl_location}: a revocation list has ended on "
             f"{_day(revoked_until_ms)}; put the next one in its place"
         )
+    return built
+
+
+def _built_of_any_date(settings: TlsSettings, reveal: Reveal) -> Built:
+    # First, so that a file that is written meanwhile counts as changed at the next look.
+    stamps = _stamps(settings)
+    context, certificate = build_context(settings, reveal)
     return Built(
         settings=settings,
         stamps=stamps,
         context=context,
         certificate=certificate,
-        revocations_end_ms=revoked_until_ms,
+        revocations_end_ms=revocations_end_ms(settings),
     )
 
 
@@ -339,8 +344,8 @@ def check_successor(settings: TlsSettings, former: Certificate, next_one: Certif
 class TlsContexts:
     """The context of one listener, which another one may replace."""
 
-    def __init__(self, settings: TlsSettings, reveal: Reveal, *, now_ms: int) -> None:
-        """Build the first context.
+    def __init__(self, settings: TlsSettings, reveal: Reveal, *, now_ms: int | None) -> None:
+        """Build the first context; without `now_ms` its certificate may have expired.
 
         Raises:
             TlsUnusable: the settings cannot be used.
@@ -351,7 +356,10 @@ class TlsContexts:
         self.certificate: Certificate
         self.revocations_end_ms: int | None
         self._stamps: tuple[_Stamp, ...]
-        self.use(self.built(settings, now_ms))
+        if now_ms is None:
+            self.use(_built_of_any_date(settings, reveal))
+        else:
+            self.use(self.built(settings, now_ms))
 
     def has_changed(self, wanted: TlsSettings | None = None) -> bool:
         """Whether a file is another one than at the last attempt to read it, failed or not.
