@@ -30,6 +30,7 @@ from tests.support.broker import (
     running_broker,
 )
 from tests.support.certificates import authority, openssl, signed
+from tests.support.clock import DAY_MS
 
 OWN = "listener.name.ssl."
 LOCATION = f"{OWN}ssl.keystore.location"
