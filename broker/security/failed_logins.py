@@ -2,8 +2,8 @@
 
 The first `FREE` failures of an address within `WINDOW_MS` are answered after
 `connection.failed.authentication.delay.ms`; each further one after twice the time of the one
-before, up to `DELAY_MAX_MS`. The delay is that of the failed connection alone: who logs in with the
-right password, also from the same address, never waits.
+before, up to `DELAY_MAX_MS`. Without a delay nothing is doubled. The delay is that of the failed
+connection alone: a login with the right password, also from the same address, never waits.
 
 At most `ADDRESSES_MAX` addresses are remembered. IPv6 addresses of one /64 count as one: that is
 what a single client may have.
@@ -19,8 +19,7 @@ FREE: Final = 20
 WINDOW_MS: Final = 60_000
 DELAY_MAX_MS: Final = 5_000
 ADDRESSES_MAX: Final = 10_000
-_FIRST_DELAY_MS: Final = 100
-"""What is doubled where the setting is 0."""
+_DOUBLINGS_MAX: Final = 16
 
 
 class FailedLogins:
@@ -50,7 +49,7 @@ class FailedLogins:
         doublings = count + 1 - FREE
         if doublings <= 0:
             return self._delay_ms
-        longer_ms = max(self._delay_ms, _FIRST_DELAY_MS) << min(doublings, 16)
+        longer_ms = self._delay_ms << min(doublings, _DOUBLINGS_MAX)
         return max(self._delay_ms, min(longer_ms, DELAY_MAX_MS))
 
 

@@ -87,7 +87,8 @@ LOGINS: Mapping[str, tuple[str, ...]] = {
 }
 """The mechanisms that each client has, beside certificates; GSSAPI is asked in `tests/kerberos`.
 
-kcat gets tokens only from a provider over https. TLS is younger than Java and Scala 0.8.2.2.
+Debian's kcat has no libcurl to ask a provider for tokens: it has unsigned ones alone, which a test
+of its own sends. TLS is younger than Java and Scala 0.8.2.2.
 """
 
 pytestmark = pytest.mark.timeout(300)
@@ -284,6 +285,28 @@ def test_librdkafka_gets_its_token_from_the_identity_provider(
     (client,) = (client for client in CLIENTS if client.name == "confluent-kafka newest")
     login = secured.login(TOKENS, ANN, SECRET)
     write_and_read(client, {**login, "method": "oidc", "token_url": provider.token_url})
+
+
+@pytest.mark.core
+def test_kcat_logs_in_with_an_unsigned_token(secured: Secured, tmp_path: Path) -> None:
+    """The user is the principal of the token, and no other one may write."""
+    settings = {
+        "listeners": "SASL_SSL://127.0.0.1:0",
+        "sasl.enabled.mechanisms": TOKENS,
+        "sasl.oauthbearer.unsecured": "true",
+        "ssl.keystore.location": str(secured.place / "server.pem"),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:{ANN}",
+        "auto.create.topics.enable": "true",
+    }
+    (client,) = (client for client in CLIENTS if client.name == "kcat 1.7")
+    with TidelogProcess(tmp_path / "data", settings=settings) as broker:
+        login = {
+            "bootstrap": broker.bootstrap, "security": "SASL_SSL", "ca": secured.authorities,
+            "mechanism": TOKENS,
+        }  # fmt: skip
+        write_and_read(client, {**login, "principal": ANN})
+        complaint_of(client, {**login, "principal": EVE})
 
 
 @pytest.mark.jvm

@@ -12,7 +12,7 @@ from broker.security.tls.contexts import TlsContexts, TlsUnusable, build_context
 from config.security.cipher_suites import SUITES_OF_TLS_1_2, SUITES_OF_TLS_1_3
 from config.security.keys import TlsSettings
 from config.values import Secret
-from tests.support.certificates import authority, openssl, signed
+from tests.support.certificates import authority, openssl, revocations, signed
 
 
 @pytest.fixture(scope="module")
@@ -370,20 +370,6 @@ class TestSuites:
     def test_the_newest_version(self, place: Path) -> None:
         server = built_context(settings(location=place / "one.pem", protocol="TLSv1.2"))
         assert shake_hands(server, place)[0].version() == "TLSv1.2"
-
-
-def revocations(place: Path, folder: Path, *revoked: str, days: str = "30") -> Path:
-    """A list of the authority in `place`, in which the named certificates are."""
-    folder.mkdir()
-    (folder / "index").touch()
-    (folder / "ca.cnf").write_text(
-        f"[ca]\ndefault_ca=d\n[d]\ndatabase={folder}/index\ndefault_md=sha256\n"
-        f"default_crl_days={days}\ncertificate={place}/ca.pem\nprivate_key={place}/ca.key\n"
-    )
-    for name in revoked:
-        openssl("ca", "-config", str(folder / "ca.cnf"), "-revoke", str(place / f"{name}.pem"))
-    openssl("ca", "-config", str(folder / "ca.cnf"), "-gencrl", "-out", str(folder / "crl.pem"))
-    return folder / "crl.pem"
 
 
 class TestRevocations:
