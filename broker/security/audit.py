@@ -248,13 +248,16 @@ class Audit:
         if self._file is not None:
             self._file.reopen()
 
-    def close(self) -> None:
-        """Write what is folded, and the rest to the file, and close it."""
-        folds = list(self._folds.values())
-        self._folds.clear()
-        for fold in folds:
+    def write_folded(self) -> None:
+        """Write what is folded now, without waiting for its time."""
+        for fold in self._folds.values():
             if fold.count:
                 self._write_last(fold)
+
+    def close(self) -> None:
+        """Write what is folded, and the rest to the file, and close it."""
+        self.write_folded()
+        self._folds.clear()
         if self._file is not None:
             self._file.close()
 
