@@ -226,6 +226,7 @@ class Broker:
         )
         self._stack.callback(self.security.audit.close)
         self.connections.on_refused = self.security.audit.connection_refused
+        self.connections.room.config = lambda: self.topics.broker_config
         if self.security.access is not None:
             self.security.access.source_of = self.topics.windows.source_name
         self._open_guards()

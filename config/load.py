@@ -337,6 +337,9 @@ _RANGES: Final = (
 
 
 def _check_together(values: Mapping[str, Value], problems: list[Problem]) -> None:
+    if not (values["max.connections.per.ip"] or values["max.connections.per.ip.overrides"]):
+        cure = "raise it, or name addresses in max.connections.per.ip.overrides"
+        problems.append(Problem("max.connections.per.ip", "0", "admits no one", cure))
     for low_name, high_name in _RANGES:
         low, high = values[low_name], values[high_name]
         if isinstance(low, int) and isinstance(high, int) and low > high:

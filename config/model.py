@@ -129,6 +129,7 @@ class BrokerConfig:
     connections_max_idle_ms: int
     max_connections: int
     max_connections_per_ip: int
+    max_connections_per_ip_overrides: tuple[str, ...]
     max_connection_creation_rate: int
     queued_max_request_bytes: int
     queued_max_response_bytes: int

@@ -557,12 +557,12 @@ class Connections:
         self.max_unauthenticated_frame_bytes = min(
             config.sasl_server_max_receive_size, self.max_frame_bytes
         )
-        self._max_connections = min(config.max_connections, limits.descriptors_for_connections())
-        self._max_per_host = config.max_connections_per_ip
+        self.room = limits.Room(lambda: config)
         self._memory_limit_bytes = config.queued_max_request_bytes
         self._idle_ticks = max(1, config.connections_max_idle_ms // limits.SWEEP_INTERVAL_MS)
         self._open: dict[Connection, None] = {}
         self._per_host: Counter[str] = Counter()
+        self.per_listener: Counter[str] = Counter()
         self._starved: dict[Connection, None] = {}
         self._is_feeding = False
         self._ids = itertools.count(1)
@@ -594,28 +594,32 @@ class Connections:
 
     def _has_room(self, host: str, listener: str, shaking: int, shaking_of_host: int) -> bool:
         """Whether a client of `host` may begin a handshake; those that stall take places too."""
-        reason = self._why_full(len(self._open) + shaking, self._per_host[host] + shaking_of_host)
+        reason = self._why_full(host, listener, shaking, shaking_of_host)
         if reason is not None:
             self._refuse(host, listener, reason)
         return reason is None
 
-    def _why_full(self, total: int, of_host: int) -> str | None:
-        """Why there is no room for one more besides so many, None if there is."""
-        if total >= self._max_connections:
-            return f"{self._max_connections} are open, the most there may be (max.connections)"
-        if of_host >= self._max_per_host:
-            return f"max.connections.per.ip = {self._max_per_host} are open"
-        return None
+    def _why_full(
+        self, host: str, listener: str, shaking: int = 0, shaking_of_host: int = 0
+    ) -> str | None:
+        return self.room.why_none(
+            host,
+            listener,
+            total=len(self._open) + shaking,
+            of_listener=self.per_listener[listener],
+            of_host=self._per_host[host] + shaking_of_host,
+        )
 
     def admit(self, connection: Connection) -> str | None:
         """Count `connection` in, or return why it is refused."""
         refusal = None
         if not connection.is_from_worker:
-            refusal = self._why_full(len(self._open), self._per_host[connection.peer_host])
+            refusal = self._why_full(connection.peer_host, connection.session.listener)
         if refusal is None:
             self._open[connection] = None
             if not connection.is_from_worker:
                 self._per_host[connection.peer_host] += 1
+                self.per_listener[connection.session.listener] += 1
             self.accepted += 1
             connection.id = next(self._ids)
             connection.active_tick = self.tick
@@ -644,6 +648,7 @@ class Connections:
             return
         del self._open[connection]
         if not connection.is_from_worker:
+            self.per_listener[connection.session.listener] -= 1
             self._per_host[connection.peer_host] -= 1
             if not self._per_host[connection.peer_host]:
                 del self._per_host[connection.peer_host]

@@ -22,6 +22,7 @@ from config.rows import flag, number
 from config.security.cipher_suites import SUITES_OF_TLS_1_2, SUITES_OF_TLS_1_3
 from config.values import INT32_MAX, Key, Secret, Value, ValueType
 
+CONNECTIONS: Final = "max.connections"
 CONNECTION_RATE: Final = "max.connection.creation.rate"
 MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER", "GSSAPI")
 SIGNATURES: Final = (
@@ -190,6 +191,14 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                 "The SASL mechanisms on offer. PLAIN checks passwords against the SCRAM "
                 "credentials.",
                 *MECHANISMS,
+            ),
+            number(
+                CONNECTIONS,
+                10_000,
+                "Connections open at once; further ones are closed at once. With a listener's "
+                "prefix its own limit, besides that of the whole broker.",
+                low=1,
+                dynamic=True,
             ),
             number(
                 CONNECTION_RATE,
