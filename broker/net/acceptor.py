@@ -171,7 +171,7 @@ class Acceptor:
         try:
             await self._first_byte(client)
             async with self._handshakes.turn(host):
-                await self._loop.connect_accepted_socket(
+                transport, _ = await self._loop.connect_accepted_socket(
                     self._make,
                     client,
                     ssl=contexts.current,
@@ -187,6 +187,9 @@ class Acceptor:
             raise
         else:
             self._metrics.handshakes[self._name, "ok"] += 1
+            tls = transport.get_extra_info("ssl_object")
+            if tls is not None and (cipher := tls.cipher()) is not None:
+                self._metrics.tls[self._name, tls.version(), cipher[0]] += 1
 
     async def _first_byte(self, client: socket.socket) -> None:
         """Wait until the client has sent something, or has closed its end.

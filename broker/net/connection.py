@@ -150,12 +150,9 @@ class Connection(asyncio.BufferedProtocol):
 
         On a SASL listener a gate stands before the dispatcher.
         """
-        certificate = None
         ssl_object = transport.get_extra_info("ssl_object")
-        if ssl_object is not None:
-            certificate = ssl_object.getpeercert(binary_form=True)
         try:
-            self.session = session = guard.session(self.peer_host, certificate)
+            self.session = session = guard.session_over(ssl_object, self.peer_host, self.id)
         except (MalformedName, NoRuleMatches) as error:
             return str(error)
         if session.sasl is None:

@@ -88,8 +88,18 @@ class BrokerCollector:
         yield failures
 
     def _traffic(self) -> Iterator[Any]:
+        from prometheus_client.core import GaugeMetricFamily
+
         connections, metrics = self._connections, self._metrics
         yield _gauge("tidelog_connections", "Connections open now", len(connections))
+        of_listeners = GaugeMetricFamily(
+            "tidelog_listener_connections",
+            "Connections of a listener open now",
+            labels=["listener"],
+        )
+        for listener, count in connections.per_listener.items():
+            of_listeners.add_metric([listener], count)
+        yield of_listeners
         yield _counter("tidelog_connections_accepted", "Connections taken", connections.accepted)
         yield _counter(
             "tidelog_connections_refused", "Connections over a limit", connections.refused
@@ -194,6 +204,14 @@ class BrokerCollector:
         for labels, count in metrics.handshakes.items():
             handshakes.add_metric(labels, count)
         yield handshakes
+        suites = CounterMetricFamily(
+            "tidelog_tls_connections",
+            "Connections over TLS that were accepted",
+            labels=["listener", "version", "cipher"],
+        )
+        for names, count in metrics.tls.items():
+            suites.add_metric(names, count)
+        yield suites
         logins = CounterMetricFamily(
             "tidelog_authentications",
             "SASL authentications",
@@ -202,6 +220,27 @@ class BrokerCollector:
         for words, count in metrics.authentications.items():
             logins.add_metric(words, count)
         yield logins
+        again = CounterMetricFamily(
+            "tidelog_reauthentications",
+            "SASL authentications of clients that had logged in before",
+            labels=["listener", "mechanism", "result"],
+        )
+        for words, count in metrics.reauthentications.items():
+            again.add_metric(words, count)
+        yield again
+        yield _labelled_counter(
+            "tidelog_sessions_expired",
+            "Connections closed since their SASL session had ended",
+            "listener",
+            metrics.sessions_expired,
+        )
+        security = self._security
+        yield _counter(
+            "tidelog_authorization_refusals", "Rights that were missing", security.audit.refusals
+        )
+        rules = 0 if security.access is None else len(security.access)
+        yield _gauge("tidelog_acls", "Rules in force", rules)
+        yield _gauge("tidelog_users", "SCRAM credentials of users", len(security.credentials))
         yield CounterMetricFamily(
             "tidelog_audit_lines_lost",
             "Lines that are missing in the audit log's file",

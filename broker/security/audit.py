@@ -333,4 +333,10 @@ def _where(event: str, peer_host: str, listener: str) -> dict[str, Any]:
 
 def _who(event: str, session: Session) -> dict[str, Any]:
     where = _where(event, session.peer_host, session.listener)
+    if session.connection_id:
+        where["connection"] = session.connection_id
+    if session.tls:
+        where["tls"] = session.tls
+    if session.software:
+        where["software"] = session.software[:_NAME_MAX]
     return {**where, "principal": str(session.principal)}

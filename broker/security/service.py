@@ -8,6 +8,7 @@ Read next: `broker.security.sasl`, `broker.security.acls`, `broker.security.tls.
 
 import base64
 import secrets
+import ssl
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -126,24 +127,39 @@ class ListenerGuard:
             return kerberos(self.security.kerberos, reveal)
         return owner.exchange_maker(mechanism)
 
-    def session(self, peer_host: str, certificate: bytes | None) -> Session:
+    def session_over(
+        self, tls: ssl.SSLObject | None, peer_host: str, connection_id: int
+    ) -> Session:
+        """The session of a client that has just connected, over TLS or not; raises as `session`."""
+        if tls is None:
+            return self.session(peer_host, None, connection_id)
+        cipher = tls.cipher()
+        words = f"{tls.version()} {cipher[0] if cipher else ''}"
+        return self.session(peer_host, tls.getpeercert(binary_form=True), connection_id, words)
+
+    def session(
+        self, peer_host: str, certificate: bytes | None, connection_id: int = 0, tls: str = ""
+    ) -> Session:
         """The session of a client that has just connected, maybe with a certificate (DER).
 
         Raises:
             MalformedName: the certificate's subject cannot be read.
             NoRuleMatches: no rule gives it a name.
         """
+        made = partial(
+            Session, listener=self.name, peer_host=peer_host, connection_id=connection_id, tls=tls
+        )
         if self._mechanisms:  # the client is who its mechanism says, whatever its certificate
             sasl = SaslSession(self._mechanisms, max_reauth_ms=self.security.max_reauth_ms)
-            return Session(listener=self.name, peer_host=peer_host, sasl=sasl)
+            return made(sasl=sasl)
         if certificate is None:
-            return Session(listener=self.name, peer_host=peer_host)
+            return made()
         try:
             principal = user(self._mapping.name_of(subject_of(certificate)))
         except (MalformedName, NoRuleMatches) as error:
             self._audit.refused_certificate(peer_host, self.name, error)
             raise
-        session = Session(listener=self.name, peer_host=peer_host, principal=principal)
+        session = made(principal=principal)
         self._audit.authenticated(session, "a certificate")
         return session
 

@@ -142,6 +142,9 @@ async def test_a_key_store_is_replaced_and_stays_over_a_start(
         assert await shown(running) == fingerprint(place / "two.pem")
         assert (await former.request(MetadataRequest(topics=[]), 12)).brokers, "not dropped"
         await former.close()
+        shown_to = running.broker.metrics.tls
+        assert {(listener, version) for listener, version, _ in shown_to} == {("SSL", "TLSv1.3")}
+        assert sum(shown_to.values()) == 3
         ours = (await described(running, LOCATION))[LOCATION]
         assert (ours.value, ours.read_only, ours.config_source) == (
             str(place / "two.pem"),
