@@ -29,7 +29,11 @@ from config.security.keys import (
     scoped_key,
     scoped_name,
 )
-from config.security.problems import metrics_port_problems, security_problems
+from config.security.problems import (
+    metrics_port_problems,
+    security_notices,
+    security_problems,
+)
 from config.suggest import nearest
 from config.topic_keys import TOPIC_KEYS
 from config.values import HIDDEN, InvalidValue, Key, Secret, Value, ValueType
@@ -80,7 +84,7 @@ def load(
         problems += worker_problems(config)
     if problems or config is None:
         raise ConfigErrors(problems)
-    return config
+    return replace(config, notices=(*config.notices, *security_notices(config)))
 
 
 def with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConfig:

@@ -22,6 +22,7 @@ from config.rows import flag, number
 from config.security.cipher_suites import SUITES_OF_TLS_1_2, SUITES_OF_TLS_1_3
 from config.values import INT32_MAX, Key, Secret, Value, ValueType
 
+CLIENT_AUTH: Final = "ssl.client.auth"
 CONNECTIONS: Final = "max.connections"
 CONNECTION_RATE: Final = "max.connection.creation.rate"
 MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER", "GSSAPI")
@@ -128,7 +129,7 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
         for key in (
             *_STORE_KEYS,
             _word(
-                "ssl.client.auth",
+                CLIENT_AUTH,
                 "none",
                 "Whether clients need a certificate. On a SASL_SSL listener only the form with "
                 "the listener's prefix counts, as in Kafka.",
@@ -598,7 +599,7 @@ def _tls_settings(of: _SettingsOf) -> TlsSettings:
         truststore_location=of.text("ssl.truststore.location"),
         truststore_password=of.secret("ssl.truststore.password"),
         truststore_certificates=of.secret("ssl.truststore.certificates"),
-        client_auth=of.text("ssl.client.auth"),
+        client_auth=of.text(CLIENT_AUTH),
         principal_mapping_rules=of.text("ssl.principal.mapping.rules"),
         enabled_protocols=of.words("ssl.enabled.protocols"),
         protocol=of.text("ssl.protocol"),
@@ -625,5 +626,5 @@ def _oauth_settings(of: _SettingsOf) -> OAuthSettings:
     )
 
 
-_PREFIXED_ONLY: Final = frozenset({"ssl.client.auth"})
+_PREFIXED_ONLY: Final = frozenset({CLIENT_AUTH})
 """On SASL listeners these count with the listener's prefix only (Kafka `ChannelBuilders`)."""

@@ -10,12 +10,14 @@ from config.listeners import METRICS
 from config.model import BrokerConfig, Listener
 from config.security.cipher_suites import SUITES_OF_TLS_1_3
 from config.security.keys import (
+    CLIENT_AUTH,
     JWKS,
     METRICS_TOKEN,
     ListenerSecurity,
     OAuthSettings,
     TlsSettings,
     listener_security,
+    scoped_name,
 )
 
 
@@ -25,6 +27,26 @@ def security_problems(config: BrokerConfig) -> Iterator[Problem]:
         security = listener_security(config, listener)
         for reason, cure in _complaints(security, listener, config):
             yield Problem("listeners", str(listener), reason, cure)
+
+
+def security_notices(config: BrokerConfig) -> Iterator[str]:
+    """What has no effect although it was set, for the operator."""
+    for listener in config.listeners:
+        tls = listener_security(config, listener).tls
+        if tls is None or tls.client_auth != "none":
+            continue
+        of_all = config.text_of(CLIENT_AUTH)
+        own = scoped_name(listener.name, CLIENT_AUTH)
+        if of_all not in (None, "none") and config.text_of(own) is None:
+            yield (
+                f"{CLIENT_AUTH} = {of_all} does not count on listener {listener.name}, where users "
+                f"log in, as in Kafka; set {own} to ask for certificates there"
+            )
+        elif tls.crl_location:
+            yield (
+                f"ssl.crl.location = {tls.crl_location} does nothing on listener {listener.name}: "
+                f"it asks for no certificates ({own})"
+            )
 
 
 def _complaints(

@@ -393,19 +393,26 @@ class TlsContexts:
         self.use(self.built(self.settings, now_ms))
 
 
-def files_of(settings: TlsSettings) -> tuple[str, ...]:
-    """The files that the settings name."""
+def secrets_of(settings: TlsSettings) -> tuple[str, ...]:
+    """The files with keys and passwords that the settings name."""
     secrets = (
         settings.keystore_password,
         settings.key_password,
         settings.truststore_password,
         settings.keystore_key,
-        settings.certificate_chain,
-        settings.truststore_certificates,
     )
-    named = (secret.file for secret in secrets if secret is not None)
-    places = settings.keystore_location, settings.truststore_location, settings.crl_location
-    return tuple(path for path in (*places, *named) if path)
+    return (settings.keystore_location, *_named(secrets))
+
+
+def files_of(settings: TlsSettings) -> tuple[str, ...]:
+    """The files that the settings name."""
+    public = _named((settings.certificate_chain, settings.truststore_certificates))
+    places = settings.truststore_location, settings.crl_location
+    return tuple(path for path in (*secrets_of(settings), *places, *public) if path)
+
+
+def _named(secrets: tuple[Secret | None, ...]) -> Iterator[str]:
+    return (secret.file for secret in secrets if secret is not None)
 
 
 _Stamp: TypeAlias = tuple[str, int, int, int] | None

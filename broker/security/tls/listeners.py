@@ -13,12 +13,20 @@ Read next: `broker.security.tls.contexts`.
 
 import asyncio
 import logging
+import os
+import stat
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from broker.security.tls.contexts import Built, TlsContexts, TlsUnusable, check_successor
+from broker.security.tls.contexts import (
+    Built,
+    TlsContexts,
+    TlsUnusable,
+    check_successor,
+    secrets_of,
+)
 from config.security.keys import STORE_KEYS, TlsSettings, listener_security, scoped_name
 
 if TYPE_CHECKING:
@@ -47,6 +55,9 @@ class TlsListeners:
         self._threads = threads
         self._audit = audit
         self._one_at_a_time = asyncio.Lock()
+        for name, listener in contexts.items():
+            for path in secrets_of(listener.settings):
+                _warn_of_readers(name, path)
 
     async def reload_changed(self) -> None:
         """Read again what has changed; a reload that fails is not repeated before the next one."""
@@ -153,3 +164,18 @@ class TlsListeners:
             error,
         )
         self._audit.certificate_kept(name, contexts.certificate, str(error))
+
+
+def _warn_of_readers(listener: str, path: str) -> None:
+    try:
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+    except OSError:
+        return
+    if mode & (stat.S_IRWXO | stat.S_IWGRP):
+        logger.warning(
+            "listener %s: others may read or write %s (mode %04o), which has a secret; chmod 600 "
+            "or 640 it",
+            listener,
+            path,
+            mode,
+        )

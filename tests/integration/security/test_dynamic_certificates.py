@@ -3,7 +3,7 @@
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from broker.clocks.clock import SystemClock
 from broker.errors import StartError
 from broker.node import Broker
 from broker.security.tls.certificate import read_certificate
-from config import load
+from config import BrokerConfig, load
 from protocol.api import describe_configs, incremental_alter_configs
 from protocol.api.alter_configs import AlterableConfig as WholeConfig
 from protocol.api.alter_configs import AlterConfigsRequest
@@ -74,7 +74,7 @@ async def running(tmp_path: Path, settings: dict[str, Any]) -> AsyncIterator[Run
 
 async def alter(
     running: RunningBroker,
-    changes: dict[str, str | None],
+    changes: Mapping[str, str | None],
     *,
     name: str = "1",
     validate_only: bool = False,
@@ -132,7 +132,7 @@ async def shown(running: RunningBroker) -> str:
 
 
 async def test_a_key_store_is_replaced_and_stays_over_a_start(
-    tmp_path: Path, settings: dict[str, str], place: Path
+    tmp_path: Path, settings: dict[str, Any], place: Path
 ) -> None:
     trusting = ssl.create_default_context(cafile=str(place / "ca.pem"))
     async with running_broker(tmp_path / "data", **settings) as running:
@@ -225,7 +225,7 @@ async def test_a_certificate_for_more_hosts_and_validation_alone(
 
 
 async def test_other_names_where_the_settings_allow_them(
-    tmp_path: Path, settings: dict[str, str], place: Path
+    tmp_path: Path, settings: dict[str, Any], place: Path
 ) -> None:
     settings |= {"ssl_allow_dn_changes": "true", f"{OWN}ssl.allow.san.changes": "true"}
     async with running_broker(tmp_path / "data", **settings) as running:
@@ -262,7 +262,7 @@ async def test_a_key_in_the_request_is_never_shown(
 
 
 async def test_another_authority_is_trusted_from_now_on(
-    tmp_path: Path, settings: dict[str, str], place: Path
+    tmp_path: Path, settings: dict[str, Any], place: Path
 ) -> None:
     settings |= {
         "ssl_truststore_location": str(place / "ca.pem"),
@@ -295,7 +295,7 @@ async def test_another_authority_is_trusted_from_now_on(
 
 
 async def test_a_start_refuses_a_store_that_is_gone(
-    tmp_path: Path, settings: dict[str, str], place: Path
+    tmp_path: Path, settings: dict[str, Any], place: Path
 ) -> None:
     """It falls back to no former one: that one may trust more."""
     live = tmp_path / "live.pem"
@@ -308,13 +308,35 @@ async def test_a_start_refuses_a_store_that_is_gone(
         await broker.start()
 
 
+async def test_a_reload_takes_the_store_that_the_file_names(
+    tmp_path: Path, settings: dict[str, Any], place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fresh(store: Path) -> BrokerConfig:
+        given = settings | {"ssl_keystore_location": str(store), "log_retention_ms": "99999"}
+        return load(command_line=broker_settings(tmp_path / "data", given))
+
+    async with running_broker(tmp_path / "data", **settings) as running:
+        await running.broker.reload(fresh(tmp_path / "missing.pem"))
+        assert "the configuration is not reloaded: listener SSL: ssl.keystore" in caplog.text
+        assert await shown(running) == fingerprint(place / "one.pem")
+        assert running.broker.topics.broker_config.text_of("log.retention.ms") is None
+        await running.broker.reload(fresh(place / "other.pem"))
+        assert await shown(running) == fingerprint(place / "other.pem")
+        assert running.broker.topics.broker_config.text_of("log.retention.ms") == "99999"
+        # What was set at run time still wins.
+        signed(tmp_path, place / "ca.pem", "third", subject="/CN=other")
+        assert await alter(running, {LOCATION: str(tmp_path / "third.pem")}) == (0, "")
+        await running.broker.reload(fresh(place / "one.pem"))
+        assert await shown(running) == fingerprint(tmp_path / "third.pem")
+
+
 class LaterClock(SystemClock):
     def wall_ms(self) -> int:
         return super().wall_ms() + 40 * DAY_MS
 
 
 async def test_an_expired_key_in_no_file_keeps_no_broker_from_starting(
-    tmp_path: Path, settings: dict[str, str], place: Path
+    tmp_path: Path, settings: dict[str, Any], place: Path
 ) -> None:
     inline = {
         LOCATION: "",

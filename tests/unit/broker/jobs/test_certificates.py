@@ -134,3 +134,20 @@ async def test_a_new_certificate_ends_the_warnings(
     await watch.run()
     ((_, text),) = lines(caplog)
     assert "CN=two expires" in text, "it expires as soon"
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_open"), [(0o600, False), (0o640, False), (0o644, True), (0o660, True)]
+)
+async def test_a_key_that_others_read_is_warned_of(
+    contexts: TlsContexts, live: Path, caplog: pytest.LogCaptureFixture, mode: int, is_open: bool
+) -> None:
+    live.chmod(mode)
+    clock = FrozenClock()
+    TlsListeners({"SSL": contexts}, clock.wall_ms, Pool("jobs", 1), Audit(clock))
+    said = [text for _, text in lines(caplog)]
+    expected = (
+        f"listener SSL: others may read or write {live} (mode {mode:04o}), which has a secret; "
+        "chmod 600 or 640 it"
+    )
+    assert said == ([expected] if is_open else [])
