@@ -26,6 +26,7 @@ from storage.directory.metadata_journal import JOURNAL_FILE
 from tests.support.broker import (
     RawClient,
     RunningBroker,
+    broker_process,
     broker_settings,
     running_broker,
 )
@@ -79,6 +80,20 @@ async def alter(
     name: str = "1",
     validate_only: bool = False,
 ) -> tuple[int, str]:
+    """As `alter_over`, over a connection in clear."""
+    client = await running.client()
+    found = await alter_over(client, changes, name=name, validate_only=validate_only)
+    await client.close()
+    return found
+
+
+async def alter_over(
+    client: RawClient,
+    changes: Mapping[str, str | None],
+    *,
+    name: str = "1",
+    validate_only: bool = False,
+) -> tuple[int, str]:
     """The error and its text; None as a value deletes."""
     request = incremental_alter_configs.IncrementalAlterConfigsRequest(
         resources=[
@@ -95,9 +110,7 @@ async def alter(
         ],
         validate_only=validate_only,
     )
-    client = await running.client()
     (answer,) = (await client.request(request, 1)).responses
-    await client.close()
     return answer.error_code, answer.error_message or ""
 
 
@@ -121,9 +134,13 @@ def fingerprint(pem: Path) -> str:
 
 async def shown(running: RunningBroker) -> str:
     """The fingerprint of the certificate that a new client gets."""
+    return await shown_at(running.ready.ports["SSL"])
+
+
+async def shown_at(port: int) -> str:
+    """The same at a port."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    port = running.ready.ports["SSL"]
     _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
     der = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     writer.close()
@@ -415,3 +432,28 @@ async def test_replacing_all_settings_takes_the_store_out_of_force(
     (answer,) = (await client.request(request, 2)).responses
     assert answer.error_code == 0
     assert await shown(running) == fingerprint(place / "one.pem")
+
+
+def test_every_worker_uses_the_store(tmp_path: Path, place: Path) -> None:
+    """A request to any worker; also the same path again, whose file has changed."""
+    live = tmp_path / "live.pem"
+    live.write_bytes((place / "two.pem").read_bytes())
+    settings = {
+        "listeners": "SSL://127.0.0.1:0",
+        "metrics.listener": "127.0.0.1:0",
+        "ssl.keystore.location": str(place / "one.pem"),
+        "workers": "2",
+    }
+    trusting = ssl.create_default_context(cafile=str(place / "ca.pem"))
+
+    async def set_and_look(port: int) -> list[str]:
+        client = await RawClient.connect("127.0.0.1", port, trusting)
+        assert await alter_over(client, {LOCATION: str(live)}) == (0, "")
+        await client.close()
+        return [await shown_at(one) for one in broker.ports]
+
+    with broker_process(tmp_path / "data", **settings) as broker:
+        assert len(broker.ports) == 2
+        assert asyncio.run(set_and_look(broker.ports[1])) == [fingerprint(place / "two.pem")] * 2
+        live.write_bytes((place / "more.pem").read_bytes())
+        assert asyncio.run(set_and_look(broker.ports[0])) == [fingerprint(place / "more.pem")] * 2
