@@ -5,6 +5,7 @@ right is missing. Apache Kafka's tools give users and rights.
 """
 
 import re
+import ssl
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ from cli.security.offline_users import set_user
 from tests.compat import harness
 from tests.compat.brokers import TidelogProcess
 from tests.compat.matrix import CLIENTS, CORE, Client
-from tests.support.certificates import authority, signed
+from tests.support.certificates import authority, der_of, signed
 from tests.support.identity_provider import (
     AUDIENCE,
     ISSUER,
@@ -414,3 +415,31 @@ class TestToolsOfKafka:
         assert "WRITE" not in self.run(
             acls, secured, properties, "--list", "--principal", principal
         )
+
+    def test_a_key_store(self, secured: Secured, properties: Path) -> None:
+        """A store that cannot be used is refused with the reason, and changes nothing."""
+        configs = "kafka.admin.ConfigCommand"
+        broker = ("--entity-type", "brokers", "--entity-name", "1")
+        name = "listener.name.sasl_ssl.ssl.keystore.location"
+        renewed = signed(secured.place, secured.authorities, "renewed", subject="/CN=server")
+
+        def certificate() -> bytes:
+            port = int(secured.sasl.rpartition(":")[2])
+            pem = ssl.get_server_certificate(("127.0.0.1", port))
+            return ssl.PEM_cert_to_DER_cert(pem)
+
+        former = certificate()
+        with pytest.raises(AssertionError, match=r"ssl\.keystore\.location = /no/such\.pem: No"):
+            self.run(
+                configs, secured, properties, "--alter", *broker,
+                "--add-config", f"{name}=/no/such.pem",
+            )  # fmt: skip
+        assert certificate() == former
+        self.run(
+            configs, secured, properties, "--alter", *broker, "--add-config", f"{name}={renewed}"
+        )
+        assert certificate() == der_of(renewed)
+        shown = self.run(configs, secured, properties, "--describe", *broker)
+        assert f"{name}={renewed}" in shown
+        self.run(configs, secured, properties, "--alter", *broker, "--delete-config", name)
+        assert certificate() == former

@@ -16,6 +16,7 @@ import contextlib
 import os
 import re
 import ssl
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -31,6 +32,9 @@ from config.security.keys import TlsSettings
 from config.values import InvalidValue, Secret
 
 CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
+FILE_BYTES_MAX: Final = 64 << 20
+"""The largest key store, trust store or revocation list."""
+
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _NAMES: Final = {version: name for name, version in _VERSIONS.items()}
 _PEM_BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
@@ -53,6 +57,7 @@ def build_context(settings: TlsSettings, reveal: Reveal) -> tuple[ssl.SSLContext
     Raises:
         TlsUnusable: a file is missing, is no PEM, or the key does not fit the certificate.
     """
+    _check_files(settings)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     versions = [_VERSIONS[name] for name in settings.versions]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
@@ -69,6 +74,19 @@ def build_context(settings: TlsSettings, reveal: Reveal) -> tuple[ssl.SSLContext
         required = settings.client_auth == "required"
         context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
     return context, certificate
+
+
+def _check_files(settings: TlsSettings) -> None:
+    """Refuse what could be read for ever: a request may name any path."""
+    for path in files_of(settings):
+        try:
+            status = os.stat(path)
+        except OSError:
+            continue  # reading it says what is wrong
+        if not stat.S_ISREG(status.st_mode):
+            raise TlsUnusable(f"{path} is no file")
+        if status.st_size > FILE_BYTES_MAX:
+            raise TlsUnusable(f"{path} has {status.st_size} bytes, more than {FILE_BYTES_MAX}")
 
 
 def _openssl_names(settings: TlsSettings) -> str:

@@ -202,6 +202,9 @@ async def test_the_same_path_is_read_again(
     [
         ({LOCATION: "/nowhere.pem"}, "1", "listener SSL: ssl.keystore.location = /nowhere.pem: No"),
         ({LOCATION: "ca.pem"}, "1", "it has no PEM key"),
+        ({LOCATION: "/dev/zero"}, "1", "/dev/zero is no file"),
+        ({f"{OWN}ssl.key.password": "file:/dev/zero"}, "1", "/dev/zero is no file"),
+        ({LOCATION: "/"}, "1", "/ is no file"),
         ({LOCATION: "other.pem"}, "1", "of CN=other, the one in force of CN=server; ssl.allow.dn"),
         ({LOCATION: "fewer.pem"}, "1", "not for localhost, the one in force is; ssl.allow.san"),
         ({LOCATION: "two.pem"}, "", "is of one broker; name this one, 1."),
