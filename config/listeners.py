@@ -98,12 +98,14 @@ def parse_limits(items: tuple[str, ...]) -> dict[str, int]:
     for item in items:
         host, _, number = item.rpartition(":")
         try:
-            address = str(ipaddress.ip_address(host.strip().removeprefix("[").removesuffix("]")))
-            limits[address] = int(number)
+            address = ipaddress.ip_address(host.strip().removeprefix("[").removesuffix("]"))
+            limit = int(number)
         except ValueError:
             raise InvalidValue(f"{item!r} is not ADDRESS:NUMBER") from None
-        if limits[address] < 0:
+        if limit < 0:
             raise InvalidValue(f"{item!r} is below 0")
+        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+        limits[str(mapped or address)] = limit  # as `broker.net.limits.host_of` writes addresses
     return limits
 
 

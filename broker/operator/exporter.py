@@ -11,7 +11,6 @@ Only this module imports `prometheus_client`.
 
 import resource
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -198,36 +197,25 @@ class BrokerCollector:
         for name, contexts in self._contexts.items():
             expiry.add_metric([name], contexts.certificate.not_after_ms / 1000)
         yield expiry
-        handshakes = CounterMetricFamily(
-            "tidelog_tls_handshakes", "TLS handshakes", labels=["listener", "result"]
+        yield _labelled_counter(
+            "tidelog_tls_handshakes", "TLS handshakes", ("listener", "result"), metrics.handshakes
         )
-        for labels, count in metrics.handshakes.items():
-            handshakes.add_metric(labels, count)
-        yield handshakes
-        suites = CounterMetricFamily(
+        yield _labelled_counter(
             "tidelog_tls_connections",
             "Connections over TLS that were accepted",
-            labels=["listener", "version", "cipher"],
+            ("listener", "version", "cipher"),
+            metrics.tls,
         )
-        for names, count in metrics.tls.items():
-            suites.add_metric(names, count)
-        yield suites
-        logins = CounterMetricFamily(
-            "tidelog_authentications",
-            "SASL authentications",
-            labels=["listener", "mechanism", "result"],
+        of_login = ("listener", "mechanism", "result")
+        yield _labelled_counter(
+            "tidelog_authentications", "SASL authentications", of_login, metrics.authentications
         )
-        for words, count in metrics.authentications.items():
-            logins.add_metric(words, count)
-        yield logins
-        again = CounterMetricFamily(
+        yield _labelled_counter(
             "tidelog_reauthentications",
             "SASL authentications of clients that had logged in before",
-            labels=["listener", "mechanism", "result"],
+            of_login,
+            metrics.reauthentications,
         )
-        for words, count in metrics.reauthentications.items():
-            again.add_metric(words, count)
-        yield again
         yield _labelled_counter(
             "tidelog_sessions_expired",
             "Connections closed since their SASL session had ended",
@@ -460,12 +448,19 @@ def _gauge(name: str, help_text: str, value: float) -> Any:
     return GaugeMetricFamily(name, help_text, value=value)
 
 
-def _labelled_counter(name: str, help_text: str, label: str, counts: Counter[str]) -> Any:
+def _labelled_counter(
+    name: str,
+    help_text: str,
+    labels: str | tuple[str, ...],
+    counts: Mapping[Any, int],
+) -> Any:
+    """A counter by one label, or by several, whose values are tuples then."""
     from prometheus_client.core import CounterMetricFamily
 
-    family = CounterMetricFamily(name, help_text, labels=[label])
-    for value, count in sorted(counts.items()):
-        family.add_metric([value], count)
+    is_one = isinstance(labels, str)
+    family = CounterMetricFamily(name, help_text, labels=[labels] if is_one else labels)
+    for values, count in sorted(counts.items()):
+        family.add_metric([values] if is_one else values, count)
     return family
 
 

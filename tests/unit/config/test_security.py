@@ -3,6 +3,7 @@
 import pytest
 
 from config import BrokerConfig, ConfigErrors, load, plan_reload, shown_value, with_dynamic
+from config.listeners import parse_limits
 from config.security.cipher_suites import SUITES_OF_TLS_1_2, SUITES_OF_TLS_1_3
 from config.security.keys import TlsSettings, listener_security
 
@@ -147,3 +148,13 @@ def test_a_reload_takes_stores_and_secrets_of_the_file() -> None:
     assert plan.needs_restart == ("ssl.cipher.suites",)
     assert tls(plan.config).keystore_location == "/moved.pem"
     assert tls(plan.config).key_password is None
+
+
+def test_limits_of_single_addresses() -> None:
+    items = ("10.0.0.7:5", "[2001:DB8:0::1]:6", "2001:db8::2:7", "::ffff:10.0.0.8:8")
+    assert parse_limits(items) == {
+        "10.0.0.7": 5,
+        "2001:db8::1": 6,
+        "2001:db8::2": 7,
+        "10.0.0.8": 8,
+    }
