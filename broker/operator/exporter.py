@@ -449,18 +449,15 @@ def _gauge(name: str, help_text: str, value: float) -> Any:
 
 
 def _labelled_counter(
-    name: str,
-    help_text: str,
-    labels: str | tuple[str, ...],
-    counts: Mapping[Any, int],
+    name: str, help_text: str, labels: str | tuple[str, ...], counts: Mapping[Any, int]
 ) -> Any:
     """A counter by one label, or by several, whose values are tuples then."""
     from prometheus_client.core import CounterMetricFamily
 
-    is_one = isinstance(labels, str)
-    family = CounterMetricFamily(name, help_text, labels=[labels] if is_one else labels)
+    names = (labels,) if isinstance(labels, str) else labels
+    family = CounterMetricFamily(name, help_text, labels=names)
     for values, count in sorted(counts.items()):
-        family.add_metric([values] if is_one else values, count)
+        family.add_metric((values,) if isinstance(labels, str) else values, count)
     return family
 
 
