@@ -55,12 +55,13 @@ from broker.quotas.accepting import AcceptRates
 from broker.quotas.throttle import windows_of
 from broker.requests.context import Context, Endpoint
 from broker.security.service import ListenerGuard, Security
+from broker.security.tls.contexts import TlsUnusable
 from broker.space import SpaceGuard
 from broker.threads import Threads
 from broker.topics.registry import TopicRegistry
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.warm_up import WARM_UP_AFTER_MS, warm_up
-from config import BrokerConfig, ConfigErrors, Listener, plan_reload
+from config import BrokerConfig, ConfigErrors, Listener, plan_reload, with_dynamic
 from storage.directory.clock_file import read_clock, write_clock
 from storage.directory.data_dir import DataDir, Topic
 from storage.disk.files import Files, RealFiles
@@ -71,7 +72,6 @@ if TYPE_CHECKING:  # loaded where a setting asks for them
     from broker.jobs.bucket import BucketWriter
     from broker.jobs.tiering import Tiering
     from broker.remote.reads import RemoteReads
-    from broker.security.tls.contexts import TlsContexts
     from broker.workers.first import FirstWorker
     from broker.workers.further import FurtherWorker
     from broker.workers.link import Message
@@ -135,7 +135,6 @@ class Broker:
         self._stack = contextlib.AsyncExitStack()
         self._servers: list[Acceptor] = []
         self._guards: dict[str, ListenerGuard] = {}
-        self._contexts: dict[str, TlsContexts] = {}
         self.certificates: CertificateWatch
         self.identity_keys: IdentityKeysWatch
         self._dispatchers: dict[str, Dispatcher] = {}
@@ -190,12 +189,19 @@ class Broker:
         if plan.needs_restart:
             logger.warning("changed, but needs a restart: %s", ", ".join(plan.needs_restart))
         try:
-            await self.topics.alone(partial(self.topics.reload, plan.config))
-        except ConfigErrors as error:
+            await self.topics.make(self._apply(plan.config))
+        except (ConfigErrors, TlsUnusable) as error:
             logger.error("the configuration is not reloaded: %s", error)
             return
         self.security.audit.reloaded(changed := ", ".join(plan.changed) or "no setting has changed")
         logger.info("the configuration is reloaded: %s", changed)
+
+    async def _apply(self, config: BrokerConfig) -> None:
+        """Put settings in force that were read again, with what was set at run time on top."""
+        merged = with_dynamic(config, self.topics.broker_overrides)
+        async with self.security.tls.tried(merged) as put_in_force:
+            self.topics.reload(config)
+            put_in_force()
 
     async def stop(self) -> None:
         """Finish the requests, sync, and leave a directory that needs no recovery."""
@@ -219,6 +225,8 @@ class Broker:
             self.config, self.data_dir, self.live, self.metrics, self._threads.audit
         )
         self._stack.callback(self.security.audit.close)
+        self.connections.on_refused = self.security.audit.connection_refused
+        self.connections.room.config = lambda: self.topics.broker_config
         if self.security.access is not None:
             self.security.access.source_of = self.topics.windows.source_name
         self._open_guards()
@@ -263,17 +271,14 @@ class Broker:
         )
 
     def _open_guards(self) -> None:
-        """Who is asked on which listener, and what is read again while the broker runs."""
-        metrics = self.config.metrics_listener
-        self._guards = {
-            listener.name: self.security.guard(self.config, listener, now_ms=self.clock.wall_ms())
-            for listener in (*self.config.listeners, *([metrics] if metrics else []))
-            if listener.protocol != "PLAINTEXT"
-        }
-        self._contexts = {
-            name: guard.tls for name, guard in self._guards.items() if guard.tls is not None
-        }
-        self.certificates = CertificateWatch(self._contexts, self.clock.wall_ms, self._threads.jobs)
+        """Who is asked on which listener, and what is read again while the broker runs.
+
+        Key stores that were set at run time count from here on.
+        """
+        self._guards = self.security.open_guards(
+            self.topics.broker_config, self.clock.wall_ms, self._threads.jobs
+        )
+        self.certificates = CertificateWatch(self.security.tls, self.clock.wall_ms)
         self.identity_keys = IdentityKeysWatch(
             {
                 name: guard.identity_keys
@@ -511,6 +516,7 @@ class Broker:
                 connection,
                 rates,
                 self.metrics,
+                self.security.audit,
                 listener.name,
             )
         )
@@ -603,7 +609,7 @@ class Broker:
             context.fetch_sessions,
             self.group_lag,
             self.security,
-            self._contexts,
+            self.security.tls.contexts,
         )
         queries = pages(
             self.topics,
@@ -638,6 +644,7 @@ class Broker:
                 contexts=guard.tls,
                 rates=None,
                 metrics=self.metrics,
+                audit=self.security.audit,
                 name=listener.name,
             )
         await server.start(bound, secure)

@@ -10,6 +10,7 @@ them.
 from types import MappingProxyType
 
 from config.group import SHARE_KEYS
+from config.listeners import complaint_about_limits
 from config.rows import flag, number
 from config.security.keys import SECURITY_KEYS
 from config.store_url import check_store_url
@@ -140,12 +141,22 @@ _NETWORK = (
         wide=True,
     ),
     number(
-        "max.connections",
+        "max.connections.per.ip",
         10_000,
-        "Connections open at once; further ones are closed at once.",
-        low=1,
+        "Connections open at once from one address. 0 admits only the addresses that "
+        "max.connections.per.ip.overrides names.",
+        low=0,
+        dynamic=True,
     ),
-    number("max.connections.per.ip", 10_000, "Connections open at once from one address.", low=1),
+    Key(
+        name="max.connections.per.ip.overrides",
+        type=ValueType.LIST,
+        default=(),
+        check=complaint_about_limits,
+        dynamic=True,
+        doc="Other limits for some addresses: 10.0.0.7:50,[2001:db8::1]:5. Host names are not "
+        "looked up.",
+    ),
     number(
         "queued.max.request.bytes",
         268_435_456,
@@ -536,7 +547,6 @@ NOT_APPLICABLE: MappingProxyType[str, str] = MappingProxyType(
         "offsets.commit.timeout.ms": "a commit is answered once it is on disk",
         "offsets.load.buffer.size": "offsets are loaded at start",
         "ssl.endpoint.identification.algorithm": _NO_CLIENT,
-        "ssl.protocol": "use ssl.enabled.protocols",
         "ssl.secure.random.implementation": _NO_JVM,
         "ssl.keymanager.algorithm": _NO_JVM,
         "ssl.trustmanager.algorithm": _NO_JVM,

@@ -111,7 +111,8 @@ class BrokerConfig:
 
     `settings` keeps the text and origin of each explicit broker setting under its canonical name;
     of secrets it has the name and the origin only, the values are in `secrets`.
-    `dynamic` keeps those set through the protocol at run time, which win. `config.topic` resolves
+    `dynamic` keeps those set through the protocol at run time, which win; the values of secrets
+    among them are in `dynamic_secrets`. `config.topic` resolves
     topic defaults from both. `notices` are sentences for the operator about settings that do not
     apply.
     """
@@ -128,6 +129,7 @@ class BrokerConfig:
     connections_max_idle_ms: int
     max_connections: int
     max_connections_per_ip: int
+    max_connections_per_ip_overrides: tuple[str, ...]
     max_connection_creation_rate: int
     queued_max_request_bytes: int
     queued_max_response_bytes: int
@@ -212,6 +214,7 @@ class BrokerConfig:
     insecure_allow: bool
     audit_log_file: str
     secrets: Mapping[str, Secret] = field(default_factory=lambda: MappingProxyType({}))
+    dynamic_secrets: Mapping[str, Secret] = field(default_factory=lambda: MappingProxyType({}))
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
     dynamic: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     notices: tuple[str, ...] = ()

@@ -31,6 +31,9 @@ def handle(
         and _SOFTWARE.fullmatch(message.client_software_version)
     ):
         return api.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if request.api_version >= _SOFTWARE_SINCE:
+        name, version = message.client_software_name, message.client_software_version
+        request.session.software = f"{name} {version}"
     features = finalized(context.config.workers)
     return api.ApiVersionsResponse(
         api_keys=[

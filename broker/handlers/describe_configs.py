@@ -17,7 +17,12 @@ Source: KIP-133, KIP-226, KIP-569; Kafka `ConfigHelper`.
 from functools import partial
 from typing import Any
 
-from broker.requests.config_resources import EncodedSettings, Resource, act_on
+from broker.requests.config_resources import (
+    EncodedSettings,
+    Resource,
+    find_resource,
+    refusals_in,
+)
 from broker.requests.context import Context, RequestContext
 from config.describe import Entry
 from config.values import ValueType
@@ -55,7 +60,8 @@ def _describe(
         resource_type=asked.resource_type, resource_name=asked.resource_name, error_message=""
     )
 
-    def describe(resource: Resource) -> None:
+    with refusals_in(result):
+        resource = find_resource(context, asked.resource_type, asked.resource_name)
         entries = {entry.key.name: entry for entry in resource.describe()}
         names = asked.configuration_keys or list(entries)
         for name in dict.fromkeys(names):
@@ -64,8 +70,6 @@ def _describe(
                 is_changeable = resource.is_changeable(entry.key)
                 make = partial(_result, resource, message, entry, is_changeable)
                 result.configs.append(settings.encoded(entry, make, is_changeable=is_changeable))
-
-    act_on(context, asked, result, describe)
     return result
 
 

@@ -11,7 +11,6 @@ Only this module imports `prometheus_client`.
 
 import resource
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -88,8 +87,18 @@ class BrokerCollector:
         yield failures
 
     def _traffic(self) -> Iterator[Any]:
+        from prometheus_client.core import GaugeMetricFamily
+
         connections, metrics = self._connections, self._metrics
         yield _gauge("tidelog_connections", "Connections open now", len(connections))
+        of_listeners = GaugeMetricFamily(
+            "tidelog_listener_connections",
+            "Connections of a listener open now",
+            labels=["listener"],
+        )
+        for listener, count in connections.per_listener.items():
+            of_listeners.add_metric([listener], count)
+        yield of_listeners
         yield _counter("tidelog_connections_accepted", "Connections taken", connections.accepted)
         yield _counter(
             "tidelog_connections_refused", "Connections over a limit", connections.refused
@@ -188,20 +197,38 @@ class BrokerCollector:
         for name, contexts in self._contexts.items():
             expiry.add_metric([name], contexts.certificate.not_after_ms / 1000)
         yield expiry
-        handshakes = CounterMetricFamily(
-            "tidelog_tls_handshakes", "TLS handshakes", labels=["listener", "result"]
+        yield _labelled_counter(
+            "tidelog_tls_handshakes", "TLS handshakes", ("listener", "result"), metrics.handshakes
         )
-        for labels, count in metrics.handshakes.items():
-            handshakes.add_metric(labels, count)
-        yield handshakes
-        logins = CounterMetricFamily(
-            "tidelog_authentications",
-            "SASL authentications",
-            labels=["listener", "mechanism", "result"],
+        yield _labelled_counter(
+            "tidelog_tls_connections",
+            "Connections over TLS that were accepted",
+            ("listener", "version", "cipher"),
+            metrics.tls,
         )
-        for words, count in metrics.authentications.items():
-            logins.add_metric(words, count)
-        yield logins
+        of_login = ("listener", "mechanism", "result")
+        yield _labelled_counter(
+            "tidelog_authentications", "SASL authentications", of_login, metrics.authentications
+        )
+        yield _labelled_counter(
+            "tidelog_reauthentications",
+            "SASL authentications of clients that had logged in before",
+            of_login,
+            metrics.reauthentications,
+        )
+        yield _labelled_counter(
+            "tidelog_sessions_expired",
+            "Connections closed since their SASL session had ended",
+            "listener",
+            metrics.sessions_expired,
+        )
+        security = self._security
+        yield _counter(
+            "tidelog_authorization_refusals", "Rights that were missing", security.audit.refusals
+        )
+        rules = 0 if security.access is None else len(security.access)
+        yield _gauge("tidelog_acls", "Rules in force", rules)
+        yield _gauge("tidelog_users", "SCRAM credentials of users", len(security.credentials))
         yield CounterMetricFamily(
             "tidelog_audit_lines_lost",
             "Lines that are missing in the audit log's file",
@@ -421,12 +448,16 @@ def _gauge(name: str, help_text: str, value: float) -> Any:
     return GaugeMetricFamily(name, help_text, value=value)
 
 
-def _labelled_counter(name: str, help_text: str, label: str, counts: Counter[str]) -> Any:
+def _labelled_counter(
+    name: str, help_text: str, labels: str | tuple[str, ...], counts: Mapping[Any, int]
+) -> Any:
+    """A counter by one label, or by several, whose values are tuples then."""
     from prometheus_client.core import CounterMetricFamily
 
-    family = CounterMetricFamily(name, help_text, labels=[label])
-    for value, count in sorted(counts.items()):
-        family.add_metric([value], count)
+    names = (labels,) if isinstance(labels, str) else labels
+    family = CounterMetricFamily(name, help_text, labels=names)
+    for values, count in sorted(counts.items()):
+        family.add_metric((values,) if isinstance(labels, str) else values, count)
     return family
 
 

@@ -97,7 +97,7 @@ class MetricsServer:
         self._server = secure(
             bound,
             handshakes=Handshakes(
-                lambda _, shaking, of_host: (
+                lambda _, __, shaking, of_host: (
                     shaking < CONNECTIONS_MAX and of_host < CONNECTIONS_MAX // SHARE
                 ),
                 at_once=HANDSHAKES_AT_ONCE,

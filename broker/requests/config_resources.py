@@ -26,9 +26,9 @@ Source: KIP-133, KIP-226, KIP-339, KIP-412, KIP-714, KIP-848; Kafka `ConfigHelpe
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import IntEnum
-from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -41,9 +41,16 @@ from broker.errors import (
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.security.audit import AUDIT_LOGGER
+from broker.security.tls.contexts import TlsUnusable
 from broker.topics.registry import check_topic_name
 from broker.topics.windows import WindowTopic
-from config import ConfigErrors, check_group_overrides, check_topic_overrides, with_dynamic
+from config import (
+    BrokerConfig,
+    ConfigErrors,
+    check_group_overrides,
+    check_topic_overrides,
+    with_dynamic,
+)
 from config.broker_keys import BROKER_KEYS
 from config.describe import (
     ConfigSource,
@@ -53,6 +60,7 @@ from config.describe import (
     describe_group,
 )
 from config.group import GROUP_KEYS
+from config.security.keys import is_store_key
 from config.topic import canonical_topic_key, resolve
 from config.topic_keys import TOPIC_KEYS
 from config.values import Key, ValueType, format_value
@@ -133,6 +141,17 @@ class Resource:
         Raises:
             ConfigErrors: with every problem; nothing was changed.
         """
+
+    async def try_and_replace(
+        self, overrides: Mapping[str, str], given: Collection[str], *, validate_only: bool
+    ) -> None:
+        """Check `overrides`, and make them the resource's own settings unless `validate_only`.
+
+        `given` are the names that the request has. Raises what `check` and `replace` raise.
+        """
+        self.check(overrides)
+        if not validate_only:
+            self.replace(overrides)
 
     def current(self, key: Key) -> str:
         """The text of the value in force where no override is set."""
@@ -245,11 +264,35 @@ class _Broker(Resource):
         return key.dynamic
 
     def overrides(self) -> dict[str, str]:
-        return dict(self._context.topics.broker_config.dynamic)
+        return self._context.topics.broker_overrides
 
     def check(self, overrides: Mapping[str, str]) -> None:
+        self._checked(overrides)
+
+    async def try_and_replace(
+        self, overrides: Mapping[str, str], given: Collection[str], *, validate_only: bool
+    ) -> None:
+        """Also build what key stores among `overrides` ask for, and use it."""
+        config = self._checked(overrides)
+        of_listeners = [name for name in given if is_store_key(name)]
+        if of_listeners and not self._name:
+            raise InvalidRequest(
+                f"{of_listeners[0]} is of one broker; name this one, "
+                f"{self._context.endpoint.node_id}."
+            )
+        tls = self._context.security.tls
         try:
-            with_dynamic(self._context.topics.broker_config, overrides)
+            async with tls.tried(config, given, is_bound=True) as put_in_force:
+                if not validate_only:
+                    self.replace(overrides)
+                    put_in_force()
+        except TlsUnusable as error:
+            raise InvalidRequest(str(error)) from error
+
+    def _checked(self, overrides: Mapping[str, str]) -> BrokerConfig:
+        """The settings of the broker with `overrides`."""
+        try:
+            return with_dynamic(self._context.topics.broker_config, overrides)
         except ConfigErrors as error:
             raise InvalidRequest(str(error)) from error
 
@@ -463,15 +506,13 @@ def complaint_about(
     return None
 
 
-def act_on(
-    context: Context,
-    asked: AskedChange | describe_configs.DescribeConfigsResource,
+@contextmanager
+def refusals_in(
     answer: alter_configs.AlterConfigsResourceResponse | describe_configs.DescribeConfigsResult,
-    act: Callable[[Resource], object],
-) -> None:
-    """Find a resource and `act` on it; a refusal becomes the answer's error."""
+) -> Iterator[None]:
+    """A refusal in the block becomes the error of `answer`."""
     try:
-        act(find_resource(context, asked.resource_type, asked.resource_name))
+        yield
     except REFUSALS as error:
         answer.error_code = error_code(error)
         answer.error_message = str(error)
@@ -506,16 +547,18 @@ async def change(
         answer.error_message = complaint
         return answer
 
-    def act(resource: Resource) -> None:
-        resource.check_each_once(config.name for config in asked.configs)
-        overrides = wanted(resource)
-        resource.check(overrides)
-        if not validate_only:
-            resource.replace(overrides)
+    given = [config.name for config in asked.configs]
 
-    await context.topics.alone(partial(act_on, context, asked, answer, act))
+    async def act() -> None:
+        with refusals_in(answer):
+            resource = find_resource(context, asked.resource_type, asked.resource_name)
+            resource.check_each_once(given)
+            overrides = wanted(resource)
+            await resource.try_and_replace(overrides, given, validate_only=validate_only)
+
+    await context.topics.make(act())
     if answer.error_code == ErrorCode.NONE and not validate_only:
-        names = ", ".join(config.name for config in asked.configs) or "none"
+        names = ", ".join(given) or "none"
         context.security.audit.changed(
             request,
             f"changed settings of {ResourceType(asked.resource_type).name} "

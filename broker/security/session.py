@@ -17,12 +17,15 @@ class Session:
     __slots__ = (
         "_fixed",
         "channel",
+        "connection_id",
         "listener",
         "on_authenticated",
         "on_closed",
         "on_failed",
         "peer_host",
         "sasl",
+        "software",
+        "tls",
     )
 
     def __init__(
@@ -32,6 +35,8 @@ class Session:
         peer_host: str = "",
         principal: Principal = ANONYMOUS,
         sasl: SaslSession | None = None,
+        connection_id: int = 0,
+        tls: str = "",
     ) -> None:
         """Begin with `principal`, or let `sasl` find it out.
 
@@ -40,10 +45,16 @@ class Session:
             peer_host: the address of the client, without its port.
             principal: who the client is when there is no SASL.
             sasl: the state machine of a SASL listener.
+            connection_id: the number of the connection, 0 for none.
+            tls: the version of TLS and the cipher suite, empty without TLS.
         """
         self.listener = listener
         self.peer_host = peer_host
         self.sasl = sasl
+        self.connection_id = connection_id
+        self.tls = tls
+        self.software = ""
+        """The client library and its version, as the client says; empty if it does not."""
         self.channel: Channel | None = None
         """The connection, while it is open."""
         self.on_closed: Callable[[], object] = _nothing

@@ -15,9 +15,9 @@ Source: Kafka's `Topic.validate`, `KafkaApis`, `ReplicaManager.getPartitionOrErr
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from broker.clocks.clock import Clock
 from broker.errors import (
@@ -548,7 +548,11 @@ class TopicRegistry:
         async def made() -> Result:
             return change()
 
-        return await self._changes.make(made())
+        return await self.make(made())
+
+    async def make(self, change: Coroutine[Any, Any, Result]) -> Result:
+        """As `alone`, for a change that has to wait in its middle."""
+        return await self._changes.make(change)
 
     def set_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
         """Replace the topic's own settings; open logs use them from their next operation on.
@@ -564,6 +568,11 @@ class TopicRegistry:
             self._refuse_window(name)
             raise UnknownTopicOrPartition(name)
         self._data_dir.set_topic_overrides(name, dict(overrides))
+
+    @property
+    def broker_overrides(self) -> dict[str, str]:
+        """The broker's settings made at run time, with their secrets."""
+        return self._data_dir.broker_overrides
 
     def set_broker_overrides(self, overrides: Mapping[str, str]) -> None:
         """Replace the broker's settings made at run time; topics use them at once.

@@ -34,7 +34,15 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from config import BrokerConfig, ConfigErrors, Problem, TopicConfig, topic_config, with_dynamic
+from config import (
+    BrokerConfig,
+    ConfigErrors,
+    Problem,
+    TopicConfig,
+    is_secret,
+    topic_config,
+    with_dynamic,
+)
 from storage.directory.claim import (
     Claim,
     RandomBytes,
@@ -338,7 +346,8 @@ class DataDir:
             ConfigErrors, StorageFailed: bad, or could not be written; nothing was changed.
         """
         with_dynamic(self.broker_config, overrides)
-        self._journal.set_broker_overrides(overrides)
+        has_secret = any(map(is_secret, (*overrides, *self.broker_overrides)))
+        self._journal.set_broker_overrides(overrides, erase_former=has_secret)
         self.reload(self.broker_config)
 
     def reload(self, config: BrokerConfig) -> None:

@@ -6,7 +6,7 @@ from config import load, with_dynamic
 from config.broker_keys import BROKER_KEYS, NOT_APPLICABLE
 from config.describe import ConfigSource, TopicDescriptions, describe_broker
 from config.model import BrokerConfig, TopicConfig
-from config.security.keys import LISTENER_KEYS
+from config.security.keys import LISTENER_KEYS, STORE_KEYS
 from config.topic_keys import TOPIC_KEYS
 from config.values import ValueType, format_value
 
@@ -16,7 +16,7 @@ _RENAMED = {
     "listener_security_protocol_map": "listeners",
     "metrics_listener_security": "metrics_listener",
 }
-_DERIVED = {"settings", "secrets", "dynamic", "notices"}
+_DERIVED = {"settings", "secrets", "dynamic", "dynamic_secrets", "notices"}
 _NO_CHANGE = "Accepted for compatibility"
 """How the description of a setting begins that changes nothing, and has no field."""
 
@@ -35,6 +35,7 @@ def test_every_broker_key_is_a_field_or_a_topic_default() -> None:
         for key in BROKER_KEYS.values()
         if key.name not in synonyms
         and (key.name not in LISTENER_KEYS or key.dynamic)
+        and key.name not in STORE_KEYS
         and key.type is not ValueType.PASSWORD
         and not key.doc.startswith(_NO_CHANGE)
     }

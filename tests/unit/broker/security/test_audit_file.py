@@ -19,6 +19,7 @@ from broker.security.principal import user
 from broker.security.session import Session
 from broker.threads import Pool
 from protocol.acl import Operation, ResourceType
+from tests.support.clock import FrozenClock
 
 BOB = Session(peer_host="10.0.0.1", principal=user("bob"))
 
@@ -199,7 +200,7 @@ async def test_a_stop_says_how_many_lines_were_left_out(
 
 async def test_events_have_their_facts_one_by_one(tmp_path: Path) -> None:
     place = Place(tmp_path / "audit.jsonl")
-    audit = Audit(lambda: 5, place.file)
+    audit = Audit(FrozenClock(), place.file)
     forged = 'bob\n{"event": "login"}\u202e\udc80'
     audit.authenticated(BOB, "SCRAM-SHA-512", again=True)
     audit.login_failed("10.0.0.1", "PLAIN", "SASL", "credentials", forged)
@@ -207,6 +208,12 @@ async def test_events_have_their_facts_one_by_one(tmp_path: Path) -> None:
     for _ in range(3):
         audit.refused(BOB, "FETCH", Operation.READ, ResourceType.TOPIC, forged)
     audit.reloaded("num.partitions")
+    over_tls = Session(
+        peer_host="10.0.0.1", principal=user("eve"), connection_id=7, tls="TLSv1.3 SUITE"
+    )
+    over_tls.software = "librdkafka 2.0.2"
+    why = "no rule allows it"
+    audit.refused(over_tls, "FETCH", Operation.READ, ResourceType.TOPIC, "t", lambda: why)
     place.close()
     for line in (found := lines(place.path)):
         del line["time"]
@@ -225,4 +232,10 @@ async def test_events_have_their_facts_one_by_one(tmp_path: Path) -> None:
             "resource_type": "TOPIC", "resource": forged, "more_before": 0,
         },
         {"event": "reloaded", "what": "num.partitions"},
+        {
+            "event": "refused", **where, "connection": 7, "tls": "TLSv1.3 SUITE",
+            "software": "librdkafka 2.0.2", "principal": "User:eve", "api": "FETCH",
+            "operation": "READ", "resource_type": "TOPIC", "resource": "t",
+            "rule": "no rule allows it", "more_before": 0,
+        },
     ]  # fmt: skip
