@@ -26,6 +26,8 @@ from protocol.records.builder import build_batch
 from protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ControlType
 from protocol.records.record import Record, control_type, decode_batch
 from protocol.records.scan import scan_entries
+from protocol.stored.codec import version_of
+from protocol.stored.group_log import OFFSET_COMMIT_KEY
 from storage.append.plan import Origin
 from storage.errors import InvalidProducerEpoch, StorageError, TransactionCoordinatorFenced
 from storage.log.log import Log
@@ -45,7 +47,8 @@ _RECORD_OVERHEAD_BYTES = 32
 class CoordinatorServices:
     """The collaborators of a coordinator, which exists before any `Context`.
 
-    `sessions` times members; `clock` times all else. They differ when the clock is settable.
+    `sessions` times members; `clock` times all else. They differ when the clock is settable. At a
+    standby all topics follow those of the bucket's owner.
     """
 
     config: BrokerConfig
@@ -55,6 +58,7 @@ class CoordinatorServices:
     random: random.Random
     topics: TopicRegistry
     group_commit: GroupCommit
+    is_standby: bool = False
 
 
 class StoredBatch(NamedTuple):
@@ -95,13 +99,23 @@ class InternalTopic:
     async def open(self) -> None:
         """Create the topic unless it exists; an existing one keeps its partition count.
 
+        A standby creates none.
+
         Raises:
             StorageError: the data directory refuses.
         """
         topic = self._services.topics.find(self.name)
+        if topic is None and self._services.is_standby:
+            return
         if topic is None:
             topic = await self._services.topics.create(self.name, self._partitions, self._overrides)
         self._partitions = len(topic.partitions)
+
+    def follow(self) -> None:
+        """Take over the partition count of the topic, which a standby has got."""
+        topic = self._services.topics.find(self.name)
+        if topic is not None:
+            self._partitions = len(topic.partitions)
 
     @property
     def partitions(self) -> range:
@@ -137,7 +151,12 @@ class InternalTopic:
         With a producer id they become part of its open transaction. Long lists are split into
         batches. A refusal in the middle leaves the earlier ones in the log, which is harmless:
         records do not depend on each other, and a retry writes them all again.
+
+        A standby knows the members of its groups in memory only, and refuses all else.
         """
+        if self._services.is_standby and not any(_is_of_offset(key) for key, _ in records):
+            when_done(ErrorCode.NONE)
+            return
         try:
             log = self.log(partition)
             next_offset = 0
@@ -166,8 +185,8 @@ class InternalTopic:
         self._services.group_commit.appended(log, result.size_bytes)
         self._when_durable(log, result.last_offset + 1, when_done)
 
-    def replay(self, partition: int) -> Iterator[StoredBatch]:
-        """Every batch in the log, oldest first; its records are valid until the next is taken.
+    def replay(self, partition: int, begin: int = 0) -> Iterator[StoredBatch]:
+        """The batches from `begin` on, oldest first; records are valid until the next is taken.
 
         A quarantined log yields none: see `is_available`.
 
@@ -179,7 +198,7 @@ class InternalTopic:
             # Half a state is worse than none: a lost record may have undone the rest.
             logger.error("%s-%d is not loaded: %s", self.name, partition, log.offline_reason)
             return
-        offset = log.log_start_offset
+        offset = max(begin, log.log_start_offset)
         while offset < log.log_end_offset:
             found = log.read(offset, max_bytes=_REPLAY_BYTES, isolation=Isolation.LOG_END)
             for entry in scan_entries(found.records):
@@ -210,6 +229,10 @@ class InternalTopic:
             when_done(ErrorCode.NONE if error is None else ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
         self._services.group_commit.when_durable(log, next_offset, settle)
+
+
+def _is_of_offset(key: bytes) -> bool:
+    return version_of(key) <= OFFSET_COMMIT_KEY
 
 
 def _refusal(error: Exception) -> ErrorCode:

@@ -82,7 +82,7 @@ class LogLane:
         log = self.log
         self.is_open = True
         self._wants_writing = False
-        self._is_usable = log.offline is None and log.leader_epochs.latest_epoch >= log.leader_epoch
+        self._is_usable = log.refusal is None and log.leader_epochs.latest_epoch >= log.leader_epoch
         if not self._is_usable:
             return 0
         self._rules = log.append_rules

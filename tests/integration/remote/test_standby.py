@@ -1,0 +1,128 @@
+"""A second machine follows the bucket, serves reads, and takes over; with a zombie."""
+
+import asyncio
+import json
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from cli.exit_codes import ExitCode
+from client.admin import Admin
+from client.types import TopicPartition
+from protocol.error_codes import ErrorCode
+from tests.integration.remote.test_restore import TIERED, broker, fill, read
+from tests.support.broker import BrokerProcess, RawClient, RunningBroker, batch, running_broker
+from tests.support.cli import tidelog
+from tests.support.clock import FrozenClock
+from tests.support.requests import create_topic, fetch, list_offset, produce, values_of
+
+
+@asynccontextmanager
+async def standby(directory: Path, url: str) -> AsyncIterator[tuple[RunningBroker, RawClient]]:
+    clock = FrozenClock()
+    clock.jump_wall(1_000_000)
+    settings = {"remote_storage_url": url, "remote_standby_enable": "true"}
+    async with running_broker(directory, clock=clock, **settings) as running:
+        yield running, await running.client()
+
+
+async def ship(running: RunningBroker) -> None:
+    await running.broker.jobs.run_now("tiering")
+    assert running.broker.bucket is not None
+    assert await running.broker.bucket.ship()
+
+
+async def follow(running: RunningBroker) -> None:
+    await running.broker.jobs.run_now("standby")
+    assert running.broker.metrics.remote.errors["follow"] == 0
+
+
+async def test_a_standby_reads_what_the_owner_has_shipped(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/bucket"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, **TIERED, local_retention_ms="0", retention_ms="-1")
+        await fill(client, range(15))
+        await ship(owner)
+        async with standby(tmp_path / "second", url) as (running, reader):
+            assert await read(reader, 15) == list(range(15))
+            await fill(client, range(15, 33))
+            await create_topic(client, "late", remote_storage_enable="true", max_message_bytes="77")
+            async with Admin(f"127.0.0.1:{owner.ready.port}") as admin:
+                await admin.alter_group_offsets("g", {TopicPartition("t", 0): 17})
+            await ship(owner)
+            await follow(running)
+            assert await read(reader, 33) == list(range(33))
+            assert (await list_offset(reader, "t", -1)).offset == 33
+            for number in (3, 14, 15, 16, 27, 32):
+                assert (await list_offset(reader, "t", 1_000 + number)).offset == number
+            topics = running.broker.data_dir.topics
+            assert topics["late"].overrides["max.message.bytes"] == "77"
+            async with Admin(f"127.0.0.1:{running.ready.port}") as admin:
+                offsets = await admin.group_offsets("g")
+                assert offsets[TopicPartition("t", 0)].offset == 17
+                assert "g" in [group.group_id for group in await admin.groups()]
+            # The files here are those of the owner, so the same objects stand for them.
+            ours = topics["t"].logs[0].manifest.remote
+            assert ours == owner.broker.data_dir.topics["t"].logs[0].manifest.remote
+            assert len(ours) > 5
+            await running.broker.jobs.run_now("retention")
+            assert topics["t"].logs[0].segments.first.is_remote
+            assert await read(reader, 33) == list(range(33))
+
+
+async def test_a_fetch_that_waits_gets_what_is_shipped(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/bucket"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, remote_storage_enable="true", remote_acks_enable="true")
+        await fill(client, range(2))
+        async with standby(tmp_path / "second", url) as (running, reader):
+            waiting = asyncio.create_task(fetch(reader, "t", 2, max_wait_ms=8_000, min_bytes=1))
+            await fill(client, range(2, 4))
+            await ship(owner)
+            began_s = time.monotonic()
+            await follow(running)
+            assert len(values_of(await waiting)) == 2
+            assert time.monotonic() - began_s < 6
+
+
+async def test_a_standby_refuses_writes(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/bucket"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, remote_storage_enable="true")
+        await fill(client, range(2))
+        await ship(owner)
+        async with standby(tmp_path / "second", url) as (running, reader):
+            answer = await produce(reader, "t", batch("x"))
+            assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert "tidelog promote" in (answer.error_message or "")
+            at = f"127.0.0.1:{running.ready.port}"
+            done = await asyncio.to_thread(tidelog, "topic", "create", "new", "-b", at)
+            assert done.returncode == ExitCode.FAILED
+            assert "standby" in done.stderr
+            done = await asyncio.to_thread(tidelog, "topic", "delete", "t", "--yes", "-b", at)
+            assert done.returncode == ExitCode.FAILED
+            assert "standby" in done.stderr
+            assert await read(reader, 2) == [0, 1]
+
+
+async def test_a_consumer_of_a_group_reads_at_a_standby(tmp_path: Path) -> None:
+    """It begins at the owner's committed offset; its own commits are refused."""
+    url = f"file://{tmp_path}/bucket"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, remote_storage_enable="true")
+        await fill(client, range(9))
+        async with Admin(f"127.0.0.1:{owner.ready.port}") as admin:
+            await admin.alter_group_offsets("g", {TopicPartition("t", 0): 4})
+        await ship(owner)
+    async with standby(tmp_path / "second", url) as (running, _):
+        at = f"127.0.0.1:{running.ready.port}"
+        done = await asyncio.to_thread(
+            tidelog, "consume", "t", "--group", "g", "--max", "5", "-b", at, "--format", "{offset}"
+        )
+        assert done.stdout.split() == ["4", "5", "6", "7", "8"], done.stderr
+        async with Admin(at) as admin:
+            assert (await admin.group_offsets("g"))[TopicPartition("t", 0)].offset == 4
