@@ -18,7 +18,7 @@ from broker.clocks.clock import Clock
 from broker.clocks.trusted_clock import TrustedClock
 from broker.errors import BrokerError
 from broker.group_commit import GroupCommit
-from broker.topics.registry import TopicRegistry
+from broker.topics.registry import CONSUMER_OFFSETS, TopicRegistry
 from config import BrokerConfig
 from protocol.error_codes import ErrorCode
 from protocol.records.batch import RecordBatch
@@ -152,10 +152,10 @@ class InternalTopic:
         batches. A refusal in the middle leaves the earlier ones in the log, which is harmless:
         records do not depend on each other, and a retry writes them all again.
 
-        A standby knows the members of its groups in memory only, and refuses all else.
+        At a standby nothing is written: see `_at_standby`.
         """
-        if self._services.is_standby and not any(_is_of_offset(key) for key, _ in records):
-            when_done(ErrorCode.NONE)
+        if self._services.is_standby:
+            when_done(self._at_standby(records))
             return
         try:
             log = self.log(partition)
@@ -167,6 +167,18 @@ class InternalTopic:
             when_done(_refusal(error))
             return
         self._when_durable(log, next_offset, when_done)
+
+    def _at_standby(self, records: Sequence[KeyValue]) -> ErrorCode:
+        """The answer to an append at a standby, whose topics are those of the bucket's owner.
+
+        It knows the members of its groups in memory only. A commit fails with an error that
+        consumers report and survive; one that they retry would hold up their polls.
+        """
+        if self.name != CONSUMER_OFFSETS:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if any(version_of(key) <= OFFSET_COMMIT_KEY for key, _ in records):
+            return ErrorCode.POLICY_VIOLATION
+        return ErrorCode.NONE
 
     def append_prepared(self, log: Log, batch: bytes, when_done: WhenDone) -> None:
         """Write one finished batch (a transaction marker) to any log, like `append`."""
@@ -229,10 +241,6 @@ class InternalTopic:
             when_done(ErrorCode.NONE if error is None else ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
         self._services.group_commit.when_durable(log, next_offset, settle)
-
-
-def _is_of_offset(key: bytes) -> bool:
-    return version_of(key) <= OFFSET_COMMIT_KEY
 
 
 def _refusal(error: Exception) -> ErrorCode:

@@ -20,6 +20,7 @@ broker stops and starts on the directory, which is an ordinary one from then on.
 import asyncio
 import json
 import logging
+import os
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -85,7 +86,7 @@ async def open_standby(
         StartError: the bucket cannot be read, or belongs to another directory than this one.
         DataDirError: this process must not or cannot use the directory.
     """
-    url, path = config.remote_storage_url, config.data_dir
+    url, path = config.remote_storage_url, _path(config)
     if not url:
         raise StartError(
             "remote.standby.enable=true, and there is no bucket to follow",
@@ -108,6 +109,10 @@ async def open_standby(
         path, mark, state, files=files, broker_config=config, now_ms=now_ms
     )
     return Opened(data_dir, store, state)
+
+
+def _path(config: BrokerConfig) -> str:
+    return os.path.abspath(config.data_dir)
 
 
 def _prepare(
