@@ -68,9 +68,9 @@ from storage.log.flush import FlushTicket
 
 if TYPE_CHECKING:  # loaded where a setting asks for them
     from broker.jobs.bucket import BucketWriter
+    from broker.jobs.standby import Opened, Standby
     from broker.jobs.tiering import Tiering
     from broker.remote.reads import RemoteReads
-    from broker.remote.standby import Opened, Standby
     from broker.security.tls.contexts import TlsContexts
     from broker.workers.first import FirstWorker
     from broker.workers.further import FurtherWorker
@@ -300,7 +300,7 @@ class Broker:
             return
         self.transactions = TransactionCoordinator(services, self.groups)
         if self._opened is not None:
-            from broker.remote.standby import Standby
+            from broker.jobs.standby import Standby
 
             self.standby = Standby(
                 self._opened,
@@ -376,7 +376,7 @@ class Broker:
     async def _open_standby(self) -> "Opened | None":
         if not self.config.remote_standby_enable:
             return None
-        from broker.remote.standby import open_standby
+        from broker.jobs.standby import open_standby
 
         now_ms = self.clock.wall_ms()
         return await open_standby(self.config, self._files, now_ms, self._threads.control)
@@ -629,8 +629,10 @@ class Broker:
             queries["/clock"] = control.show
             commands["/clock"] = control.change
         if self.standby is not None:
-            queries["/standby"] = self.standby.show
-            commands["/standby"] = self.standby.take
+            from broker.operator.standby import StandbyControl
+
+            standby = StandbyControl(self.standby.reading, self.standby.promote)
+            queries["/standby"], commands["/standby"] = standby.show, standby.change
         server = MetricsServer(
             lambda shows_names: render(collector, shows_names=shows_names),
             access,

@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     from broker.groups.coordinator import GroupCoordinator
     from broker.groups.offsets.lag import GroupLag
     from broker.jobs.bucket import BucketWriter
+    from broker.jobs.standby import Standby
     from broker.jobs.tiering import Tiering
     from broker.metrics import Metrics
     from broker.net.connection import Connections
-    from broker.remote.standby import Standby
     from broker.security.service import Security
     from broker.threads import Pool
     from broker.topics.registry import TopicRegistry
@@ -168,7 +168,7 @@ class BackgroundJobs:
             self.group_commit.when_held = partial(scheduler.hurry, "bucket")
 
         if self.standby is not None:
-            from broker.remote.standby import INTERVAL_MS as STANDBY_INTERVAL_MS
+            from broker.jobs.standby import INTERVAL_MS as STANDBY_INTERVAL_MS
 
             scheduler.add("standby", STANDBY_INTERVAL_MS, self.standby.run)
 

@@ -93,14 +93,14 @@ def _promote_directory(directory: Path) -> int:
 
     path, files = os.path.abspath(directory), RealFiles()
     try:
+        mark = read_mark(path, files)
+        if mark is None:
+            raise CommandFailed(
+                f"{directory} is no directory of a standby; see tidelog serve --standby",
+                ExitCode.NOT_FOUND,
+            )
         lock = lock_directory(path, files)
         try:
-            mark = read_mark(path, files)
-            if mark is None:
-                raise CommandFailed(
-                    f"{directory} is no directory of a standby; see tidelog serve --standby",
-                    ExitCode.NOT_FOUND,
-                )
             store = open_bucket(mark.url, mark.cluster_id)
             state = take_over(store, mark)
             restore_again(path, mark, state, store, files, run_all=run_all, is_owner=True)

@@ -13,7 +13,7 @@ once more, and an ordinary start refuses it.
 | logs are closed, then `standby` is removed               | likewise                             |
 
 So the take-over has one moment, the entry in the bucket, and what follows can be repeated. Refuses
-to know when to follow and when to take over (`storage.bucket.follower`, `broker.remote.standby`).
+to know when to follow and when to take over (`storage.bucket.follower`, `broker.jobs.standby`).
 """
 
 import json

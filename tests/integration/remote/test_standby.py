@@ -4,16 +4,21 @@ import asyncio
 import json
 import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from broker.errors import DataDirUnusable, StartError
 from cli.exit_codes import ExitCode
 from client.admin import Admin
 from client.types import TopicPartition
 from protocol.error_codes import ErrorCode
+from storage.bucket.standby_directory import read_mark, take_over
+from storage.disk.files import RealFiles
+from storage.log.log import Log
+from storage.remote.engine import open_store
 from tests.integration.remote.test_restore import TIERED, broker, fill, read
 from tests.support.broker import BrokerProcess, RawClient, RunningBroker, batch, running_broker
 from tests.support.cli import tidelog
@@ -119,7 +124,7 @@ async def test_a_consumer_of_a_group_reads_at_a_standby(tmp_path: Path) -> None:
             await admin.alter_group_offsets("g", {TopicPartition("t", 0): 4})
         await ship(owner)
     settings = {"remote_storage_url": url, "remote_standby_enable": "true"}
-    async with running_broker(tmp_path / "second", **settings) as running:
+    async with running_broker(tmp_path / "second", clock=None, **settings) as running:
         at = f"127.0.0.1:{running.ready.port}"
         done = await asyncio.to_thread(
             tidelog, "consume", "t", "--group", "g", "--max", "5", "-b", at, "--format", "{offset}"
@@ -220,3 +225,155 @@ async def numbers_at(client: RawClient) -> list[int]:
         assert data.error_code == 0
         found += [int(value or b"") for value in values_of(data)]
     return found
+
+
+async def test_a_stopped_standby_is_promoted_by_its_directory(tmp_path: Path) -> None:
+    url, second = f"file://{tmp_path}/bucket", tmp_path / "second"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, **TIERED, retention_ms="-1")
+        await fill(client, range(15))
+        await ship(owner)
+        async with standby(second, url) as (running, reader):
+            assert await read(reader, 15) == list(range(15))
+        await fill(client, range(15, 18))
+        await ship(owner)
+        with pytest.raises(DataDirUnusable, match="standby"):
+            async with broker(second, url):
+                pass
+        done = await asyncio.to_thread(tidelog, "promote", str(second))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "epoch 2" in done.stdout
+        await fill(client, range(18, 19))
+        assert owner.broker.bucket is not None
+        assert not await owner.broker.bucket.ship()
+        assert (await produce(client, "t", batch("refused"))).error_code
+        # With --standby as well: it owns the bucket, and is served.
+        async with standby(second, url) as (running, reader):
+            assert running.broker.standby is None
+            assert await read(reader, 18) == list(range(18))
+            await fill(reader, range(18, 25))
+            await ship(running)
+    again = await asyncio.to_thread(tidelog, "promote", str(second))
+    assert again.returncode == ExitCode.NOT_FOUND
+    with pytest.raises(StartError, match="has records of its own"):
+        async with standby(tmp_path / "first", url):
+            pass
+
+
+async def test_a_promotion_that_a_crash_ended_is_completed(tmp_path: Path) -> None:
+    """The owner's entry is in the bucket, and nothing was stored here yet."""
+    url, second = f"file://{tmp_path}/bucket", tmp_path / "second"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, **TIERED, retention_ms="-1")
+        await fill(client, range(9))
+        await ship(owner)
+        async with standby(second, url):
+            await fill(client, range(9, 12))
+            await ship(owner)
+        mark = read_mark(str(second), RealFiles())
+        assert mark is not None
+        take_over(open_store(url, mark.cluster_id), mark)
+        async with standby(second, url) as (running, reader):
+            assert running.broker.standby is None
+            assert await read(reader, 12) == list(range(12))
+            await fill(reader, range(12, 15))
+
+
+async def test_a_standby_starts_again_from_the_bucket(tmp_path: Path) -> None:
+    url, second = f"file://{tmp_path}/bucket", tmp_path / "second"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, **TIERED, retention_ms="-1")
+        await fill(client, range(9))
+        await ship(owner)
+        async with standby(second, url):
+            pass
+        await fill(client, range(9, 30))
+        await ship(owner)
+        async with standby(second, url) as (_, reader):
+            assert await read(reader, 30) == list(range(30))
+
+
+async def test_a_log_that_the_owner_has_compacted_is_made_again(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/bucket"
+    settings = {"offsets_topic_segment_bytes": "1024", "log_cleaner_min_cleanable_ratio": "0"}
+    settings |= {"remote_storage_url": url, "offsets_topic_num_partitions": "1"}
+    async with running_broker(tmp_path / "first", clock=None, **settings) as owner:
+        client = await owner.client()
+        await create_topic(client, "t", 1, remote_storage_enable="true")
+        await fill(client, range(60))
+        async with Admin(f"127.0.0.1:{owner.ready.port}") as admin:
+            for number in range(3):
+                await admin.alter_group_offsets("g", {TopicPartition("t", 0): number})
+            await ship(owner)
+            settings["remote_standby_enable"] = "true"
+            async with (
+                running_broker(tmp_path / "second", clock=None, **settings) as running,
+                Admin(f"127.0.0.1:{running.ready.port}") as here,
+            ):
+                ours, theirs = offsets_log(running), offsets_log(owner)
+                for number in range(3, 40):
+                    await admin.alter_group_offsets("g", {TopicPartition("t", 0): number})
+                    if number % 10 != 9:
+                        continue
+                    await owner.broker.jobs.run_now("cleaner")
+                    await ship(owner)
+                    before = ours()
+                    await follow(running)
+                    assert ours().log_end_offset == theirs().log_end_offset
+                    assert number < 19 or ours() is not before, "it was made again"
+                    assert (await here.group_offsets("g"))[TopicPartition("t", 0)].offset == number
+
+
+def offsets_log(running: RunningBroker) -> Callable[[], Log]:
+    return lambda: running.broker.data_dir.topics["__consumer_offsets"].logs[0]
+
+
+async def test_a_standby_that_is_far_behind_catches_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entries that it wants, and the segments of records, were deleted meanwhile."""
+    monkeypatch.setattr("storage.bucket.journal.CHECKPOINT_ENTRIES", 2)
+    monkeypatch.setattr("broker.jobs.standby.THOROUGH_MS", 0)
+    url = f"file://{tmp_path}/bucket"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, **TIERED, retention_ms="-1")
+        await create_topic(client, "gone", 1, remote_storage_enable="true")
+        await fill(client, range(5))
+        await ship(owner)
+        async with standby(tmp_path / "second", url) as (running, reader):
+            for begin in range(5, 50, 5):
+                await fill(client, range(begin, begin + 5))
+                await ship(owner)
+            async with Admin(f"127.0.0.1:{owner.ready.port}") as admin:
+                await admin.delete_records({TopicPartition("t", 0): 33})
+                await admin.delete_topic("gone")
+            await owner.broker.jobs.run_now("retention")
+            await ship(owner)
+            await follow(running)
+            assert (await list_offset(reader, "t", -2)).offset == 33
+            assert (await list_offset(reader, "t", -1)).offset == 50
+            data = await fetch(reader, "t", 33, max_wait_ms=5_000)
+            assert values_of(data)[0] == b"33" + b"x" * 150
+            assert "gone" not in running.broker.data_dir.topics
+
+
+async def test_pieces_that_end_inside_a_batch_are_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.bucket.shipping.ENTRY_BYTES", 1000)
+    monkeypatch.setattr("storage.bucket.shipping.SLICE_BYTES", 333)
+    monkeypatch.setattr("storage.bucket.shipping.MERGED_BYTES", 900)
+    monkeypatch.setattr("storage.bucket.follower.SLICE_BYTES", 100)
+    url = f"file://{tmp_path}/bucket"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, remote_storage_enable="true")
+        await fill(client, range(3))
+        await ship(owner)
+        async with standby(tmp_path / "second", url) as (running, reader):
+            log = running.broker.data_dir.topics["t"].logs[0]
+            for begin in range(3, 60, 19):
+                await fill(client, range(begin, begin + 19))
+                await ship(owner)
+                await follow(running)
+            assert await read(reader, 60) == list(range(60))
+            assert running.broker.data_dir.topics["t"].logs[0] is log

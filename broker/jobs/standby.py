@@ -18,7 +18,6 @@ broker stops and starts on the directory, which is an ordinary one from then on.
 """
 
 import asyncio
-import json
 import logging
 import os
 from functools import partial
@@ -55,10 +54,9 @@ from storage.remote.object_store import ObjectStore
 if TYPE_CHECKING:
     from broker.fetch.waiters import FetchWaiters
     from broker.groups.coordinator import GroupCoordinator
-    from broker.operator.port_access import Question
     from broker.security.service import Security
 
-logger = logging.getLogger("tidelog.broker.remote.standby")
+logger = logging.getLogger("tidelog.broker.jobs.standby")
 
 INTERVAL_MS: Final = 500
 
@@ -261,25 +259,8 @@ class Standby:
         if log.topic == CONSUMER_OFFSETS:
             self._groups.follow(log.partition)
 
-    # --- the operators' port --------------------------------------------------------------------
-
-    def show(self, _query: str, _viewer: object) -> tuple[int, bytes]:
-        """The answer to GET /standby: what is followed, and how far."""
-        return 200, _encode(self._reading())
-
-    async def take(self, query: str, question: "Question") -> tuple[int, bytes]:
-        """The answer to POST /standby: take the bucket over."""
-        if not question.is_command:
-            return 403, _encode({"error": "a promotion needs the header X-Tidelog-Command"})
-        if query != "promote":
-            return 400, _encode({"error": f"{query!r} is no command; there is promote"})
-        try:
-            epoch = await self.promote()
-        except StorageError as error:
-            return 503, _encode({"error": f"not promoted: {error}; try again"})
-        return 200, _encode(self._reading() | {"epoch": epoch})
-
-    def _reading(self) -> dict[str, object]:
+    def reading(self) -> dict[str, object]:
+        """What is followed, and how far."""
         state = self._follower.state
         return {
             "owner": state.owner_id,
@@ -309,7 +290,3 @@ class Standby:
             logger.warning("this broker owns the bucket, epoch %d; it starts again", epoch)
             self.promoted.set()
             return epoch
-
-
-def _encode(value: dict[str, object]) -> bytes:
-    return json.dumps(value).encode() + b"\n"
