@@ -16,7 +16,6 @@ start that fails half-way undoes its steps, so the directory is unlocked and no 
 import asyncio
 import contextlib
 import dataclasses
-import errno
 import logging
 import random
 import socket
@@ -41,7 +40,7 @@ from broker.jobs.jobs import BackgroundJobs
 from broker.jobs.scheduler import JobScheduler
 from broker.metrics import Metrics
 from broker.net.acceptor import Acceptor
-from broker.net.addresses import address_error, bound_socket
+from broker.net.addresses import address_error, bound_metrics_socket, bound_socket
 from broker.net.connection import Connection, Connections
 from broker.net.dispatch import Dispatcher
 from broker.net.lane_connection import LaneConnection
@@ -70,6 +69,7 @@ from storage.log.flush import FlushTicket
 
 if TYPE_CHECKING:  # loaded where a setting asks for them
     from broker.jobs.bucket import BucketWriter
+    from broker.jobs.standby import Opened, Standby
     from broker.jobs.tiering import Tiering
     from broker.remote.reads import RemoteReads
     from broker.workers.first import FirstWorker
@@ -161,6 +161,8 @@ class Broker:
         self.remote: RemoteReads | None = None
         self.bucket: BucketWriter | None = None
         self._tiering: Tiering | None = None
+        self._opened: Opened | None = None
+        self.standby: Standby | None = None
 
     async def start(self) -> ReadyInfo:
         """Open everything; clients are accepted when this returns.
@@ -240,6 +242,7 @@ class Broker:
             random=self._random,
             topics=self.topics,
             group_commit=self.group_commit,
+            is_standby=self._opened is not None,
         )
         self.groups = GroupCoordinator(services)
         self.group_lag = GroupLag(self.topics, self.groups.offsets.table, self.clock.wall_ms)
@@ -301,6 +304,21 @@ class Broker:
             await self._further.begin(self.topics, self.security, transactions)
             return
         self.transactions = TransactionCoordinator(services, self.groups)
+        if self._opened is not None:
+            from broker.jobs.standby import Standby
+
+            self.standby = Standby(
+                self._opened,
+                services,
+                self.groups,
+                self.security,
+                fetch_waiters=self.fetch_waiters,
+                live=self.live,
+                metrics=self.metrics.remote,
+                threads=self._threads.bucket,
+            )
+            self._stack.callback(self.groups.stop)
+            return
         try:
             await self.groups.start()
             if self._first is not None:
@@ -321,6 +339,8 @@ class Broker:
                 self.data_dir = await self._further.open_data_dir(
                     self.config, addresses, files=self._files, now_ms=self.clock.wall_ms()
                 )
+            elif opened := await self._open_standby():
+                self.data_dir, self._store, _ = self._opened = opened
             else:
                 self.data_dir = DataDir.open(
                     self.config.data_dir,
@@ -358,19 +378,17 @@ class Broker:
         self._stack.push_async_callback(self.topics.finish)
         self._stack.callback(self._threads.side.close)
 
+    async def _open_standby(self) -> "Opened | None":
+        if not self.config.remote_standby_enable:
+            return None
+        from broker.jobs.standby import open_standby
+
+        now_ms = self.clock.wall_ms()
+        return await open_standby(self.config, self._files, now_ms, self._threads.control)
+
     def _open_store(self) -> None:
         """Prepare reads and uploads of the object store; no request is made."""
-        url = self.config.remote_storage_url
-        if self._store is None and url:
-            from storage.remote.engine import BadStoreUrl, open_store
-
-            try:
-                self._store = open_store(url, self.data_dir.cluster_id)
-            except BadStoreUrl as error:
-                raise StartError(
-                    f"remote.storage.url={url} cannot be used: {error}", "mend that and start again"
-                ) from error
-        if self._store is None:
+        if self._store is None and not self.config.remote_storage_url:
             unreadable = [
                 log for log in self.topics.logs() if log.segments.first.remote is not None
             ]
@@ -379,11 +397,12 @@ class Broker:
 
                 report_unreadable(unreadable)
             return
-        from broker.jobs.object_store import serve_store
+        from broker.jobs.object_store import configured_store, serve_store
 
         self.remote, self.bucket, self._tiering = serve_store(
-            self._store,
+            self._store or configured_store(self.config, self.data_dir.cluster_id),
             self.data_dir,
+            is_standby=self._opened is not None,
             group_commit=self.group_commit,
             space=self.space,
             fetch_waiters=self.fetch_waiters,
@@ -571,24 +590,10 @@ class Broker:
             connection.cut("the broker stops")
 
     def _bind_metrics(self) -> socket.socket | None:
-        """The socket of the metrics port, None when no port is configured.
-
-        The setting in force is then the address taken, so DescribeConfigs returns the port.
-        """
-        listener = self.config.metrics_listener
-        if listener is None:
+        """The socket of the metrics port; DescribeConfigs returns the port that it has."""
+        bound = bound_metrics_socket(self.config)
+        if bound is None:
             return None
-        try:
-            bound = bound_socket(listener)
-        except OSError as error:
-            if self.config.is_set("metrics.listener") or error.errno != errno.EADDRINUSE:
-                raise address_error(listener, error) from error
-            bound = bound_socket(dataclasses.replace(listener, port=0))
-            logger.warning(
-                "metrics port %d is taken; serving metrics on port %d",
-                listener.port,
-                bound.getsockname()[1],
-            )
         self._stack.callback(bound.close)
         self.config = self.config.with_metrics_port(bound.getsockname()[1])
         return bound
@@ -629,6 +634,11 @@ class Broker:
             )
             queries["/clock"] = control.show
             commands["/clock"] = control.change
+        if self.standby is not None:
+            from broker.operator.standby import StandbyControl
+
+            standby = StandbyControl(self.standby.reading, self.standby.promote)
+            queries["/standby"], commands["/standby"] = standby.show, standby.change
         server = MetricsServer(
             lambda shows_names: render(collector, shows_names=shows_names),
             access,
@@ -692,5 +702,6 @@ class Broker:
             identity_keys=self.identity_keys,
             tiering=self._tiering,
             bucket=self.bucket,
+            standby=self.standby,
         )
         jobs.schedule(self.jobs)

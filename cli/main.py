@@ -44,6 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "fsck": ("directory.fsck", "Audit a data directory that no broker has open."),
     "tier": ("remote.tier", "Show what is in the object store, delete what nothing names."),
     "restore": ("remote.restore", "Make a data directory from what a bucket has."),
+    "promote": ("remote.promote", "Let a standby take its bucket over."),
     "export-kraft": ("directory.export_kraft", "Make a directory that Apache Kafka starts on."),
     "import": ("directory.import_kafka", "Take over a directory that Apache Kafka wrote."),
     "spark": ("spark", "Jobs between topics and lakes on Spark."),

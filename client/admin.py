@@ -24,6 +24,7 @@ from client.aio.explain import (
     metrics_address,
     request_clock,
     request_document,
+    request_standby,
 )
 from client.aio.fetching import FetchOptions
 from client.aio.positions import to_timestamp
@@ -429,6 +430,25 @@ class Admin(GroupAdmin, SecurityAdmin, TokenAdmin):
         """
         url = await self._metrics_url(metrics_url, {})
         return await request_clock(url, changes or {}, self._cluster.options.security)
+
+    async def standby(self, *, metrics_url: str | None = None) -> dict[str, Any]:
+        """What a standby follows: ``owner``, ``epoch``, ``entry``, ``read_ms_ago``, ``promoted``.
+
+        Raises:
+            UnsupportedByBroker: it is no standby.
+        """
+        url = await self._metrics_url(metrics_url, {})
+        return await request_standby(url, self._cluster.options.security)
+
+    async def promote(self, *, metrics_url: str | None = None) -> dict[str, Any]:
+        """Let a standby take its bucket over, under the ``epoch`` of the answer; it then restarts.
+
+        Raises:
+            InvalidUse: it could not; the message gives the reason, and a retry may succeed.
+            UnsupportedByBroker: it is no standby.
+        """
+        url = await self._metrics_url(metrics_url, {})
+        return await request_standby(url, self._cluster.options.security, promotes=True)
 
     async def ask_metrics_port(
         self, path: str, asked: Mapping[str, object], *, metrics_url: str | None = None

@@ -288,6 +288,12 @@ _LOG = (
         ),
         check=check_store_url,
     ),
+    flag(
+        "remote.standby.enable",
+        False,
+        "Tidelog's own. Follow the bucket of remote.storage.url, which another broker owns: serve "
+        "reads, refuse writes, until tidelog promote. Same as tidelog serve --standby URL.",
+    ),
     number(
         "remote.log.manager.copy.max.bytes.per.second",
         INT64_MAX,

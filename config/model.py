@@ -147,6 +147,7 @@ class BrokerConfig:
     log_clock_trust_delay_ms: int
     log_reserved_bytes: int
     remote_storage_url: str
+    remote_standby_enable: bool
     remote_log_manager_copy_max_bytes_per_second: int
     log_initial_task_delay_ms: int
     log_flush_offset_checkpoint_interval_ms: int

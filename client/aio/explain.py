@@ -103,6 +103,23 @@ async def request_clock(
     return _decode(answer)
 
 
+async def request_standby(
+    metrics_url: str, security: Security = NOT_SECURED, *, promotes: bool = False
+) -> dict[str, Any]:
+    """The state of a standby, which is first told to take its bucket over if it `promotes`.
+
+    Raises:
+        BrokerUnreachable: no answer from there.
+        InvalidUse: it could not take the bucket over.
+        UnsupportedByBroker: it is no standby.
+    """
+    line = "POST /standby?promote" if promotes else "GET /standby"
+    answer = await _request(metrics_url, line, security, "X-Tidelog-Command: promote\r\n")
+    if answer.startswith((b"HTTP/1.1 404", b"HTTP/1.1 405")):
+        raise UnsupportedByBroker("the broker is no standby: see tidelog serve --standby")
+    return _decode(answer)
+
+
 async def _request(metrics_url: str, line: str, security: Security, headers: str = "") -> bytes:
     """The answer, head and body, to a request without a body; `line` is method and target."""
     url = urlsplit(metrics_url if "//" in metrics_url else f"//{metrics_url}")

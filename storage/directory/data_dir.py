@@ -556,7 +556,7 @@ class DataDir:
         name = partition_directory_name(topic.name, partition)
         is_clean = self.stopped_cleanly and name not in self._unclean
         log = self._open_log(topic, partition, hints, now_ms, is_clean)
-        was_crash = not is_clean and log.quarantine is None
+        was_crash = not is_clean and log.refusal is None
         if was_crash and not log.waits_for_disk:
             # Records that consumers saw may be gone: a higher epoch shows them the cut. It is
             # stored at once, because clients that have seen it refuse a lower one.
@@ -627,7 +627,7 @@ class DataDir:
         self._journal.refusal = reason
         for log in self._logs():
             if log.offline is None:
-                log.offline = LogOffline(log.path, reason)
+                log.offline = log.refusal = LogOffline(log.path, reason)
 
     def everything(self) -> dict[tuple[str, str], Json]:
         """All documents, by kind and key."""

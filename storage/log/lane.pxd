@@ -11,7 +11,7 @@ cdef long long _NO_PRODUCER_ID
 
 
 cdef class LogEnd:
-    cdef public object config, segments, producers, append_rules, roll_rules, offline
+    cdef public object config, segments, producers, append_rules, roll_rules, offline, refusal
     cdef public long long leader_epoch, log_start_offset, log_end_offset, durable_offset, high_watermark
     cdef public long long index_interval
     cdef public bint waits_for_disk, waits_for_store

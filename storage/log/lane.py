@@ -24,7 +24,7 @@ from protocol.records import layout
 from protocol.records.entry import advance_sequence
 from protocol.records.layout import NO_OFFSET
 from storage.append.rules import AppendRules
-from storage.errors import LogOffline
+from storage.errors import LogOffline, StorageError
 from storage.producers.state import CACHED_BATCHES_MAX, SEQUENCE_MAX, CachedBatch
 from storage.segment.rolling import RollRules
 
@@ -78,6 +78,7 @@ class LogEnd:
         self.producers = producers
         self.leader_epoch = leader_epoch
         self.offline = offline
+        self.refusal: StorageError | None = offline
         self.log_start_offset = log_start_offset
         self.log_end_offset = max(segments.active.next_offset, log_start_offset)
         self.durable_offset = self.high_watermark = self.log_end_offset
@@ -137,7 +138,7 @@ class LogLane:
         self._wants_writing = False
         if not self._has_begun:
             self._has_begun = self.log.leader_epochs.latest_epoch >= log.leader_epoch
-        self._is_usable = self._has_begun and log.offline is None
+        self._is_usable = self._has_begun and log.refusal is None
         self._segment = log.segments.active
         self._file = self._segment.log
         self.end_offset = log.log_end_offset
@@ -168,7 +169,7 @@ class LogLane:
             if not self.waits_for_disk:
                 log.show_end()
         except BaseException as error:
-            log.offline = LogOffline(self.log.path, repr(error))
+            log.offline = log.refusal = LogOffline(self.log.path, repr(error))
             raise
         return 0
 

@@ -26,7 +26,6 @@ a power cut cannot remove what a consumer has seen. Under `os` it is the log's e
 with one replica.
 
 Concurrency: one thread calls everything here. Only `FlushTicket.run` may run in another thread.
-
 Source: Kafka `UnifiedLog`.
 """
 
@@ -94,14 +93,13 @@ class Log(LogEnd):
         leader_epochs: where each leader epoch began.
         producers: producers and transactions.
         changes: rolls, removals and replacements of segments.
-        waits_for_disk, waits_for_store: whether the high watermark waits until records are durable,
-            and until an object store has them.
+        waits_for_disk, waits_for_store: whether the high watermark waits for them.
         durable_position: where the durable records end in their file.
         held_by_future: base offset of the segment that only a timestamp ahead of the clock keeps.
         is_closed: whether the log was closed; steps that are under way then write nothing more.
         recovery_report: the findings of opening it.
         quarantine: why it was opened read-only, or None; a quarantined log ends too early.
-        offline: what every append raises since the log has stopped for good, or None.
+        offline, refusal: why the log has stopped for good, and what every append raises; or None.
     """
 
     def __init__(
@@ -235,7 +233,7 @@ class Log(LogEnd):
 
     def go_offline(self, error: OSError) -> NoReturn:
         """Stop for good: what is on disk is unknown from now on. Raises LogOffline."""
-        self.offline = LogOffline(self.path, str(error))
+        self.offline = self.refusal = LogOffline(self.path, str(error))
         raise self.offline from error
 
     def _end_position(self) -> LogPosition:
@@ -297,12 +295,12 @@ class Log(LogEnd):
         Raises:
             AppendRejected: the records are refused; see its subclasses. Nothing was written.
             DiskFull, StorageFailed: nothing was written; the caller may retry the append.
-            LogOffline: the log has stopped for good.
+            LogOffline, FollowsBucket: the log has stopped for good, or another broker owns it.
             TooMuchAtOnce: nothing was changed; call `examine_append` in another thread, then
                 `append_examined`.
         """
-        if self.offline is not None:
-            raise self.offline
+        if self.refusal is not None:
+            raise self.refusal
         plan = plan_append(
             records,
             rules=self.append_rules,
@@ -319,8 +317,8 @@ class Log(LogEnd):
         self, examined: Examined, *, now_ms: int, stamp_slack_ms: int = STAMP_SLACK_MS
     ) -> AppendResult | None:
         """Append examined records; None if the rules have changed since. Raises as `append`."""
-        if self.offline is not None:
-            raise self.offline
+        if self.refusal is not None:
+            raise self.refusal
         if examined.rules != self.append_rules:
             return None
         plan = place_append(
@@ -622,8 +620,8 @@ class Log(LogEnd):
             OffsetOutOfRange: `offset` is negative or above the high watermark.
             StorageFailed: the new start could not be stored.
         """
-        if self.offline is not None:
-            raise self.offline
+        if self.refusal is not None:
+            raise self.refusal
         if not self.config.is_deleted_by_retention:
             raise PolicyViolation(f"cleanup.policy of {self.topic} does not contain delete")
         if not 0 <= offset <= self.high_watermark:
@@ -687,7 +685,7 @@ class Log(LogEnd):
         """Close all files and write nothing, as in a crash."""
         self.is_closed = True
         if self.offline is None:
-            self.offline = LogOffline(self.path, "the log was closed")
+            self.offline = self.refusal = LogOffline(self.path, "the log was closed")
         for segment in self.segments:
             segment.close()
         self.manifest.close()

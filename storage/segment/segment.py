@@ -155,11 +155,21 @@ class Segment(SegmentEnd):
 
     @classmethod
     def open_remote(
-        cls, files: Files, directory: str, where: RemoteObject, *, now_ms: int
+        cls,
+        files: Files,
+        directory: str,
+        where: RemoteObject,
+        *,
+        now_ms: int,
+        has_indexes: bool = True,
     ) -> "Segment":
-        """The segment whose log is in an object, with no facts about its content."""
+        """The segment whose log is in an object, with no facts about its content.
+
+        Without `has_indexes` no index file is looked for, as in a directory that was restored.
+        """
         path = segment_file_path(directory, where.base_offset, LOG_SUFFIX)
-        segment = cls(files, directory, where.base_offset, RemoteLogFile(path, where))
+        log = RemoteLogFile(path, where)
+        segment = cls(files, directory, where.base_offset, log, is_new=not has_indexes)
         segment.created_ms = now_ms
         segment.remote, segment.is_remote = where, True
         return segment
