@@ -52,6 +52,7 @@ from client.descriptions import (
 from client.types import (
     Broker,
     OffsetAndTimestamp,
+    RecordsBefore,
     TopicInfo,
     TopicPartition,
 )
@@ -520,6 +521,28 @@ class Admin(GroupAdmin, SecurityAdmin, TokenAdmin):
         info = await self._cluster.topic(topic)
         wanted = {TopicPartition(topic, number): timestamp for number in info.partitions}
         return await first_records(self._cluster, wanted)
+
+    async def records_before(
+        self, partitions: Iterable[TopicPartition], time_ms: int
+    ) -> dict[TopicPartition, RecordsBefore]:
+        """What `delete_records` may delete so that every deleted record is older than a time.
+
+        Older records that were appended after a newer one are not among them. Raises as
+        `first_records` does.
+        """
+        wanted = list(partitions)
+        starts = await self.list_offsets(dict.fromkeys(wanted, EARLIEST))
+        ends = await self.list_offsets(dict.fromkeys(wanted, LATEST))
+        found = await self.first_records(dict.fromkeys(wanted, time_ms))
+        before = {}
+        for tp in wanted:
+            first, last, hit = starts[tp], ends[tp], found[tp]
+            start, end = first.offset if first else 0, last.offset if last else 0
+            # The end was asked for before the record: nothing appended meanwhile is deleted.
+            stop = end if hit is None else min(hit.offset, end)
+            next_ms = None if hit is None or stop < hit.offset else hit.timestamp_ms
+            before[tp] = RecordsBefore(start, max(start, stop), end, next_ms)
+        return before
 
     async def delete_records(
         self, before: Mapping[TopicPartition, int]

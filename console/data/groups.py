@@ -32,7 +32,8 @@ IDLE_S: Final = 600.0
 STEADY: Final = 0.05
 """A trend below this share of real time is none."""
 
-_PREVIEWS_MAX: Final = 50
+PREVIEWS_MAX: Final = 50
+"""Positions of a preview whose records are read."""
 
 
 class Sample(NamedTuple):
@@ -330,11 +331,11 @@ async def preview_reset(
                 "is_end": there is None or then >= end,
             }
         )
-    await asyncio.gather(*(_add_neighbours(hub, row) for row in rows[:_PREVIEWS_MAX]))
+    await asyncio.gather(*(add_neighbours(hub, row) for row in rows[:PREVIEWS_MAX]))
     return {"group": group_id, "target": target, "positions": rows}
 
 
-async def _add_neighbours(hub: Hub, row: dict[str, Any]) -> None:
+async def add_neighbours(hub: Hub, row: dict[str, Any]) -> None:
     """The record that would be read next, and the one before it."""
     tp = TopicPartition(row["topic"], row["partition"])
     first = max(0, row["then"] - 1)

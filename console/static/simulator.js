@@ -64,6 +64,7 @@ export async function simulator(root, { name, plan, signal, reload, preview }) {
       el("p", { class: "dim" }, `Retention runs every ${formatDuration(last.check_interval_ms)}; a segment goes as a whole.`),
       el("div", { class: "bar" },
         isChanged && settings.readOnly !== "1" && button("Apply these settings…", apply, { class: "danger" }),
+        settings.readOnly !== "1" && el("a", { href: `/topics/${part(name)}?tab=partitions` }, "Delete records older than a time"),
         copyButton("Copy as command", command("retention", name, ...Object.entries(changes()).flatMap(([key, value]) => ["--set", `${key}=${value}`])))));
   }
 
