@@ -12,7 +12,8 @@ export function deletionForm(root, { name, reload }) {
   async function preview() {
     try {
       const text = before.value.trim();
-      const plan = await post(`/topics/${part(name)}/deletion-preview`, { before: text }, { p: param("p") });
+      const chosen = param("p") ?? "";
+      const plan = await post(`/topics/${part(name)}/deletion-preview`, { before: text }, { p: chosen });
       const rows = plan.positions.filter((row) => row.then > row.now);
       const going = rows.reduce((sum, row) => sum + row.then - row.now, 0);
       const emptied = rows.filter((row) => row.then >= row.end).length;
@@ -30,7 +31,7 @@ export function deletionForm(root, { name, reload }) {
           { title: "First record then", cell: found },
         ], rows, { label: "What would go" }),
         el("div", { class: "bar" }, rows.length > 0 && button("Delete these records…", () => commit(rows, going), { class: "danger" }),
-          copyButton("Copy as command", command("topic", "delete-records", name, "--before", text))));
+          /^\d*$/.test(chosen) && copyButton("Copy as command", command("topic", "delete-records", name, "--before", text, ...(chosen ? ["-p", chosen] : [])))));
     } catch (error) {
       replace(result, failure(error));
     }

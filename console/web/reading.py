@@ -15,6 +15,7 @@ from console.data.conditions import parse_condition
 from console.data.decoders import FORMATS
 from console.data.groups import readers_of
 from console.data.hub import Hub
+from console.data.skew import sample_times
 from console.web import questions as ask
 from console.web.answers import answer, failure
 from protocol.error_codes import ErrorCode
@@ -186,6 +187,14 @@ def _tidelog(path: str, *allowed: str) -> Any:
     return endpoint
 
 
+async def skew_sample(request: Request) -> Response:
+    """A sample of a topic's times, where the brokers audit none."""
+    topic_name = request.path_params["topic"]
+    return answer(
+        await sample_times(ask.hub_of(request), topic_name, ask.partitions_of(request))
+    )
+
+
 async def explain(request: Request) -> Response:
     """The steps of a lookup by time, on the map of segments."""
     partition = ask.partition_of(request)
@@ -246,6 +255,7 @@ ROUTES: Final = [
     Route("/topics/{topic}/segments", _tidelog("/segments", "partition", "limit", "after")),
     Route("/topics/{topic}/retention", _tidelog("/retention", *_RETENTION)),
     Route("/topics/{topic}/skew", _tidelog("/skew", "partition", "bytes")),
+    Route("/topics/{topic}/skew-sample", skew_sample),
     Route("/topics/{topic}/explain", explain),
     Route("/topics/{topic}/readers", readers),
     Route("/groups", groups),

@@ -29,3 +29,15 @@ def set_retention(page: Page, topic: str) -> None:
     page.get_by_role("button", name="Change it").click()
     expect(page.get_by_text(f"Changed retention.ms of {topic}.")).to_be_visible()
     expect(page.get_by_role("row", name=re.compile("^retention.ms"))).to_contain_text("topic")
+
+
+def delete_before(page: Page, topic: str, when: str, plan: str) -> None:
+    """Preview a deletion on the page of partitions, read its sentence, carry it out."""
+    page.goto(f"/topics/{topic}?tab=partitions")
+    box = page.get_by_label("Older than")
+    box.fill(when)
+    box.press("Enter")
+    expect(page.get_by_text(plan)).to_be_visible()
+    page.evaluate("window.confirm = () => true")
+    page.get_by_role("button", name="Delete these records…").click()
+    expect(page.get_by_text(re.compile(f"Deleted .* of {topic}"))).to_be_visible()

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import Errors, running_console
-from tests.browser.steps import drag_on_the_timeline, set_retention
+from tests.browser.steps import delete_before, drag_on_the_timeline, set_retention
 from tidelog.testing import RunningBroker, Seed
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
@@ -158,6 +158,31 @@ def test_deep_link_restores_window_filter_and_zone(page: Page) -> None:
     expect(page.get_by_label("Filter")).to_have_value("value.delay >= 50")
 
 
+def test_a_filter_is_kept_under_a_name(page: Page) -> None:
+    page.goto("/topics/flights")
+    box = page.get_by_label("Filter", exact=True)
+    box.fill("value.delay >= 50")
+    box.press("Enter")
+    expect(page.get_by_text("100 records. That is all.")).to_be_visible()
+    page.get_by_role("button", name="Keep…").click()
+    page.get_by_label("Name", exact=True).fill("very late")
+    page.get_by_role("button", name="Keep", exact=True).click()
+    expect(page.get_by_label("Kept filters")).to_have_value("0")
+    page.goto("/topics/flights")
+    expect(page.get_by_text("100 records.")).to_be_visible()
+    page.get_by_label("Kept filters").select_option("very late")
+    expect(page.get_by_text("100 records. That is all.")).to_be_visible()
+    assert "value.delay" in page.url
+    page.goto("/topics/hostile")
+    expect(page.get_by_label("Kept filters")).to_contain_text("very late (flights)")
+    page.goto("/topics/flights?f=value.delay >= 50")
+    page.get_by_role("button", name="Forget").click()
+    expect(page.get_by_label("Kept filters")).to_have_count(0)
+    page.evaluate("localStorage.setItem('tidelog.filters', '{broken')")
+    page.reload()
+    expect(page.get_by_text("100 records. That is all.")).to_be_visible()
+
+
 def test_zone_switch_changes_every_time(page: Page) -> None:
     page.goto("/topics/flights?order=offset")
     first = page.locator("tr.row").first
@@ -269,6 +294,26 @@ def test_simulated_deletion_is_what_happens(page: Page, broker: RunningBroker) -
     done = page.get_by_text("segments and").inner_text()
     (deleted,) = numbers(r"(\d+) segments", done)
     assert deleted >= promised > 0
+
+
+def test_records_before_a_time_are_deleted(page: Page, broker: RunningBroker) -> None:
+    records = [Seed(str(n), timestamp_ms=START + n * MINUTE) for n in (0, 10, 50, 5, 55)]
+    broker.create_topic("aging", records)
+    plan = "2 offsets of 1 partition would go"
+    delete_before(page, "aging", "2026-01-01T00:30Z", plan)
+    assert [one.value for one in broker.read("aging")] == [b"50", b"5", b"55"]
+    page.goto("/topics/flights?tab=partitions&p=0")
+    box = page.get_by_label("Older than")
+    box.fill("2026-01-01T01:00Z")
+    box.press("Enter")
+    expect(page.get_by_text("20 offsets of 1 partition would go")).to_be_visible()
+    page.get_by_role("button", name="Copy as command").last.click()
+    assert page.evaluate("navigator.clipboard.readText()") == (
+        f"tidelog topic delete-records flights --before 2026-01-01T01:00Z -p 0 -b {broker.bootstrap}"
+    )
+    box.fill("never")
+    box.press("Enter")
+    expect(page.get_by_role("alert")).to_be_visible()
 
 
 def test_reset_preview_is_what_is_committed(page: Page, broker: RunningBroker) -> None:
@@ -408,6 +453,9 @@ def test_read_only(chromium: Browser, broker: RunningBroker) -> None:
         page.goto(f"{url}/groups/billing")
         expect(page.get_by_text("records behind", exact=True)).to_be_visible()
         expect(page.get_by_role("button", name="Preview")).to_have_count(0)
+        page.goto(f"{url}/topics/flights?tab=partitions")
+        expect(page.get_by_text("1 of 1").first).to_be_visible()
+        expect(page.get_by_label("Older than")).to_have_count(0)
         page.close()
 
 
