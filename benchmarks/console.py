@@ -29,7 +29,7 @@ from tidelog.testing import running_broker
 
 WIDE = "wide"
 SHOWN = 50
-_AT_ONCE = 500
+_AT_ONCE = 200
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,7 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def _fill(bootstrap: str, options: argparse.Namespace) -> None:
     names = [f"topic-{number:04}" for number in range(options.topics)]
-    async with Admin(bootstrap) as admin, Producer(bootstrap) as producer:
+    patient = {"request_timeout_ms": 300_000, "timeout_ms": 300_000}
+    async with Admin(bootstrap, **patient) as admin, Producer(bootstrap) as producer:
         for start in range(0, len(names), _AT_ONCE):
             part = names[start : start + _AT_ONCE]
             await admin.create_topics([NewTopic(name=name, partitions=1) for name in part])

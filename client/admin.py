@@ -10,7 +10,7 @@ offsets are `client.core.offsets`.
         print(await admin.offsets_for_time("flights", "2013-07-04T12:00-04:00"))
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
@@ -24,6 +24,7 @@ from client.aio.explain import (
     metrics_address,
     request_clock,
     request_document,
+    request_metrics,
 )
 from client.aio.fetching import FetchOptions
 from client.aio.positions import to_timestamp
@@ -430,6 +431,16 @@ class Admin(GroupAdmin, SecurityAdmin, TokenAdmin):
         """
         url = await self._metrics_url(metrics_url, {})
         return await request_clock(url, changes or {}, self._cluster.options.security)
+
+    async def metrics(
+        self, names: Sequence[str], *, metrics_url: str | None = None
+    ) -> dict[str, float]:
+        """Metrics of the first broker that have no labels, by name; missing ones are left out.
+
+        Raises as `explain_lookup`.
+        """
+        url = await self._metrics_url(metrics_url, {})
+        return await request_metrics(url, names, self._cluster.options.security)
 
     async def ask_metrics_port(
         self, path: str, asked: Mapping[str, object], *, metrics_url: str | None = None

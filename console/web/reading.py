@@ -29,6 +29,11 @@ async def cluster(request: Request) -> Response:
     return answer(await overview.describe_cluster(ask.hub_of(request)))
 
 
+async def activity(request: Request) -> Response:
+    """What is produced now, and partitions that a timestamp ahead of the clock holds."""
+    return answer(await ask.hub_of(request).activity())
+
+
 async def topics(request: Request) -> Response:
     """The list of topics: names, partitions, bytes."""
     return answer(
@@ -190,9 +195,7 @@ def _tidelog(path: str, *allowed: str) -> Any:
 async def skew_sample(request: Request) -> Response:
     """A sample of a topic's times, where the brokers audit none."""
     topic_name = request.path_params["topic"]
-    return answer(
-        await sample_times(ask.hub_of(request), topic_name, ask.partitions_of(request))
-    )
+    return answer(await sample_times(ask.hub_of(request), topic_name, ask.partitions_of(request)))
 
 
 async def explain(request: Request) -> Response:
@@ -243,6 +246,7 @@ _RETENTION: Final = (
 
 ROUTES: Final = [
     Route("/cluster", cluster),
+    Route("/activity", activity),
     Route("/topics", topics),
     Route("/topic-details", topic_details),
     Route("/topic-days", topic_days),

@@ -34,7 +34,7 @@ def set_retention(page: Page, topic: str) -> None:
 def delete_before(page: Page, topic: str, when: str, plan: str) -> None:
     """Preview a deletion on the page of partitions, read its sentence, carry it out."""
     page.goto(f"/topics/{topic}?tab=partitions")
-    box = page.get_by_label("Older than")
+    box = page.get_by_label("Older than", exact=True)
     box.fill(when)
     box.press("Enter")
     expect(page.get_by_text(plan)).to_be_visible()

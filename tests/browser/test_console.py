@@ -303,7 +303,7 @@ def test_records_before_a_time_are_deleted(page: Page, broker: RunningBroker) ->
     delete_before(page, "aging", "2026-01-01T00:30Z", plan)
     assert [one.value for one in broker.read("aging")] == [b"50", b"5", b"55"]
     page.goto("/topics/flights?tab=partitions&p=0")
-    box = page.get_by_label("Older than")
+    box = page.get_by_label("Older than", exact=True)
     box.fill("2026-01-01T01:00Z")
     box.press("Enter")
     expect(page.get_by_text("20 offsets of 1 partition would go")).to_be_visible()
@@ -455,7 +455,7 @@ def test_read_only(chromium: Browser, broker: RunningBroker) -> None:
         expect(page.get_by_role("button", name="Preview")).to_have_count(0)
         page.goto(f"{url}/topics/flights?tab=partitions")
         expect(page.get_by_text("1 of 1").first).to_be_visible()
-        expect(page.get_by_label("Older than")).to_have_count(0)
+        expect(page.get_by_label("Older than", exact=True)).to_have_count(0)
         page.close()
 
 

@@ -3,8 +3,10 @@
 import json
 import math
 import random
+import time
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -48,6 +50,24 @@ async def test_the_overview_says_what_the_brokers_are(
     assert (found["kind"], found["topics"], found["has_metrics_port"]) == ("Tidelog", 1, True)
     assert found["bytes"] > 0
     assert found["has_settable_clock"]
+
+
+async def test_activity_is_what_came_since_the_question_before(
+    broker: InProcessBroker, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = 100.0
+    clock = SimpleNamespace(monotonic=lambda: at, time_ns=time.time_ns)
+    monkeypatch.setattr("console.data.hub.time", clock)
+    await broker.create_topic("t", ["a"])
+    first = await browser.ask("/activity")
+    assert first == {"records_per_s": None, "bytes_per_s": None, "held_by_future": 0}
+    await broker.write("t", *("b" for _ in range(40)))
+    at += 10
+    found = await browser.ask("/activity")
+    assert found["records_per_s"] == 4
+    assert 4 < found["bytes_per_s"] < 400
+    at += 100
+    assert (await browser.ask("/activity"))["records_per_s"] is None
 
 
 async def test_the_list_has_names_and_details_for_what_is_visible(
