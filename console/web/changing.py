@@ -119,9 +119,8 @@ async def _deletion(request: Request) -> tuple[str, dict[str, Any]]:
     if foreign:
         raise InvalidUse(f"{foreign[0]} is no partition of {topic}")
     cut = " ".join(f"{tp.partition}:{then}" for tp, (_, then) in sorted(positions.items()))
-    return f"records of {topic} before {cut}", await delete_previewed(
-        ask.hub_of(request), positions
-    )
+    done = await delete_previewed(ask.hub_of(request), positions)
+    return f"records of {topic} before {cut}", done
 
 
 async def _settings(request: Request) -> tuple[str, dict[str, Any]]:
