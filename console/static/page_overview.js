@@ -26,7 +26,7 @@ export async function show(root, { signal, refresh }) {
       tile(formatCount(found.offline), "partitions offline", found.offline ? "bad" : ""),
       tile(formatSize(found.bytes), found.bytes === null ? "size may not be asked" : "on disk"),
       tile(formatCount(found.brokers.length), found.brokers.length === 1 ? "broker" : "brokers")),
-    found.has_metrics_port && activity,
+    found.has_activity && activity,
     card("Groups that are furthest behind", el("a", { href: "/groups" }, "All groups"), groups),
     card("Brokers", null, table([
       { title: "Id", right: true, cell: (one) => one.id },
@@ -34,7 +34,7 @@ export async function show(root, { signal, refresh }) {
       { title: "Rack", cell: (one) => one.rack ?? "-" },
       { title: "", cell: (one) => one.id === found.controller_id && el("span", { class: "tag" }, "controller") },
     ], found.brokers), el("p", { class: "dim" }, `Cluster ${found.cluster_id ?? "without an id"}`)));
-  if (found.has_metrics_port) follow(activity, signal);
+  if (found.has_activity) follow(activity, signal);
   try {
     const { groups: rows } = await get("/groups", {}, signal);
     const behind = rows.filter((row) => row.records).sort((a, b) => (b.lag_ms ?? 0) - (a.lag_ms ?? 0)).slice(0, 8);

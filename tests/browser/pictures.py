@@ -166,6 +166,14 @@ def _simulate(page: Page, broker: RunningBroker) -> None:
     page.evaluate("scrollTo(0, 9999)")
 
 
+def _delete(page: Page, broker: RunningBroker) -> None:
+    box = page.get_by_label("Older than", exact=True)
+    box.fill("2026-07-06T00:00Z")
+    box.press("Enter")
+    page.get_by_role("button", name="Delete these records…").wait_for()
+    page.evaluate("scrollTo(0, 9999)")
+
+
 def _reset(page: Page, broker: RunningBroker) -> None:
     page.get_by_label("Move to").fill("2026-07-08T06:00Z")
     page.get_by_role("button", name="Preview").click()
@@ -201,6 +209,7 @@ PICTURES = {
     "console-segments": ("/topics/sensors?tab=segments", _nothing, 640),
     "console-lookup": ("/topics/flights?tab=segments", _explain, 860),
     "console-retention": ("/topics/flights?tab=segments", _simulate, 760),
+    "console-deletion": ("/topics/flights?tab=partitions", _delete, 640),
     "console-skew": ("/topics/sensors?tab=skew", _nothing, 480),
     "console-settings": ("/topics/flights?tab=settings", _nothing, 560),
     "console-group": ("/groups/billing", _reset, 900),

@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from client.admin import Admin
+from client.types import TopicPartition
 from tests.browser.conftest import Errors, running_console
 from tests.browser.steps import delete_before, drag_on_the_timeline, set_retention
 from tidelog.testing import RunningBroker, Seed
+from tidelog.testing.topics import run
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -63,6 +66,17 @@ def _seeded(broker: RunningBroker) -> None:
         "hostile",
         [Seed(text, key=text, headers=((text, text.encode()),)) for text in HOSTILE],
     )
+
+
+def commit_billing(broker: RunningBroker) -> None:
+    """Put the group billing after 150 flights of each partition."""
+
+    async def commit() -> None:
+        async with Admin(broker.bootstrap) as admin:
+            positions = {TopicPartition("flights", n): 150 for n in range(3)}
+            await admin.alter_group_offsets("billing", positions)
+
+    run(commit)
 
 
 def numbers(pattern: str, text: str) -> list[int]:
@@ -317,16 +331,7 @@ def test_records_before_a_time_are_deleted(page: Page, broker: RunningBroker) ->
 
 
 def test_reset_preview_is_what_is_committed(page: Page, broker: RunningBroker) -> None:
-    from client.admin import Admin
-    from client.types import TopicPartition
-    from tidelog.testing.topics import run
-
-    async def commit() -> None:
-        async with Admin(broker.bootstrap) as admin:
-            positions = {TopicPartition("flights", n): 150 for n in range(3)}
-            await admin.alter_group_offsets("billing", positions)
-
-    run(commit)
+    commit_billing(broker)
     page.goto("/groups/billing")
     expect(page.get_by_text("records behind", exact=True)).to_be_visible()
     page.get_by_label("Move to").fill("2026-01-01T01:00Z")
@@ -443,6 +448,7 @@ def test_every_page_is_drawn_without_errors(page: Page, path: str) -> None:
 
 
 def test_read_only(chromium: Browser, broker: RunningBroker) -> None:
+    commit_billing(broker)
     with running_console(broker.bootstrap, "--read-only", "--no-export") as url:
         page = chromium.new_page()
         page.goto(f"{url}/topics/flights")

@@ -43,13 +43,17 @@ async def seed_hours(broker: InProcessBroker, topic: str, partitions: int = 3) -
 
 
 async def test_the_overview_says_what_the_brokers_are(
-    broker: InProcessBroker, browser: Browser
+    broker: InProcessBroker, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await broker.create_topic("t", ["a"], partitions=2)
     found = await browser.ask("/cluster")
     assert (found["kind"], found["topics"], found["has_metrics_port"]) == ("Tidelog", 1, True)
     assert found["bytes"] > 0
     assert found["has_settable_clock"]
+    assert found["has_activity"]
+    await broker.create_topic("wide", partitions=2000)
+    monkeypatch.setattr("console.data.hub.KEPT_S", 0)
+    assert not (await browser.ask("/cluster"))["has_activity"]
 
 
 async def test_activity_is_what_came_since_the_question_before(
