@@ -12,7 +12,7 @@ meanwhile is counted again.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from weakref import WeakKeyDictionary
@@ -245,7 +245,7 @@ class _Counting:
             try:
                 for start in range(0, len(segments), _FILES_AT_ONCE):
                     part = segments[start : start + _FILES_AT_ONCE]
-                    files = yield from off_loop(_reader_of(part))
+                    files = yield from _stored_counts(part)
                     for segment, stored in zip(part, files, strict=True):
                         if segment.next_offset > found.from_offset or segment is segments[-1]:
                             missing += yield from self._add(log, segment, found, stored)
@@ -339,15 +339,21 @@ class _Counting:
         return known.buckets
 
 
-def _reader_of(segments: Sequence[Segment]) -> Callable[[], list[StoredCounts | None]]:
-    """Reads the counts of segments that are in their files only; to be called in a thread."""
+def _stored_counts(segments: Sequence[Segment]) -> Steps[list[StoredCounts | None]]:
+    """The counts of segments that are in their files only, read in a thread; None for the others."""
     paths = [
         (segment.files, segment.path(TimeCounts.SUFFIX))
         if (counts := counts_in_memory(segment)) is None or counts.needs_file
         else None
         for segment in segments
     ]
-    return lambda: [None if path is None else read_counts(*path) for path in paths]
+    if not any(paths):
+        return [None] * len(paths)
+    return (
+        yield from off_loop(
+            lambda: [None if path is None else read_counts(*path) for path in paths]
+        )
+    )
 
 
 def _are_there(log: Log, segments: list[Segment]) -> bool:

@@ -282,6 +282,13 @@ def test_the_owners_thread_reads_no_file_of_closed_segments(
     assert read == aside == [path_of(log, base) for base in range(4)]
 
 
+def test_counts_in_memory_cost_no_call_in_a_thread() -> None:
+    log = LogHarness()
+    log.append(4_000)
+    window = Window(from_ms=0, to_ms=1, bars=1)
+    assert not any(TimeHistogram().count([log.log], window, bytes_max=0))
+
+
 # --- the file -----------------------------------------------------------------------------------
 
 
