@@ -340,7 +340,7 @@ class _Counting:
 
 
 def _stored_counts(segments: Sequence[Segment]) -> Steps[list[StoredCounts | None]]:
-    """The counts of segments that are in their files only, read in a thread; None for the others."""
+    """Counts that are in files only, read in a thread; None for those in memory."""
     paths = [
         (segment.files, segment.path(TimeCounts.SUFFIX))
         if (counts := counts_in_memory(segment)) is None or counts.needs_file

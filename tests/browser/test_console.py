@@ -172,6 +172,17 @@ def test_deep_link_restores_window_filter_and_zone(page: Page) -> None:
     expect(page.get_by_label("Filter")).to_have_value("value.delay >= 50")
 
 
+def test_same_key_lists_the_records_of_a_key(page: Page) -> None:
+    page.goto("/topics/flights?open=1:11")
+    page.get_by_role("link", name="Same key").click()
+    expect(page.get_by_text("100 records.")).to_be_visible()
+    cells = page.locator("td.key")
+    assert set(cells.all_inner_texts()) == {"k4"}
+    page.goto("/topics/hostile?open=0:4")
+    page.get_by_role("link", name="Same key").click()
+    expect(page.get_by_text("1 record. That is all.")).to_be_visible()
+
+
 def test_a_filter_is_kept_under_a_name(page: Page) -> None:
     page.goto("/topics/flights")
     box = page.get_by_label("Filter", exact=True)
