@@ -5,6 +5,8 @@ import { found } from "./reset.js";
 import { command, param } from "./state.js";
 import { formatCount, formatTime, plural } from "./time.js";
 
+const SHOWN = 200;
+
 export function deletionForm(root, { name, reload }) {
   const before = el("input", { "aria-label": "Older than", "data-key": "t", placeholder: "-30d, 2026-11-01T10:00Z", size: 34 });
   const result = el("div", { "aria-live": "polite" });
@@ -29,7 +31,8 @@ export function deletionForm(root, { name, reload }) {
           { title: "Starts at", right: true, cell: (row) => formatCount(row.now) }, { title: "Then", right: true, cell: (row) => formatCount(row.then) },
           { title: "Go", right: true, cell: (row) => formatCount(row.then - row.now) }, { title: "Stay", right: true, cell: (row) => formatCount(row.end - row.then) },
           { title: "First record then", cell: found },
-        ], rows, { label: "What would go" }),
+        ], rows.slice(0, SHOWN), { label: "What would go" }),
+        rows.length > SHOWN && el("p", { class: "dim" }, `The first ${SHOWN} of ${plural(rows.length, "partition")}.`),
         el("div", { class: "bar" }, rows.length > 0 && button("Delete these records…", () => commit(rows, going), { class: "danger" }),
           /^\d*$/.test(chosen) && copyButton("Copy as command", command("topic", "delete-records", name, "--before", text, ...(chosen ? ["-p", chosen] : [])))));
     } catch (error) {
