@@ -144,7 +144,7 @@ def _nothing(page: Page, broker: RunningBroker) -> None:
 
 
 def _drag(page: Page, broker: RunningBroker) -> None:
-    drag_on_the_timeline(page, 0.62, 0.635)
+    drag_on_the_timeline(page, 0.62, 0.635, "100 records.")
     page.locator("tr.row").nth(3).click()
     page.get_by_label("The value", exact=True).wait_for()
     page.mouse.move(0, 0)
