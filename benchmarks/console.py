@@ -72,8 +72,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def _fill(bootstrap: str, options: argparse.Namespace) -> None:
     names = [f"topic-{number:04}" for number in range(options.topics)]
-    patient = {"request_timeout_ms": 300_000, "timeout_ms": 300_000}
-    async with Admin(bootstrap, **patient) as admin, Producer(bootstrap) as producer:
+    async with (
+        Admin(bootstrap, request_timeout_ms=300_000, timeout_ms=300_000) as admin,
+        Producer(bootstrap) as producer,
+    ):
         for start in range(0, len(names), _AT_ONCE):
             part = names[start : start + _AT_ONCE]
             await admin.create_topics([NewTopic(name=name, partitions=1) for name in part])

@@ -43,10 +43,9 @@ async def fill(bootstrap: str) -> None:
     """600 flights of the last ten hours, one a minute; a topic with a record ahead; a group."""
     first = first_ms()
     # A Kafka that has just started on a busy machine answers late.
-    patient = {"request_timeout_ms": 60_000}
     async with (
-        Admin(bootstrap, timeout_ms=180_000, **patient) as admin,
-        Producer(bootstrap, delivery_timeout_ms=180_000, **patient) as producer,
+        Admin(bootstrap, timeout_ms=180_000, request_timeout_ms=60_000) as admin,
+        Producer(bootstrap, delivery_timeout_ms=180_000, request_timeout_ms=60_000) as producer,
     ):
         await admin.create_topic("flights", partitions=3)
         for name in ("empty", "live", "written", "ahead", "copies", "aging"):
