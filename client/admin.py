@@ -10,7 +10,7 @@ offsets are `client.core.offsets`.
         print(await admin.offsets_for_time("flights", "2013-07-04T12:00-04:00"))
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
@@ -24,6 +24,7 @@ from client.aio.explain import (
     metrics_address,
     request_clock,
     request_document,
+    request_metrics,
     request_standby,
 )
 from client.aio.fetching import FetchOptions
@@ -53,6 +54,7 @@ from client.descriptions import (
 from client.types import (
     Broker,
     OffsetAndTimestamp,
+    RecordsBefore,
     TopicInfo,
     TopicPartition,
 )
@@ -450,6 +452,16 @@ class Admin(GroupAdmin, SecurityAdmin, TokenAdmin):
         url = await self._metrics_url(metrics_url, {})
         return await request_standby(url, self._cluster.options.security, promotes=True)
 
+    async def metrics(
+        self, names: Sequence[str], *, metrics_url: str | None = None
+    ) -> dict[str, float]:
+        """Metrics of the first broker that have no labels, by name; missing ones are left out.
+
+        Raises as `explain_lookup`.
+        """
+        url = await self._metrics_url(metrics_url, {})
+        return await request_metrics(url, names, self._cluster.options.security)
+
     async def ask_metrics_port(
         self, path: str, asked: Mapping[str, object], *, metrics_url: str | None = None
     ) -> dict[str, Any]:
@@ -540,6 +552,28 @@ class Admin(GroupAdmin, SecurityAdmin, TokenAdmin):
         info = await self._cluster.topic(topic)
         wanted = {TopicPartition(topic, number): timestamp for number in info.partitions}
         return await first_records(self._cluster, wanted)
+
+    async def records_before(
+        self, partitions: Iterable[TopicPartition], time_ms: int
+    ) -> dict[TopicPartition, RecordsBefore]:
+        """What `delete_records` may delete so that every deleted record is older than a time.
+
+        Older records that were appended after a newer one are not among them. Raises as
+        `first_records` does.
+        """
+        wanted = list(partitions)
+        starts = await self.list_offsets(dict.fromkeys(wanted, EARLIEST))
+        ends = await self.list_offsets(dict.fromkeys(wanted, LATEST))
+        found = await self.first_records(dict.fromkeys(wanted, time_ms))
+        before = {}
+        for tp in wanted:
+            first, last, hit = starts[tp], ends[tp], found[tp]
+            start, end = first.offset if first else 0, last.offset if last else 0
+            # The end was asked for before the record: nothing appended meanwhile is deleted.
+            stop = end if hit is None else min(hit.offset, end)
+            next_ms = None if hit is None or stop < hit.offset else hit.timestamp_ms
+            before[tp] = RecordsBefore(start, max(start, stop), end, next_ms)
+        return before
 
     async def delete_records(
         self, before: Mapping[TopicPartition, int]

@@ -87,6 +87,22 @@ class OffsetAndTimestamp(NamedTuple):
         return datetime_of(self.timestamp_ms)
 
 
+class RecordsBefore(NamedTuple):
+    """The records of a partition up to the first one at or after a time; all of them are older.
+
+    Attributes:
+        start: the first offset of the partition.
+        stop: the offset of the first record at or after the time; without one it is `end`.
+        end: one past the last offset.
+        next_ms: the time of that record, None without one.
+    """
+
+    start: int
+    stop: int
+    end: int
+    next_ms: int | None
+
+
 class OffsetAndMetadata(NamedTuple):
     """A group's position: the next offset to read, with a note of the committer's choice."""
 

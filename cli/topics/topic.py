@@ -7,13 +7,24 @@ import click
 
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import BrokerOptions, ask_admin, broker_options, confirm, json_option, parse_pairs
+from cli.options import (
+    TIME,
+    BrokerOptions,
+    ask_admin,
+    broker_options,
+    check_contradiction,
+    confirm,
+    json_option,
+    parse_pairs,
+)
 from cli.output import RIGHT, format_size, note, print_json, print_table, time_fields
+from cli.time.options import ask_about
 from client.admin import Admin
 from client.core.offsets import EARLIEST, LATEST
 from client.descriptions import ConfigEntry, ConfigSource
 from client.errors import BrokerRefused, UnsupportedByBroker
-from client.types import OffsetAndTimestamp, TopicPartition
+from client.times import format_time
+from client.types import OffsetAndTimestamp, RecordsBefore, TopicPartition
 from protocol.error_codes import ErrorCode
 
 
@@ -226,3 +237,76 @@ def delete(*, names: tuple[str, ...], yes: bool, broker: BrokerOptions) -> None:
 
     ask_admin(broker, lambda admin: admin.delete_topic(*names))
     click.echo(f"Deleted {', '.join(names)}.")
+
+
+@command.command("delete-records")
+@click.argument("name")
+@click.option(
+    "--before", "before_ms", type=TIME, required=True, help="Up to the first record at or after it."
+)
+@click.option("-p", "--partition", type=click.IntRange(min=0), help="Only this partition.")
+@click.option("--execute", is_flag=True, help="Delete them; without this nothing is changed.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only show what would go (the default).")
+@broker_options
+@json_option
+def delete_records(
+    *,
+    name: str,
+    before_ms: int,
+    partition: int | None,
+    execute: bool,
+    dry_run: bool,
+    broker: BrokerOptions,
+    as_json: bool,
+) -> None:
+    """Delete the records of a topic that are older than a time.
+
+    Each partition loses what is before its first record at or after the time, and no newer record.
+    Older records that arrived after a newer one stay.
+
+    Example: tidelog topic delete-records flights --before -30d --execute
+    """
+    check_contradiction(execute=execute, dry_run=dry_run)
+
+    async def work(
+        admin: Admin, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, RecordsBefore]:
+        plan = await admin.records_before(partitions, before_ms)
+        if execute:
+            await admin.delete_records({tp: one.stop for tp, one in plan.items()})
+        return plan
+
+    plan = ask_about(broker, name, partition, work)
+    if as_json:
+        rows = [
+            {
+                "partition": tp.partition,
+                "from": one.start,
+                "to": one.stop,
+                "end": one.end,
+                "next": None if one.next_ms is None else time_fields(one.next_ms),
+            }
+            for tp, one in plan.items()
+        ]
+        print_json({"topic": name, "dry_run": not execute, "partitions": rows})
+        return
+    what = "Deleted" if execute else "Would delete"
+    click.echo(f"{what} the records of {name} before {format_time(before_ms)}:")
+    headings = [f"{RIGHT}PARTITION", f"{RIGHT}FROM", f"{RIGHT}TO", f"{RIGHT}OFFSETS"]
+    headings += [f"{RIGHT}LEFT", "NEXT RECORD"]
+    print_table(
+        headings,
+        [
+            (
+                str(tp.partition),
+                one.start,
+                one.stop,
+                one.stop - one.start,
+                one.end - one.stop,
+                "-" if one.next_ms is None else format_time(one.next_ms),
+            )
+            for tp, one in plan.items()
+        ],
+    )
+    if not execute:
+        note("Nothing was changed; add --execute to do it.")

@@ -49,7 +49,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from struct import Struct, error
-from typing import ClassVar, Final, Literal, NamedTuple
+from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from config import TopicConfig
 from protocol.records.checksums import crc32c
@@ -188,6 +188,10 @@ class Buckets:
             self.add(start, -count)
         self.without_time -= part.without_time
         self.markers -= part.markers
+
+
+StoredCounts: TypeAlias = tuple[Buckets, list[Stretch], Coverage]
+"""The content of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,15 +353,18 @@ class TimeCounts(CountsEnd, AuxiliaryIndex):
         if coverage.size_bytes:
             self.stretches.append(Stretch(0, coverage.size_bytes))
 
-    def load(self) -> None:
-        """Take in the counts of the file, or a stretch in their place when there are none."""
+    def load(self, stored: StoredCounts | None = None) -> None:
+        """Take in the counts of the file, or a stretch in their place when there are none.
+
+        `stored` is what `read_counts` has found in it; it is moved, not copied.
+        """
         self._flush()
         if self._earlier is None:
             return
         covered, self._earlier = self._earlier, None
         is_all = not self.buckets.starts and not self.stretches and not self.buckets.records
         try:
-            buckets, stretches, coverage = parse_counts(self._files.read_all(self.path))
+            buckets, stretches, coverage = stored or parse_counts(self._files.read_all(self.path))
             if coverage != covered:
                 raise DamagedAuxiliaryIndex(f"it covers {coverage}, the log is {covered}")
         except (DamagedAuxiliaryIndex, OSError):
@@ -402,6 +409,11 @@ class TimeCounts(CountsEnd, AuxiliaryIndex):
         self._earlier = self._stored = None
         self._fresh, self._has_tail = 0, False
         self._start_ms, self._end_ms = 1, 0
+
+    @property
+    def needs_file(self) -> bool:
+        """Whether `load` reads the file."""
+        return self._earlier is not None
 
     @property
     def needs_reading(self) -> bool:
@@ -463,7 +475,14 @@ def encode_counts(buckets: Buckets, stretches: Iterable[Stretch], coverage: Cove
     return content + _CHECKSUM.pack(crc32c(content))
 
 
-def parse_counts(content: bytes) -> tuple[Buckets, list[Stretch], Coverage]:
+def read_counts(files: Files, path: str) -> StoredCounts | None:
+    """What a file holds, None when it cannot be used; for any thread."""
+    with suppress(DamagedAuxiliaryIndex, OSError):
+        return parse_counts(files.read_all(path))
+    return None
+
+
+def parse_counts(content: bytes) -> StoredCounts:
     """Parse the content of a file.
 
     Raises:

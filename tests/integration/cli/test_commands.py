@@ -162,6 +162,33 @@ def test_a_topic_from_creation_to_deletion(server: RunningBroker) -> None:
     assert gone.returncode == ExitCode.NOT_FOUND
 
 
+def test_records_before_a_time_are_deleted(server: RunningBroker) -> None:
+    """One is late and stays; none that is newer goes."""
+    ok("topic", "create", "aging", "-p", "2", "--set", "retention.ms=-1", server=server)
+    for partition, minutes in ("0", (0, 10, 50, 5, 55)), ("1", (1, 2)):
+        for minute in minutes:
+            stamp = ("--timestamp", f"2013-07-04T12:{minute:02}", "-p", partition)
+            ok("produce", "aging", "-q", *stamp, server=server, given="x\n")
+    words = ("topic", "delete-records", "aging", "--before", "2013-07-04T12:30")
+    table = tidelog(*words, server=server).stdout
+    assert table.startswith("Would delete the records of aging before 2013-07-04T12:30")
+    plan = parsed(*words, server=server)
+    assert [(one["from"], one["to"], one["end"]) for one in plan["partitions"]] == [
+        (0, 2, 5),
+        (0, 2, 2),
+    ]
+    assert plan["partitions"][0]["next"]["time"] == "2013-07-04T12:50:00.000-04:00"
+    assert plan["partitions"][1]["next"] is None
+    starts = parsed("offsets", "aging", server=server)["partitions"]
+    assert [one["earliest_offset"] for one in starts] == [0, 0]
+    ok(*words, "-p", "0", "--execute", server=server)
+    starts = parsed("offsets", "aging", server=server)["partitions"]
+    assert [one["earliest_offset"] for one in starts] == [2, 0]
+    shown = ok("consume", "aging", "-p", "0", "--from", "earliest", "--exit-at-end",
+               "--format", "{offset}", server=server)  # fmt: skip
+    assert shown.split() == ["2", "3", "4"]
+
+
 def test_a_group_reads_is_described_and_moved_in_time(server: RunningBroker) -> None:
     ok("produce", "grouped", "-q", "-p", "0", "--timestamp", NOON, server=server, given="a\nb\n")
     words = ("--group", "g", "--from", "earliest", "--max", "2", "--format", "{value}")
