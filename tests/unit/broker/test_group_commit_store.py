@@ -200,7 +200,8 @@ async def test_a_deleted_log_waits_for_no_store() -> None:
 async def test_a_drain_waits_for_the_store_without_a_turn_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    bench, log, slow, pumps = StoreBench(), StoredLog(), FakeLog(), []
+    bench, log, slow = StoreBench(), StoredLog(), FakeLog()
+    pumps: list[object] = []
     slow.gate.clear()
     bench.append(log, "a")
     bench.append(slow, "b")
