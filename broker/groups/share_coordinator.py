@@ -115,8 +115,7 @@ class ShareGroupCoordinator:
         The topic of the states must be open: see `states`. A group that does not exist is created,
         unless the member is refused.
         """
-        group = self.groups.get(group_id) or ShareGroup(group_id, self._limits_of(group_id))
-        group.limits = self._limits_of(group_id)
+        group = self._find_or_create(group_id)
 
         def refuse(error: ErrorCode, text: str | None = None) -> None:
             who = request.member_id
@@ -197,6 +196,15 @@ class ShareGroupCoordinator:
         if group.is_empty and not group.is_stored:
             self.groups.pop(group.group_id, None)
 
+    def _find_or_create(self, group_id: str) -> ShareGroup:
+        """The group with its limits of now; a new one is not yet among `groups`."""
+        limits = self._limits_of(group_id)
+        group = self.groups.get(group_id)
+        if group is None:
+            return ShareGroup(group_id, limits)
+        group.limits = limits
+        return group
+
     def _limits_of(self, group_id: str) -> ShareGroupLimits:
         overrides: Mapping[str, str] = self._registry.group_overrides.get(group_id, _NO_OVERRIDES)
         config = self._registry.broker_config
@@ -244,7 +252,7 @@ class ShareGroupCoordinator:
         self, group_id: str, begins: Sequence[tuple[str, Partition, int]], when_done: WhenDone
     ) -> None:
         """Let an empty group, created if need be, begin at these offsets."""
-        group = self.groups.get(group_id) or ShareGroup(group_id, self._limits_of(group_id))
+        group = self._find_or_create(group_id)
         if not group.is_empty:
             when_done(ErrorCode.NON_EMPTY_GROUP)
             return
