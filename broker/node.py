@@ -602,6 +602,7 @@ class Broker:
             self.fetch_waiters,
             context.fetch_sessions,
             self.group_lag,
+            self.groups.shares,
             self.security,
             self._contexts,
         )

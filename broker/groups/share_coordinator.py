@@ -25,7 +25,12 @@ from broker.groups.consumer.values import (
 )
 from broker.groups.internal_topic import CoordinatorServices, InternalTopic, KeyValue, WhenDone
 from broker.groups.share.group import ShareGroup
-from broker.groups.share.group_values import ShareGroupLimits, ShareHeartbeat, StoredShareGroup
+from broker.groups.share.group_values import (
+    ShareChangeKind,
+    ShareGroupLimits,
+    ShareHeartbeat,
+    StoredShareGroup,
+)
 from broker.groups.share.records import encode_change
 from broker.groups.share.sessions import ShareSession, ShareSessions
 from broker.groups.share.stored_state import ShareKey
@@ -81,6 +86,9 @@ class ShareGroupCoordinator:
         self._topic = topic
         self._topics = topics
         self._size_max = config.group_share_max_size
+        self.rebalances = 0
+        """How often a group got another target assignment."""
+
         self._timers = GroupTimers(services.sessions, self._wake)
 
     async def start(self) -> None:
@@ -224,7 +232,9 @@ class ShareGroupCoordinator:
     def _store(self, group: ShareGroup, when_done: WhenDone) -> None:
         """Store changes; if the log refuses, a restart finds the group as it was before them."""
         self._timers.set(group.group_id, group.wake_ms)
-        records = [encode_change(group.group_id, change) for change in group.drain()]
+        changes = group.drain()
+        self.rebalances += sum(each.kind is ShareChangeKind.ASSIGNMENT_EPOCH for each in changes)
+        records = [encode_change(group.group_id, change) for change in changes]
         if records:
             self._topic.append(self._topic.partition_of(group.group_id), records, when_done)
         else:
