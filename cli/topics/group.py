@@ -233,31 +233,62 @@ def reset(
 
     Example: tidelog group reset billing --to-time -2h --execute
     """
-    check_contradiction(to_time=to_ms is not None, to_earliest=to_earliest, to_latest=to_latest)
+    target = check_move(
+        to_ms, topics, to_earliest=to_earliest, to_latest=to_latest, may_be_new=may_be_new
+    )
     check_contradiction(execute=execute, dry_run=dry_run)
-    if may_be_new and not topics:
-        raise click.UsageError("--new needs --topic: a new group has read nothing yet")
-    target = EARLIEST if to_earliest else LATEST if to_latest else to_ms
-    if target is None:
-        raise click.UsageError("say where to: give one of --to-time, --to-earliest, --to-latest")
     moves = ask_admin(
         broker,
         lambda admin: _reset(
             admin, group_id, topics, target, execute=execute, may_be_new=may_be_new
         ),
     )
+    show_moves(group_id, target, moves, was_done=execute, as_json=as_json)
+
+
+Move = tuple[TopicPartition, int | None, int]
+"""A partition, the position before, and the one after."""
+
+
+def check_move(
+    to_ms: int | None,
+    topics: tuple[str, ...],
+    *,
+    to_earliest: bool,
+    to_latest: bool,
+    may_be_new: bool,
+) -> int:
+    """Where to move: a time in ms, or one of the special offsets.
+
+    Raises:
+        click.UsageError: options contradict each other, or one is missing.
+    """
+    check_contradiction(to_time=to_ms is not None, to_earliest=to_earliest, to_latest=to_latest)
+    if may_be_new and not topics:
+        raise click.UsageError("--new needs --topic: a new group has read nothing yet")
+    target = EARLIEST if to_earliest else LATEST if to_latest else to_ms
+    if target is None:
+        raise click.UsageError("say where to: give one of --to-time, --to-earliest, --to-latest")
+    return target
+
+
+def show_moves(
+    group_id: str, target: int, moves: list[Move], *, was_done: bool, as_json: bool
+) -> None:
+    """Print what was moved, or would be."""
     if as_json:
         names = ("topic", "partition", "from", "to")
         rows = [(tp.topic, tp.partition, old, new) for tp, old, new in moves]
-        document: dict[str, Any] = {"group": group_id, "dry_run": not execute}
+        document: dict[str, Any] = {"group": group_id, "dry_run": not was_done}
         document["positions"] = [dict(zip(names, row, strict=True)) for row in rows]
         print_json(document)
         return
-    place = "its ends" if to_latest else "the beginning" if to_earliest else format_time(target)
-    click.echo(f"{'Moved' if execute else 'Would move'} {group_id} to {place}:")
+    places = {EARLIEST: "the beginning", LATEST: "its ends"}
+    place = places.get(target) or format_time(target)
+    click.echo(f"{'Moved' if was_done else 'Would move'} {group_id} to {place}:")
     headings = ["TOPIC", f"{RIGHT}PARTITION", f"{RIGHT}FROM", f"{RIGHT}TO"]
     print_table(headings, [(tp.topic, str(tp.partition), old, new) for tp, old, new in moves])
-    if not execute:
+    if not was_done:
         note("Nothing was changed; add --execute to do it.")
 
 
@@ -269,10 +300,34 @@ async def _reset(
     *,
     execute: bool,
     may_be_new: bool,
-) -> list[tuple[TopicPartition, int | None, int]]:
-    await _check_empty(admin, group_id, may_be_new=may_be_new)
+) -> list[Move]:
+    try:
+        await admin.require_no_members(group_id)
+    except BrokerRefused as error:
+        check_may_be_new(error, group_id, "group", may_be_new=may_be_new)
     committed = await admin.group_offsets(group_id)
-    partitions = list(committed)
+    new = await targets_of(admin, group_id, list(committed), topics, target)
+    if execute:
+        await admin.alter_group_offsets(group_id, new)
+    return [
+        (tp, committed[tp].offset if tp in committed else None, offset)
+        for tp, offset in new.items()
+    ]
+
+
+async def targets_of(
+    admin: Admin,
+    group_id: str,
+    known: list[TopicPartition],
+    topics: tuple[str, ...],
+    target: int,
+) -> dict[TopicPartition, int]:
+    """The offset of the target in each partition that is meant: the known ones, or of `topics`.
+
+    Raises:
+        InvalidUse: there is none.
+    """
+    partitions = list(known)
     for topic in topics:
         numbers = (await admin.describe_topic(topic)).partitions
         partitions += [TopicPartition(topic, number) for number in numbers]
@@ -285,25 +340,23 @@ async def _reset(
     if gone:
         note(f"Left as they are, because they do not exist any more: {', '.join(gone)}")
     found = await admin.first_records(dict.fromkeys(ends, target))
-    new = {tp: hit.offset if (hit := found[tp]) else ends[tp] for tp in ends}
-    if execute:
-        await admin.alter_group_offsets(group_id, new)
-    return [
-        (tp, committed[tp].offset if tp in committed else None, offset)
-        for tp, offset in new.items()
-    ]
+    return {tp: hit.offset if (hit := found[tp]) else ends[tp] for tp in ends}
 
 
-async def _check_empty(admin: Admin, group_id: str, *, may_be_new: bool) -> None:
-    """Refuse early and clearly a request that the broker would refuse anyway."""
-    try:
-        await admin.require_no_members(group_id)
-    except BrokerRefused as error:
-        if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
-            raise
-        if not may_be_new:
-            raise CommandFailed(
-                f"there is no group {group_id}: see tidelog group list, or give --new --topic NAME "
-                "to make it",
-                ExitCode.NOT_FOUND,
-            ) from None
+def check_may_be_new(
+    error: BrokerRefused, group_id: str, command: str, *, may_be_new: bool
+) -> None:
+    """Pass over a group that does not exist if it may be made.
+
+    Raises:
+        BrokerRefused: `error` says something else.
+        CommandFailed: there is no such group.
+    """
+    if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+        raise error
+    if not may_be_new:
+        raise CommandFailed(
+            f"there is no {command} {group_id}: see tidelog group list, or give --new --topic NAME "
+            "to make it",
+            ExitCode.NOT_FOUND,
+        ) from None
