@@ -56,6 +56,7 @@ from broker.quotas.throttle import windows_of
 from broker.requests.context import Context, Endpoint
 from broker.security.service import ListenerGuard, Security
 from broker.space import SpaceGuard
+from broker.telemetry.service import Telemetry
 from broker.threads import Threads
 from broker.topics.registry import TopicRegistry
 from broker.transactions.coordinator import TransactionCoordinator
@@ -219,6 +220,9 @@ class Broker:
             self.config, self.data_dir, self.live, self.metrics, self._threads.audit
         )
         self._stack.callback(self.security.audit.close)
+        self.telemetry = Telemetry(
+            self.data_dir, self.config.telemetry_max_bytes, self.live, self._random
+        )
         if self.security.access is not None:
             self.security.access.source_of = self.topics.windows.source_name
         self._open_guards()
@@ -450,6 +454,7 @@ class Broker:
             groups=self.groups,
             transactions=self.transactions,
             security=self.security,
+            telemetry=self.telemetry,
             remote=self.remote,
         )
 
@@ -603,6 +608,7 @@ class Broker:
             context.fetch_sessions,
             self.group_lag,
             self.groups.shares,
+            self.telemetry,
             self.security,
             self._contexts,
         )

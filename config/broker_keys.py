@@ -172,6 +172,12 @@ _NETWORK = (
     ),
     number("fetch.max.bytes", 57_671_680, "The most that one fetch returns.", low=1024),
     number(
+        "telemetry.max.bytes",
+        1_048_576,
+        "The largest push of a client's metrics, also when it is decompressed.",
+        low=1,
+    ),
+    number(
         "max.incremental.fetch.session.cache.slots", 1000, "Fetch sessions kept at once.", low=0
     ),
     Key(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from config.broker_keys import BROKER_KEYS
+from config.client_metrics import CLIENT_METRICS_KEYS
 from config.group import GROUP_KEYS
 from config.model import BrokerConfig
 from config.security.keys import scoped_key
@@ -44,6 +45,7 @@ class ConfigSource(enum.IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
     GROUP = 8
 
 
@@ -113,6 +115,18 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[E
         if key.name in overrides:
             own = Synonym(name=key.name, value=overrides[key.name], source=ConfigSource.GROUP)
             levels.insert(0, own)
+        entries.append(Entry(key=key, synonyms=tuple(levels)))
+    return entries
+
+
+def describe_client_metrics(overrides: Mapping[str, str]) -> list[Entry]:
+    """Every setting of a subscription to clients' metrics, in the table's order."""
+    entries = []
+    for key in CLIENT_METRICS_KEYS.values():
+        levels = [_default(key.name, key)]
+        if key.name in overrides:
+            value, source = overrides[key.name], ConfigSource.CLIENT_METRICS
+            levels.insert(0, Synonym(name=key.name, value=value, source=source))
         entries.append(Entry(key=key, synonyms=tuple(levels)))
     return entries
 

@@ -133,6 +133,7 @@ class BrokerConfig:
     queued_max_response_bytes: int
     queued_max_decompressed_bytes: int
     fetch_max_bytes: int
+    telemetry_max_bytes: int
     max_incremental_fetch_session_cache_slots: int
     metrics_listener: Listener | None
     metrics_auth: str

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from broker.net.connection import Connections
     from broker.security.service import Security
     from broker.security.tls.contexts import TlsContexts
+    from broker.telemetry.service import Telemetry
     from broker.topics.registry import TopicRegistry
 
 
@@ -45,6 +46,7 @@ class BrokerCollector:
         fetch_sessions: "FetchSessions",
         group_lag: "GroupLag",
         shares: "ShareGroupCoordinator",
+        telemetry: "Telemetry",
         security: "Security",
         contexts: Mapping[str, "TlsContexts"],
     ) -> None:
@@ -56,6 +58,7 @@ class BrokerCollector:
         self._fetch_sessions = fetch_sessions
         self._group_lag = group_lag
         self._shares = shares
+        self._telemetry = telemetry
         self._security = security
         self._contexts = contexts
         self._started_s = time.time()
@@ -74,6 +77,7 @@ class BrokerCollector:
         yield from self._share_groups()
         if shows_names:
             yield from self._share_partitions()
+        yield from self._client_telemetry()
         yield from self._upkeep()
         yield from self._remote()
 
@@ -232,6 +236,10 @@ class BrokerCollector:
         )
         yield _counter("tidelog_sync_failures", "Syncs that failed", commits.sync_failures)
 
+    def client_figures(self) -> Iterator[bytes]:
+        """The metrics that clients have pushed as text, in pieces."""
+        return self._telemetry.figures.lines()
+
     def partitions(self) -> Iterator[bytes]:
         """The metrics of all partitions as text, in pieces that take about a millisecond each.
 
@@ -327,6 +335,26 @@ class BrokerCollector:
             "tidelog_share_state_records",
             "Records written to __share_group_state",
             shares.states.written,
+        )
+
+    def _client_telemetry(self) -> Iterator[Any]:
+        telemetry = self._telemetry
+        telemetry.forget()
+        yield _gauge(
+            "tidelog_telemetry_instances",
+            "Clients that asked for a subscription to their metrics",
+            len(telemetry.instances),
+        )
+        yield _gauge(
+            "tidelog_telemetry_figures", "Figures that clients have pushed", len(telemetry.figures)
+        )
+        yield _labelled_counter(
+            "tidelog_telemetry_pushes", "Pushes of clients, by error", "error", telemetry.pushes
+        )
+        yield _counter(
+            "tidelog_telemetry_dropped",
+            "Values of clients that were left out: too many, or of another type than before",
+            telemetry.figures.dropped,
         )
 
     def _share_partitions(self) -> Iterator[Any]:
@@ -546,3 +574,4 @@ def render(collector: BrokerCollector, *, shows_names: bool) -> Iterator[bytes]:
     yield generate_latest(registry)
     if shows_names:
         yield from collector.partitions()
+        yield from collector.client_figures()

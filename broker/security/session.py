@@ -22,7 +22,9 @@ class Session:
         "on_closed",
         "on_failed",
         "peer_host",
+        "peer_port",
         "sasl",
+        "software",
     )
 
     def __init__(
@@ -43,6 +45,9 @@ class Session:
         """
         self.listener = listener
         self.peer_host = peer_host
+        self.peer_port = 0
+        self.software = ("unknown", "unknown")
+        """The name and the version that the client gives of itself (ApiVersions)."""
         self.sasl = sasl
         self.channel: Channel | None = None
         """The connection, while it is open."""
