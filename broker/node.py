@@ -156,6 +156,7 @@ class Broker:
         self.time: TrustedClock
         self.space: SpaceGuard
         self.topics: TopicRegistry
+        self.telemetry: Telemetry
         self.groups: GroupCoordinator
         self.group_lag: GroupLag
         self.transactions: TransactionCoordinator

@@ -13,7 +13,8 @@ from broker.telemetry.instances import Instance, Instances
 from broker.telemetry.subscriptions import Documents, Subscriptions
 from protocol.error_codes import ErrorCode
 from protocol.errors import RecordsError
-from protocol.records.compression import Codec, decompress
+from protocol.records.compression import decompress
+from protocol.records.layout import Codec
 
 ACCEPTED: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 """In order of preference; a push may come without compression, too."""

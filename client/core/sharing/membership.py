@@ -15,7 +15,11 @@ from client.core.cluster import Cluster, CoordinatorType
 from client.core.parts import check
 from client.errors import BrokerRefused, ClientError
 from client.types import TopicPartition
-from protocol.api.share_group_heartbeat import Assignment, ShareGroupHeartbeatRequest
+from protocol.api.share_group_heartbeat import (
+    Assignment,
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
 from protocol.error_codes import ErrorCode
 
 logger = logging.getLogger("tidelog.client.core.sharing.membership")
@@ -80,13 +84,14 @@ class ShareMembership:
         elif self._unknown is not None:
             await self._take(self._unknown)
 
-    async def _attempt(self) -> tuple[object, str]:
+    async def _attempt(self) -> tuple[ShareGroupHeartbeatResponse, str]:
         request = ShareGroupHeartbeatRequest(
             group_id=self.group_id,
             member_id=self.member_id,
             member_epoch=self._epoch,
             subscribed_topic_names=sorted(set(self._topics)) if self._epoch == _JOIN else None,
         )
+        response: ShareGroupHeartbeatResponse
         response, address = await self._cluster.call_coordinator(
             CoordinatorType.GROUP, self.group_id, request, min_version=1
         )

@@ -342,8 +342,8 @@ class ShareReader:
             for part in topic.partitions:
                 partition = session.partition(bytes(topic.topic_id), part.partition_index)
                 if partition is not None and part.error_code != ErrorCode.NONE:
-                    error = self._refusal(f"acknowledging records of {partition}", part, address)
-                    self._refuse({partition: acks.get(partition, [])}, error)
+                    refusal = self._refusal(f"acknowledging records of {partition}", part, address)
+                    self._refuse({partition: acks.get(partition, [])}, refusal)
 
     async def close(self, *, is_clean: bool) -> None:
         """Send the acknowledgements, give back what is in hand, and leave the group.
