@@ -171,6 +171,9 @@ class BrokerConfig:
     group_consumer_max_session_timeout_ms: int
     group_consumer_min_heartbeat_interval_ms: int
     group_consumer_max_heartbeat_interval_ms: int
+    group_consumer_assignment_interval_ms: int
+    group_consumer_min_assignment_interval_ms: int
+    group_consumer_max_assignment_interval_ms: int
     group_share_session_timeout_ms: int
     group_share_min_session_timeout_ms: int
     group_share_max_session_timeout_ms: int

@@ -64,6 +64,7 @@ class ConsumerLimits:
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 0
     size_max: int = 2**31 - 1
 
 
