@@ -79,7 +79,7 @@ INTENDED: Final = (
     Intended(
         "offsets",
         "nothing",
-        "A topic without partitions is left out of the answer; Kafka names one that the group reads",
+        "A topic without partitions is left out of the answer; Kafka names it if the group has it",
     ),
     Intended(
         "offsets",
