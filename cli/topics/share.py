@@ -13,11 +13,9 @@ from click.core import ParameterSource
 
 from cli.options import (
     DURATION,
-    TIME,
     BrokerOptions,
     ask_admin,
     broker_options,
-    check_contradiction,
     confirm,
     json_option,
     run_async,
@@ -25,7 +23,7 @@ from cli.options import (
 from cli.output import RIGHT, note, print_json, print_table
 from cli.record_format import DEFAULT_FORMAT, check_format, format_line, to_json
 from cli.records.reading import POLL_MS
-from cli.topics.group import Move, check_may_be_new, check_move, show_moves, targets_of
+from cli.topics.moving import Move, Moved, move_options
 from client.admin import Admin
 from client.core.sharing.admin import SHARE_TYPE
 from client.core.sharing.options import ACKNOWLEDGEMENTS
@@ -228,29 +226,10 @@ def delete(*, group_id: str, topics: tuple[str, ...], yes: bool, broker: BrokerO
 
 
 @command.command()
-@click.argument("group_id", metavar="GROUP")
-@click.option("--to-time", "to_ms", type=TIME, help="The first record at or after it.")
-@click.option("--to-earliest", is_flag=True, help="The first record there is.")
-@click.option("--to-latest", is_flag=True, help="After the last record.")
-@click.option("-t", "--topic", "topics", multiple=True, help="Default: all the group has read.")
-@click.option("--execute", is_flag=True, help="Move it; without this nothing is changed.")
-@click.option("-n", "--dry-run", is_flag=True, help="Only show what would change (the default).")
-@click.option("--new", "may_be_new", is_flag=True, help="Make the group if there is none.")
+@move_options
 @broker_options
 @json_option
-def reset(
-    *,
-    group_id: str,
-    to_ms: int | None,
-    to_earliest: bool,
-    to_latest: bool,
-    topics: tuple[str, ...],
-    execute: bool,
-    dry_run: bool,
-    may_be_new: bool,
-    broker: BrokerOptions,
-    as_json: bool,
-) -> None:
+def reset(*, group_id: str, move: Move, broker: BrokerOptions, as_json: bool) -> None:
     """Let a share group without members begin elsewhere, for example back in time.
 
     Every record from there on is delivered, also those that were accepted before. Shows what would
@@ -258,32 +237,24 @@ def reset(
 
     Example: tidelog share reset workers --to-time -2h --execute
     """
-    target = check_move(
-        to_ms, topics, to_earliest=to_earliest, to_latest=to_latest, may_be_new=may_be_new
-    )
-    check_contradiction(execute=execute, dry_run=dry_run)
-
-    async def work(admin: Admin) -> list[Move]:
-        await _require_no_members(admin, group_id, may_be_new=may_be_new)
-        known = await admin.share_group_offsets(group_id)
-        new = await targets_of(admin, group_id, list(known), topics, target)
-        if execute:
-            await admin.alter_share_group_offsets(group_id, new)
-        return [(tp, known[tp].start_offset if tp in known else None, new[tp]) for tp in new]
-
-    moves = ask_admin(broker, work)
-    show_moves(group_id, target, moves, was_done=execute, as_json=as_json)
+    moves = ask_admin(broker, lambda admin: _reset(admin, group_id, move))
+    move.show(group_id, moves, as_json=as_json)
 
 
-async def _require_no_members(admin: Admin, group_id: str, *, may_be_new: bool) -> None:
-    """Refuse early and clearly a request that the broker would refuse anyway."""
+async def _reset(admin: Admin, group_id: str, move: Move) -> list[Moved]:
     try:
+        # The broker would refuse it, too, but only with --execute.
         members = (await admin.describe_share_group(group_id)).members
     except BrokerRefused as error:
-        check_may_be_new(error, group_id, "share group", may_be_new=may_be_new)
-        return
+        move.check_absence(error, f"share group {group_id}")
+        members = ()
     if members:
         raise BrokerRefused(
             f"moving share group {group_id}, which has {len(members)} members",
             ErrorCode.NON_EMPTY_GROUP,
         )
+    known = await admin.share_group_offsets(group_id)
+    new = await move.offsets(admin, group_id, list(known))
+    if move.execute:
+        await admin.alter_share_group_offsets(group_id, new)
+    return [(tp, known[tp].start_offset if tp in known else None, new[tp]) for tp in new]
