@@ -7,6 +7,7 @@ begin with `tidelog_client_`, so that none of them is one of the broker's own; K
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -54,6 +55,9 @@ class ClientFigures:
         self._kinds: dict[str, str] = {}
         """The type of each name: Prometheus wants one for all instances."""
 
+        self._uses: Counter[str] = Counter()
+        """How many figures have each name."""
+
         self._count = 0
 
     def __len__(self) -> int:
@@ -79,16 +83,21 @@ class ClientFigures:
                     self.dropped += 1
                     continue
                 self._count += 1
+                self._uses[name] += 1
                 self._kinds[name] = kind
             figures[key] = point.value + (known or 0.0 if point.is_delta else 0.0)
 
     def forget(self, instance_ids: Iterable[bytes]) -> None:
         """Drop the figures of instances."""
-        gone = [owner for each in instance_ids if (owner := self._owners.pop(each, None))]
-        self._count -= sum(len(owner.figures) for owner in gone)
-        if gone:
-            names = {key.name for owner in self._owners.values() for key in owner.figures}
-            self._kinds = {name: kind for name, kind in self._kinds.items() if name in names}
+        for instance_id in instance_ids:
+            owner = self._owners.pop(instance_id, None)
+            if owner is None:
+                continue
+            self._count -= len(owner.figures)
+            for key in owner.figures:
+                self._uses[key.name] -= 1
+                if not self._uses[key.name]:
+                    del self._uses[key.name], self._kinds[key.name]
 
     def lines(self) -> Iterator[bytes]:
         """The exposition, in pieces; a family's lines are contiguous."""

@@ -19,6 +19,7 @@ from protocol.records.layout import Codec
 ACCEPTED: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 """In order of preference; a push may come without compression, too."""
 
+_FORGET_EVERY_MS: Final = 1_000
 NO_ID: Final = bytes(16)
 _RESERVED: Final = frozenset({NO_ID, bytes(15) + b"\x01"})
 """No client has these ids: Kafka's ZERO_UUID and ONE_UUID."""
@@ -47,6 +48,7 @@ class Telemetry:
 
         self._clock = clock
         self._source = source
+        self._next_forget_ms = 0
 
     def ask(self, instance_id: bytes, facts: Mapping[str, str]) -> Asked:
         """A client asks what to push; without an id it gets one."""
@@ -88,8 +90,11 @@ class Telemetry:
         return instance
 
     def forget(self) -> None:
-        """Forget silent instances, with their figures."""
-        self.figures.forget(self.instances.forget(self._clock.monotonic_ms()))
+        """Forget silent instances with their figures, at most once per second, and too many."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._next_forget_ms or self.instances.are_too_many:
+            self._next_forget_ms = now_ms + _FORGET_EVERY_MS
+            self.figures.forget(self.instances.forget(now_ms))
 
     def read(self, compression: int, data: bytes) -> otlp.Push:
         """The points of a push; may run in any thread.

@@ -6,6 +6,7 @@ all subscriptions that match it, at the smallest of their intervals.
 Source: KIP-714; Kafka `ClientMetricsManager`, `ClientMetricsConfigs`.
 """
 
+import logging
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
@@ -13,9 +14,12 @@ from broker.patterns import Pattern, PatternRefused, compile_pattern
 from config.client_metrics import (
     INTERVAL_DEFAULT_MS,
     ClientMetricsConfig,
+    check_client_metrics,
     client_metrics_config,
 )
 from storage.directory.metadata import Json
+
+logger = logging.getLogger("tidelog.broker.telemetry.subscriptions")
 
 KIND: Final = "client-metrics"
 ALL: Final = "*"
@@ -75,6 +79,12 @@ class Subscriptions:
             self._parsed.pop(name, None)
             return
         self.overrides[name] = overrides
+        self._parsed.pop(name, None)
+        problems = check_client_metrics(overrides)
+        problem = str(problems[0]) if problems else pattern_problem(overrides)
+        if problem is not None:
+            logger.warning("the subscription %s to client metrics asks nobody: %s", name, problem)
+            return
         config = client_metrics_config(overrides)
         patterns = {key: compile_pattern(text) for key, text in config.match.items()}
         self._parsed[name] = _Subscription(config, patterns)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from tests.support.clock import FrozenClock
 from tests.support.share_group import set_group
 
 LOCK_MS = 30_000
-NO_WAIT = {"fetch_max_wait_ms": 0}
+NO_WAIT: dict[str, Any] = {"fetch_max_wait_ms": 0}
 TP = TopicPartition("t", 0)
 
 
@@ -78,7 +79,7 @@ async def test_members_share_the_records_and_a_poll_accepts_the_last_ones(
     shared: RunningBroker,
 ) -> None:
     await fill(shared, *"abcdefgh", partitions=2)
-    options = {"group_id": "g", "bootstrap": shared.bootstrap}
+    options: dict[str, Any] = {"group_id": "g", "bootstrap": shared.bootstrap}
     async with ShareConsumer("t", **options) as one, ShareConsumer("t", **options) as two:
         found = await take(one, 8)
         assert sorted(values(found)) == list("abcdefgh")
@@ -163,7 +164,7 @@ async def test_a_wrong_acknowledgement_with_the_next_poll_is_reported(
 
 async def test_iteration_accepts_one_record_at_a_time(shared: RunningBroker) -> None:
     await fill(shared, *"abcd")
-    options = {"group_id": "g", "bootstrap": shared.bootstrap}
+    options: dict[str, Any] = {"group_id": "g", "bootstrap": shared.bootstrap}
     async with ShareConsumer("t", **options) as consumer:
         seen = []
         async for record in consumer:
@@ -214,7 +215,7 @@ async def test_a_lost_connection_loses_no_record(shared: RunningBroker) -> None:
 
 async def test_a_poll_that_is_given_up_keeps_no_record_locked(shared: RunningBroker) -> None:
     await fill(shared)
-    options = {"group_id": "g", "bootstrap": shared.bootstrap}
+    options: dict[str, Any] = {"group_id": "g", "bootstrap": shared.bootstrap}
     async with ShareConsumer("t", **options, fetch_max_wait_ms=5000) as consumer:
         await consumer.getmany(timeout_ms=0)
         poll = asyncio.create_task(consumer.getmany(timeout_ms=10_000))
@@ -326,7 +327,7 @@ async def test_the_face_for_threads(shared: RunningBroker) -> None:
 
     def work() -> list[str]:
         seen = []
-        options = {"group_id": "g", "bootstrap": shared.bootstrap}
+        options: dict[str, Any] = {"group_id": "g", "bootstrap": shared.bootstrap}
         with BlockingShareConsumer("t", **options, acknowledgement="explicit") as consumer:
             records = consumer.getmany(timeout_ms=5000)
             seen.append(values(records))

@@ -26,7 +26,8 @@ from protocol.api.list_config_resources import ListConfigResourcesRequest
 from protocol.api.push_telemetry import PushTelemetryRequest
 from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
-from protocol.records.compression import Codec, compress
+from protocol.records.compression import compress
+from protocol.records.layout import Codec
 from tests.integration.operator.test_metrics import samples
 from tests.support.broker import RawClient, RunningBroker, running_broker
 from tests.support.clock import FrozenClock
@@ -45,7 +46,7 @@ async def measured(tmp_path: Path, clock: FrozenClock) -> AsyncIterator[RunningB
         yield running
 
 
-async def subscribe(client: RawClient, name: str, **settings: str | None) -> tuple[int, str]:
+async def subscribe(client: RawClient, name: str, **settings: str | None) -> tuple[int, Any]:
     """Set or (None) delete settings of a subscription; the error and its text."""
     answer = await client.request(
         IncrementalAlterConfigsRequest(

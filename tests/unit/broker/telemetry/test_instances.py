@@ -38,10 +38,26 @@ def test_a_silent_instance_is_forgotten_after_three_intervals_and_a_minute() -> 
 
 
 def test_the_one_that_was_silent_for_longest_goes_first() -> None:
-    instances = Instances(subscriptions(), limit=2)
-    for now_ms, name in enumerate((b"1", b"2", b"1", b"3")):
+    instances = Instances(subscriptions(), limit=10)
+    names = [bytes([number]) for number in range(11)]
+    for now_ms, name in enumerate([*names[:10], names[0]]):
         instances.get(name, FACTS, now_ms)
-    assert instances.forget(10) == [b"2"]
+    assert not instances.are_too_many
+    instances.get(names[10], FACTS, 11)
+    assert instances.are_too_many
+    assert instances.forget(12) == [names[1], names[2]]
+    assert len(instances) == 9
+
+
+def test_a_stored_subscription_that_is_not_valid_asks_nobody() -> None:
+    stored: dict[str, Json] = {
+        "bad": {"metrics": "*", "interval.ms": "1"},
+        "worse": {"metrics": "*", "match": "client_id=("},
+        "good": {"metrics": "m"},
+    }
+    known = Subscriptions(Documents(stored))
+    assert known.wanted(FACTS).metrics == ("m",)
+    assert set(known.overrides) == {"bad", "worse", "good"}
 
 
 def test_a_subscription_is_named_alike_by_every_broker() -> None:
