@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from config.broker_keys import BROKER_KEYS
-from config.client_metrics import CLIENT_METRICS_KEYS
 from config.group import GROUP_KEYS
 from config.model import BrokerConfig
 from config.security.keys import scoped_key
@@ -98,7 +97,7 @@ def describe_broker(broker: BrokerConfig) -> list[Entry]:
     return [
         Entry(
             key=key,
-            synonyms=(*_broker_levels(key.name, broker), _default(key.name, key)),
+            synonyms=(*_broker_levels(key.name, broker), default_level(key.name, key)),
         )
         for key in keys
     ]
@@ -108,25 +107,13 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[E
     """Every setting of a group whose own settings are `overrides`, in the table's order."""
     entries = []
     for key in GROUP_KEYS.values():
-        levels = [_default(key.name, key)]
+        levels = [default_level(key.name, key)]
         if key.synonyms:
             ((broker_name, _),) = key.synonyms
-            levels = [*_broker_levels(broker_name, broker), _default(broker_name, key)]
+            levels = [*_broker_levels(broker_name, broker), default_level(broker_name, key)]
         if key.name in overrides:
             own = Synonym(name=key.name, value=overrides[key.name], source=ConfigSource.GROUP)
             levels.insert(0, own)
-        entries.append(Entry(key=key, synonyms=tuple(levels)))
-    return entries
-
-
-def describe_client_metrics(overrides: Mapping[str, str]) -> list[Entry]:
-    """Every setting of a subscription to clients' metrics, in the table's order."""
-    entries = []
-    for key in CLIENT_METRICS_KEYS.values():
-        levels = [_default(key.name, key)]
-        if key.name in overrides:
-            value, source = overrides[key.name], ConfigSource.CLIENT_METRICS
-            levels.insert(0, Synonym(name=key.name, value=value, source=source))
         entries.append(Entry(key=key, synonyms=tuple(levels)))
     return entries
 
@@ -140,7 +127,7 @@ def _describe_topic_key(key: Key, own: Mapping[str, str], broker: BrokerConfig) 
         for level in _broker_levels(name, broker):
             value = format_value(inherited) if inherited is not None and not levels else level.value
             levels.append(Synonym(name=name, value=value, source=level.source))
-    levels.append(_default(key.synonyms[0][0] if key.synonyms else key.name, key))
+    levels.append(default_level(key.synonyms[0][0] if key.synonyms else key.name, key))
     return Entry(key=key, synonyms=tuple(levels))
 
 
@@ -160,5 +147,6 @@ def _broker_levels(name: str, broker: BrokerConfig) -> list[Synonym]:
     return levels
 
 
-def _default(name: str, key: Key) -> Synonym:
+def default_level(name: str, key: Key) -> Synonym:
+    """The level of the default of `key`, under this name."""
     return Synonym(name=name, value=format_value(key.default), source=ConfigSource.DEFAULT)

@@ -40,18 +40,21 @@ from broker.errors import (
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.security.audit import AUDIT_LOGGER
+from broker.telemetry.settings import (
+    CLIENT_METRICS_KEYS,
+    check_client_metrics,
+    describe_client_metrics,
+)
 from broker.telemetry.subscriptions import pattern_problem
 from broker.topics.registry import check_topic_name
 from broker.topics.windows import WindowTopic
 from config import ConfigErrors, check_group_overrides, check_topic_overrides, with_dynamic
 from config.broker_keys import BROKER_KEYS
-from config.client_metrics import CLIENT_METRICS_KEYS, check_client_metrics
 from config.describe import (
     ConfigSource,
     Entry,
     Synonym,
     describe_broker,
-    describe_client_metrics,
     describe_group,
     describe_topic,
 )

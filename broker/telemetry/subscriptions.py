@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
 from broker.patterns import Pattern, PatternRefused, compile_pattern
-from config.client_metrics import (
+from broker.telemetry.settings import (
     INTERVAL_DEFAULT_MS,
     ClientMetricsConfig,
     check_client_metrics,

@@ -1,7 +1,7 @@
 """The settings of subscriptions to clients' metrics (KIP-714): a row for each, and their values.
 
 A subscription is a resource of the type client metrics. Names, defaults and bounds are Apache
-Kafka's. That patterns of `match` are regular expressions is checked by the broker, which has them.
+Kafka's. That patterns of `match` are regular expressions is checked by `subscriptions`.
 """
 
 from collections.abc import Mapping
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from config.describe import ConfigSource, Entry, Synonym, default_level
 from config.errors import Problem
 from config.rows import number
 from config.suggest import nearest
@@ -70,6 +71,18 @@ class ClientMetricsConfig:
     metrics: tuple[str, ...]
     interval_ms: int
     match: Mapping[str, str]
+
+
+def describe_client_metrics(overrides: Mapping[str, str]) -> list[Entry]:
+    """Every setting of a subscription, in the table's order."""
+    entries = []
+    for key in CLIENT_METRICS_KEYS.values():
+        levels = [default_level(key.name, key)]
+        if key.name in overrides:
+            value, source = overrides[key.name], ConfigSource.CLIENT_METRICS
+            levels.insert(0, Synonym(name=key.name, value=value, source=source))
+        entries.append(Entry(key=key, synonyms=tuple(levels)))
+    return entries
 
 
 def check_client_metrics(overrides: Mapping[str, str]) -> list[Problem]:
