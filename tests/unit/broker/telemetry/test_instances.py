@@ -42,7 +42,7 @@ def test_the_one_that_was_silent_for_longest_goes_first() -> None:
     names = [bytes([number]) for number in range(11)]
     for now_ms, name in enumerate([*names[:10], names[0]]):
         instances.get(name, FACTS, now_ms)
-    assert not instances.are_too_many
+    assert len(instances) == 10
     instances.get(names[10], FACTS, 11)
     assert instances.are_too_many
     assert instances.forget(12) == [names[1], names[2]]
