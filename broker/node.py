@@ -56,6 +56,7 @@ from broker.requests.context import Context, Endpoint
 from broker.security.service import ListenerGuard, Security
 from broker.security.tls.contexts import TlsUnusable
 from broker.space import SpaceGuard
+from broker.telemetry.service import Telemetry
 from broker.threads import Threads
 from broker.topics.registry import TopicRegistry
 from broker.transactions.coordinator import TransactionCoordinator
@@ -154,6 +155,7 @@ class Broker:
         self.time: TrustedClock
         self.space: SpaceGuard
         self.topics: TopicRegistry
+        self.telemetry: Telemetry
         self.groups: GroupCoordinator
         self.group_lag: GroupLag
         self.transactions: TransactionCoordinator
@@ -229,6 +231,9 @@ class Broker:
         self._stack.callback(self.security.audit.close)
         self.connections.on_refused = self.security.audit.connection_refused
         self.connections.room.config = lambda: self.topics.broker_config
+        self.telemetry = Telemetry(
+            self.data_dir, self.config.telemetry_max_bytes, self.live, self._random
+        )
         if self.security.access is not None:
             self.security.access.source_of = self.topics.windows.source_name
         self._open_guards()
@@ -474,6 +479,7 @@ class Broker:
             groups=self.groups,
             transactions=self.transactions,
             security=self.security,
+            telemetry=self.telemetry,
             remote=self.remote,
         )
 
@@ -613,6 +619,8 @@ class Broker:
             self.fetch_waiters,
             context.fetch_sessions,
             self.group_lag,
+            self.groups.shares,
+            self.telemetry,
             self.security,
             self.security.tls.contexts,
         )

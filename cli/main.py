@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "consume": ("records.consume", "Read records, from an offset or a time, once or following."),
     "offsets": ("topics.offsets", "Find offsets by time, or the ends of partitions."),
     "group": ("topics.group", "List, describe, delete consumer groups; move them in time."),
+    "share": ("topics.share", "Read as a share group; list, describe, move, delete share groups."),
     "histogram": ("time.histogram", "Count the records of a topic by time."),
     "retention": ("time.retention", "Forecast what retention deletes, and name what keeps it."),
     "skew": ("time.skew", "Audit the times of a topic: disorder, producers that are off."),

@@ -22,7 +22,7 @@ from client.core.options import (
 )
 from client.core.tls import tls_context
 from client.errors import InvalidTime
-from client.times import parse_time
+from client.times import parse_duration, parse_time
 
 if TYPE_CHECKING:
     from client.admin import Admin
@@ -241,6 +241,9 @@ class TimeType(click.ParamType[_T]):
 
 TIME = TimeType("TIME", lambda text: parse_time(text, now_ms=now_ms()))
 """A time, given as milliseconds since the epoch to the command."""
+
+DURATION = TimeType("DURATION", parse_duration)
+"""A length of time, given as milliseconds to the command."""
 
 
 class DirectoryType(click.ParamType[Path]):

@@ -3,7 +3,9 @@
 The JSON form, one object per line; a null or missing field gets its default when read::
 
     {"topic", "partition", "offset", "timestamp_ms", "time", "timestamp_type",
-     "key", "value", "headers": [[name, value], ...]}
+     "key", "value", "headers": [[name, value], ...], "delivery_count"}
+
+``delivery_count`` is only in records of share groups.
 
 Keys, values and header values are strings where they are UTF-8, else ``{"base64": "..."}``, so that
 one command reads back another's output byte for byte.
@@ -20,7 +22,10 @@ from client.errors import InvalidUse
 from client.times import format_time, parse_time
 from client.types import ConsumerRecord, Header
 
-FIELDS = ("topic", "partition", "offset", "timestamp", "time", "key", "value", "headers")
+FIELDS = (
+    *("topic", "partition", "offset", "timestamp", "time", "key", "value", "headers"),
+    "deliveries",
+)
 """The fields that a line format may name in braces."""
 
 DEFAULT_FORMAT = "{time}  {partition}:{offset}  {key}  {value}"
@@ -63,6 +68,7 @@ def format_line(record: ConsumerRecord, template: str) -> str:
         key=text_of(record.key),
         value=text_of(record.value),
         headers=" ".join(f"{name}={text_of(content)}" for name, content in record.headers),
+        deliveries=record.delivery_count,
     )
 
 
@@ -78,6 +84,7 @@ def to_json(record: ConsumerRecord) -> str:
             "key": _to_json(record.key),
             "value": _to_json(record.value),
             "headers": [[name, _to_json(content)] for name, content in record.headers],
+            **({"delivery_count": record.delivery_count} if record.delivery_count else {}),
         }
     )
 

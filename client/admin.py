@@ -1,9 +1,10 @@
 """The admin client: topics, settings, offsets, groups, the cluster itself.
 
 Each call is one question or one change, answered when the broker has done it. The calls about
-groups are inherited from `client.core.groups`, those about users, access rules and quotas from
-`client.core.security`, those about delegation tokens from `client.core.tokens`; requests about
-offsets are `client.core.offsets`.
+groups are inherited from `client.core.groups`, those about share groups from
+`client.core.sharing.admin`, those about users, access rules and quotas from `client.core.security`,
+those about delegation tokens from `client.core.tokens`; requests about offsets are
+`client.core.offsets`.
 
     async with Admin("localhost:9092") as admin:
         await admin.create_topic("flights", partitions=4)
@@ -44,6 +45,7 @@ from client.core.offsets import (
 from client.core.options import NOT_SECURED, ClusterOptions, Security, parse_bootstrap
 from client.core.parts import by_topic, check
 from client.core.security import SecurityAdmin
+from client.core.sharing.admin import ShareGroupAdmin
 from client.core.tokens import TokenAdmin
 from client.descriptions import (
     ClusterInfo,
@@ -76,7 +78,7 @@ _SET = 0
 _DELETE = 1
 
 
-class Admin(GroupAdmin, SecurityAdmin, TokenAdmin):
+class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
     """Opened by ``async with``, closed by it or by `close`. Belongs to one event loop."""
 
     def __init__(

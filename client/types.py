@@ -31,7 +31,8 @@ class ConsumerRecord(NamedTuple):
 
     `timestamp_ms` is the producer's time or the broker's, by `timestamp_type`; it is
     ``NO_TIMESTAMP`` (-1) for records of format 0. `leader_epoch` is -1 where the record's format
-    carries none.
+    carries none. `delivery_count` is how often a share group has delivered it, this time included;
+    0 outside of share groups.
     """
 
     topic: str
@@ -43,6 +44,7 @@ class ConsumerRecord(NamedTuple):
     value: bytes | None
     headers: Sequence[Header]
     leader_epoch: int
+    delivery_count: int = 0
 
     @property
     def time(self) -> datetime | None:

@@ -44,6 +44,7 @@ class ConfigSource(enum.IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
     GROUP = 8
 
 
@@ -107,7 +108,7 @@ def describe_broker(broker: BrokerConfig) -> list[Entry]:
     return [
         Entry(
             key=key,
-            synonyms=(*_broker_levels(key.name, broker), _default(key.name, key)),
+            synonyms=(*_broker_levels(key.name, broker), default_level(key.name, key)),
         )
         for key in keys
     ]
@@ -117,10 +118,10 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[E
     """Every setting of a group whose own settings are `overrides`, in the table's order."""
     entries = []
     for key in GROUP_KEYS.values():
-        levels = [_default(key.name, key)]
+        levels = [default_level(key.name, key)]
         if key.synonyms:
             ((broker_name, _),) = key.synonyms
-            levels = [*_broker_levels(broker_name, broker), _default(broker_name, key)]
+            levels = [*_broker_levels(broker_name, broker), default_level(broker_name, key)]
         if key.name in overrides:
             own = Synonym(name=key.name, value=overrides[key.name], source=ConfigSource.GROUP)
             levels.insert(0, own)
@@ -137,7 +138,7 @@ def _describe_topic_key(key: Key, own: Mapping[str, str], broker: BrokerConfig) 
         for level in _broker_levels(name, broker):
             value = format_value(inherited) if inherited is not None and not levels else level.value
             levels.append(Synonym(name=name, value=value, source=level.source))
-    levels.append(_default(key.synonyms[0][0] if key.synonyms else key.name, key))
+    levels.append(default_level(key.synonyms[0][0] if key.synonyms else key.name, key))
     return Entry(key=key, synonyms=tuple(levels))
 
 
@@ -157,5 +158,6 @@ def _broker_levels(name: str, broker: BrokerConfig) -> list[Synonym]:
     return levels
 
 
-def _default(name: str, key: Key) -> Synonym:
+def default_level(name: str, key: Key) -> Synonym:
+    """The level of the default of `key`, under this name."""
     return Synonym(name=name, value=format_value(key.default), source=ConfigSource.DEFAULT)

@@ -135,6 +135,7 @@ class BrokerConfig:
     queued_max_response_bytes: int
     queued_max_decompressed_bytes: int
     fetch_max_bytes: int
+    telemetry_max_bytes: int
     max_incremental_fetch_session_cache_slots: int
     metrics_listener: Listener | None
     metrics_auth: str
@@ -173,6 +174,9 @@ class BrokerConfig:
     group_consumer_max_session_timeout_ms: int
     group_consumer_min_heartbeat_interval_ms: int
     group_consumer_max_heartbeat_interval_ms: int
+    group_consumer_assignment_interval_ms: int
+    group_consumer_min_assignment_interval_ms: int
+    group_consumer_max_assignment_interval_ms: int
     group_share_session_timeout_ms: int
     group_share_min_session_timeout_ms: int
     group_share_max_session_timeout_ms: int

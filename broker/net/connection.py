@@ -143,6 +143,7 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()
             return
         self.session.channel = self
+        self.session.peer_port = peer[1] if peer else 0
 
     def _open_session(self, guard: "ListenerGuard", transport: asyncio.Transport) -> str | None:
         """Begin the session, or return why the client's certificate is refused.

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from broker.errors import BrokerError
+from broker.groups.share.values import Ack
 from broker.metrics import Distribution, Metrics
 from broker.quotas.book import ENTITY_TYPES
 from broker.threads import IMPORTING
@@ -23,9 +25,11 @@ if TYPE_CHECKING:
     from broker.fetch.sessions import FetchSessions
     from broker.fetch.waiters import FetchWaiters
     from broker.groups.offsets.lag import GroupLag
+    from broker.groups.share_coordinator import ShareGroupCoordinator
     from broker.net.connection import Connections
     from broker.security.service import Security
     from broker.security.tls.contexts import TlsContexts
+    from broker.telemetry.service import Telemetry
     from broker.topics.registry import TopicRegistry
 
 
@@ -40,6 +44,8 @@ class BrokerCollector:
         fetch_waiters: "FetchWaiters",
         fetch_sessions: "FetchSessions",
         group_lag: "GroupLag",
+        shares: "ShareGroupCoordinator",
+        telemetry: "Telemetry",
         security: "Security",
         contexts: Mapping[str, "TlsContexts"],
     ) -> None:
@@ -50,6 +56,8 @@ class BrokerCollector:
         self._fetch_waiters = fetch_waiters
         self._fetch_sessions = fetch_sessions
         self._group_lag = group_lag
+        self._shares = shares
+        self._telemetry = telemetry
         self._security = security
         self._contexts = contexts
         self._started_s = time.time()
@@ -65,6 +73,10 @@ class BrokerCollector:
         yield from self._commits()
         if shows_names:
             yield from self._groups()
+        yield from self._share_groups()
+        if shows_names:
+            yield from self._share_partitions()
+        yield from self._client_telemetry()
         yield from self._upkeep()
         yield from self._remote()
 
@@ -251,6 +263,10 @@ class BrokerCollector:
         )
         yield _counter("tidelog_sync_failures", "Syncs that failed", commits.sync_failures)
 
+    def client_figures(self) -> Iterator[bytes]:
+        """The metrics that clients have pushed as text, in pieces."""
+        return self._telemetry.figures.lines()
+
     def partitions(self) -> Iterator[bytes]:
         """The metrics of all partitions as text, in pieces that take about a millisecond each.
 
@@ -308,6 +324,100 @@ class BrokerCollector:
         yield records
         yield seconds
         yield slopes
+
+    def _share_groups(self) -> Iterator[Any]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        shares = self._shares
+        groups = GaugeMetricFamily(
+            "tidelog_share_groups", "Share groups, by state", labels=["state"]
+        )
+        states = Counter(group.state.value for group in shares.groups.values())
+        for state, count in sorted(states.items()):
+            groups.add_metric([state], count)
+        yield groups
+        yield _counter(
+            "tidelog_share_rebalances", "Target assignments of share groups", shares.rebalances
+        )
+        yield _gauge("tidelog_share_sessions", "Share sessions open", len(shares.sessions))
+        yield _gauge(
+            "tidelog_share_session_partitions",
+            "Partitions in share sessions",
+            sum(len(session.partitions) for session in shares.sessions),
+        )
+        yield _labelled_counter(
+            "tidelog_share_acknowledged_records",
+            "Records acknowledged by members of share groups, by type",
+            "type",
+            Counter(
+                {Ack(kind).name.lower(): n for kind, n in shares.partitions.acknowledged.items()}
+            ),
+        )
+        yield _counter(
+            "tidelog_share_expired_records",
+            "Records whose lock expired before their member acknowledged them",
+            shares.partitions.expired,
+        )
+        yield _counter(
+            "tidelog_share_state_records",
+            "Records written to __share_group_state",
+            shares.states.written,
+        )
+
+    def _client_telemetry(self) -> Iterator[Any]:
+        telemetry = self._telemetry
+        telemetry.forget()
+        yield _gauge(
+            "tidelog_telemetry_instances",
+            "Clients that asked for a subscription to their metrics",
+            len(telemetry.instances),
+        )
+        yield _gauge(
+            "tidelog_telemetry_figures", "Figures that clients have pushed", len(telemetry.figures)
+        )
+        yield _labelled_counter(
+            "tidelog_telemetry_pushes", "Pushes of clients, by error", "error", telemetry.pushes
+        )
+        yield _counter(
+            "tidelog_telemetry_dropped",
+            "Values of clients that were left out: too many, or of another type than before",
+            telemetry.figures.dropped,
+        )
+
+    def _share_partitions(self) -> Iterator[Any]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        labels = ["group", *_PARTITION_LABELS]
+        lag = GaugeMetricFamily(
+            "tidelog_share_lag_records", "Records that a share group has not done", labels=labels
+        )
+        records = GaugeMetricFamily(
+            "tidelog_share_in_flight_records",
+            "Records from the first that is not done to the last that was delivered",
+            labels=labels,
+        )
+        ranges = GaugeMetricFamily(
+            "tidelog_share_in_flight_ranges", "Ranges of equal state among them", labels=labels
+        )
+        for key in self._shares.states:
+            topic = self._topics.find_by_id(key.topic_id)
+            if topic is None:
+                continue
+            try:
+                end = self._topics.led_log(topic.name, key.partition).high_watermark
+            except BrokerError:
+                continue
+            values = [key.group_id, topic.name, str(key.partition)]
+            offset = self._shares.offset(key, end)
+            if offset.lag >= 0:
+                lag.add_metric(values, offset.lag)
+            loaded = self._shares.partitions.find(key)
+            if loaded is not None:
+                records.add_metric(values, loaded.partition.in_flight)
+                ranges.add_metric(values, loaded.partition.run_count)
+        yield lag
+        yield records
+        yield ranges
 
     def _remote(self) -> Iterator[Any]:
         remote = self._metrics.remote
@@ -495,3 +605,4 @@ def render(collector: BrokerCollector, *, shows_names: bool) -> Iterator[bytes]:
     yield generate_latest(registry)
     if shows_names:
         yield from collector.partitions()
+        yield from collector.client_figures()

@@ -6,12 +6,11 @@
 | 4    | this broker's id    | the broker's settings, the dynamic ones changeable            |
 | 4    | empty               | the cluster-wide default: the same on one node                |
 | 8    | this broker's id    | loggers and their levels, changed until the next start        |
-| 16   | any                 | a subscription to clients' metrics: none, they are not taken  |
+| 16   | any                 | a subscription to clients' metrics                            |
 | 32   | group               | a group's own timings over the broker's, member or not        |
 
 Differs from Kafka:
 
-* clients' metrics are not collected;
 * a broker setting that does not exist is refused; Kafka keeps it without effect. Settings without
   meaning here are kept without effect, even those that Kafka cannot change;
 * no level makes the audit log lose lines: that is up to the configuration and its files;
@@ -42,6 +41,12 @@ from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.security.audit import AUDIT_LOGGER
 from broker.security.tls.contexts import TlsUnusable
+from broker.telemetry.settings import (
+    CLIENT_METRICS_KEYS,
+    check_client_metrics,
+    describe_client_metrics,
+)
+from broker.telemetry.subscriptions import pattern_problem
 from broker.topics.registry import check_topic_name
 from broker.topics.windows import WindowTopic
 from config import (
@@ -392,15 +397,35 @@ class _Loggers(Resource):
 
 
 class _ClientMetrics(Resource):
-    """A subscription to clients' metrics; there is never one."""
+    """A subscription to clients' metrics."""
 
-    def __init__(self, name: str) -> None:
+    keys = CLIENT_METRICS_KEYS
+
+    def __init__(self, context: Context, name: str) -> None:
         if not name:
             raise InvalidRequest("A subscription to client metrics needs a name.")
+        self._subscriptions = context.telemetry.subscriptions
+        self._name = name
+
+    def describe(self) -> list[Entry]:
+        return describe_client_metrics(self.overrides())
+
+    def is_changeable(self, key: Key) -> bool:
+        return True
+
+    def overrides(self) -> dict[str, str]:
+        return dict(self._subscriptions.overrides.get(self._name, {}))
 
     def check(self, overrides: Mapping[str, str]) -> None:
-        if overrides:
-            raise InvalidConfig("Clients' metrics are not collected by this broker.")
+        problems = check_client_metrics(overrides)
+        if problems:
+            raise InvalidRequest(str(ConfigErrors(problems)))
+        problem = pattern_problem(overrides)
+        if problem is not None:
+            raise InvalidConfig(problem)
+
+    def replace(self, overrides: Mapping[str, str]) -> None:
+        self._subscriptions.replace(self._name, overrides)
 
 
 class _Group(Resource):
@@ -458,7 +483,7 @@ def find_resource(context: Context, resource_type: int, name: str) -> Resource:
     if resource_type == ResourceType.BROKER_LOGGER:
         return _Loggers(context, name)
     if resource_type == ResourceType.CLIENT_METRICS:
-        return _ClientMetrics(name)
+        return _ClientMetrics(context, name)
     if resource_type == ResourceType.GROUP:
         return _Group(context, name)
     known = ", ".join(f"{known.value} ({known.name.lower()})" for known in ResourceType)

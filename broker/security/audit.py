@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from broker.quotas.throttle import Excess
 from broker.quotas.throttle import Request as TimedRequest
 from broker.security.audit_file import AuditFile
-from broker.security.session import Session
+from broker.security.session import NO_SOFTWARE, Session
 from protocol.acl import Operation, ResourceType
 from protocol.api_keys import ApiKey
 
@@ -337,6 +337,6 @@ def _who(event: str, session: Session) -> dict[str, Any]:
         where["connection"] = session.connection_id
     if session.tls:
         where["tls"] = session.tls
-    if session.software:
-        where["software"] = session.software[:_NAME_MAX]
+    if session.software != NO_SOFTWARE:
+        where["software"] = " ".join(session.software)[:_NAME_MAX]
     return {**where, "principal": str(session.principal)}

@@ -5,10 +5,14 @@ principal. On a listener without SASL the principal is fixed when the connection
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from broker.quotas.throttle import Channel
 from broker.security.principal import ANONYMOUS, Principal
 from broker.security.sasl import SaslSession
+
+NO_SOFTWARE: Final = ("unknown", "unknown")
+"""Of a client that has not named its library."""
 
 
 class Session:
@@ -23,6 +27,7 @@ class Session:
         "on_closed",
         "on_failed",
         "peer_host",
+        "peer_port",
         "sasl",
         "software",
         "tls",
@@ -50,11 +55,12 @@ class Session:
         """
         self.listener = listener
         self.peer_host = peer_host
+        self.peer_port = 0
+        self.software = NO_SOFTWARE
+        """The name and the version that the client gives of itself (ApiVersions)."""
         self.sasl = sasl
         self.connection_id = connection_id
         self.tls = tls
-        self.software = ""
-        """The client library and its version, as the client says; empty if it does not."""
         self.channel: Channel | None = None
         """The connection, while it is open."""
         self.on_closed: Callable[[], object] = _nothing

@@ -5,26 +5,21 @@ from typing import Any, Final
 
 import click
 
-from cli.exit_codes import ExitCode
-from cli.failures import CommandFailed
 from cli.options import (
-    TIME,
     BrokerOptions,
     ask_admin,
     broker_options,
-    check_contradiction,
     confirm,
     json_option,
 )
 from cli.output import RIGHT, note, print_json, print_table
+from cli.topics.moving import Move, Moved, ends_of_existing, move_options
 from client.admin import Admin
 from client.aio.explain import GroupLag
-from client.core.offsets import EARLIEST, LATEST
 from client.descriptions import GroupInfo
 from client.errors import BrokerRefused, BrokerUnreachable, InvalidUse, UnsupportedByBroker
-from client.times import format_duration, format_time
+from client.times import format_duration
 from client.types import TopicPartition
-from protocol.error_codes import ErrorCode
 
 _UNKNOWN_LAG: Final = GroupLag(None, None)
 _STEADY: Final = 0.05
@@ -114,7 +109,7 @@ async def _describe(admin: Admin, group_id: str) -> tuple[GroupInfo, list[dict[s
     committed = await admin.group_offsets(group_id)
     owners = {tp: member for member in info.members for tp in member.partitions}
     partitions = sorted({*committed, *owners})
-    ends = await _ends_of_existing(admin, partitions)
+    ends = await ends_of_existing(admin, partitions)
     lags: dict[TopicPartition, GroupLag] = {}
     if partitions:
         with suppress(BrokerUnreachable, InvalidUse, UnsupportedByBroker):
@@ -155,20 +150,6 @@ def _trend(slope: float | None) -> str | None:
     return f"{'grows' if slope > 0 else 'shrinks'} {abs(slope):.2f} s/s"
 
 
-async def _ends_of_existing(
-    admin: Admin, partitions: list[TopicPartition]
-) -> dict[TopicPartition, int]:
-    """The ends of those partitions whose topic still exists: positions outlive topics."""
-    topics = await admin.topics(internal=True)
-    existing = [
-        tp
-        for tp in partitions
-        if tp.topic in topics and tp.partition in topics[tp.topic].partitions
-    ]
-    found = await admin.list_offsets(dict.fromkeys(existing, LATEST))
-    return {tp: hit.offset for tp, hit in found.items() if hit is not None}
-
-
 def _document(info: GroupInfo, rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "group": info.group_id,
@@ -204,106 +185,30 @@ def delete(*, group_id: str, yes: bool, broker: BrokerOptions) -> None:
 
 
 @command.command()
-@click.argument("group_id", metavar="GROUP")
-@click.option("--to-time", "to_ms", type=TIME, help="The first record at or after it.")
-@click.option("--to-earliest", is_flag=True, help="The first record there is.")
-@click.option("--to-latest", is_flag=True, help="After the last record.")
-@click.option("-t", "--topic", "topics", multiple=True, help="Default: all the group has read.")
-@click.option("--execute", is_flag=True, help="Move it; without this nothing is changed.")
-@click.option("-n", "--dry-run", is_flag=True, help="Only show what would change (the default).")
-@click.option("--new", "may_be_new", is_flag=True, help="Make the group if there is none.")
+@move_options
 @broker_options
 @json_option
-def reset(
-    *,
-    group_id: str,
-    to_ms: int | None,
-    to_earliest: bool,
-    to_latest: bool,
-    topics: tuple[str, ...],
-    execute: bool,
-    dry_run: bool,
-    may_be_new: bool,
-    broker: BrokerOptions,
-    as_json: bool,
-) -> None:
+def reset(*, group_id: str, move: Move, broker: BrokerOptions, as_json: bool) -> None:
     """Move the positions of a group without members, for example back in time.
 
     Shows what would change; with --execute it is done.
 
     Example: tidelog group reset billing --to-time -2h --execute
     """
-    check_contradiction(to_time=to_ms is not None, to_earliest=to_earliest, to_latest=to_latest)
-    check_contradiction(execute=execute, dry_run=dry_run)
-    if may_be_new and not topics:
-        raise click.UsageError("--new needs --topic: a new group has read nothing yet")
-    target = EARLIEST if to_earliest else LATEST if to_latest else to_ms
-    if target is None:
-        raise click.UsageError("say where to: give one of --to-time, --to-earliest, --to-latest")
-    moves = ask_admin(
-        broker,
-        lambda admin: _reset(
-            admin, group_id, topics, target, execute=execute, may_be_new=may_be_new
-        ),
-    )
-    if as_json:
-        names = ("topic", "partition", "from", "to")
-        rows = [(tp.topic, tp.partition, old, new) for tp, old, new in moves]
-        document: dict[str, Any] = {"group": group_id, "dry_run": not execute}
-        document["positions"] = [dict(zip(names, row, strict=True)) for row in rows]
-        print_json(document)
-        return
-    place = "its ends" if to_latest else "the beginning" if to_earliest else format_time(target)
-    click.echo(f"{'Moved' if execute else 'Would move'} {group_id} to {place}:")
-    headings = ["TOPIC", f"{RIGHT}PARTITION", f"{RIGHT}FROM", f"{RIGHT}TO"]
-    print_table(headings, [(tp.topic, str(tp.partition), old, new) for tp, old, new in moves])
-    if not execute:
-        note("Nothing was changed; add --execute to do it.")
+    moves = ask_admin(broker, lambda admin: _reset(admin, group_id, move))
+    move.show(group_id, moves, as_json=as_json)
 
 
-async def _reset(
-    admin: Admin,
-    group_id: str,
-    topics: tuple[str, ...],
-    target: int,
-    *,
-    execute: bool,
-    may_be_new: bool,
-) -> list[tuple[TopicPartition, int | None, int]]:
-    await _check_empty(admin, group_id, may_be_new=may_be_new)
+async def _reset(admin: Admin, group_id: str, move: Move) -> list[Moved]:
+    try:
+        await admin.require_no_members(group_id)
+    except BrokerRefused as error:
+        move.check_absence(error, f"group {group_id}")
     committed = await admin.group_offsets(group_id)
-    partitions = list(committed)
-    for topic in topics:
-        numbers = (await admin.describe_topic(topic)).partitions
-        partitions += [TopicPartition(topic, number) for number in numbers]
-    if topics:
-        partitions = sorted({tp for tp in partitions if tp.topic in topics})
-    ends = await _ends_of_existing(admin, partitions)
-    if not ends:
-        raise InvalidUse(f"group {group_id} has no positions to move: name a topic with -t")
-    gone = sorted({str(tp) for tp in partitions if tp not in ends})
-    if gone:
-        note(f"Left as they are, because they do not exist any more: {', '.join(gone)}")
-    found = await admin.first_records(dict.fromkeys(ends, target))
-    new = {tp: hit.offset if (hit := found[tp]) else ends[tp] for tp in ends}
-    if execute:
+    new = await move.offsets(admin, group_id, list(committed))
+    if move.execute:
         await admin.alter_group_offsets(group_id, new)
     return [
         (tp, committed[tp].offset if tp in committed else None, offset)
         for tp, offset in new.items()
     ]
-
-
-async def _check_empty(admin: Admin, group_id: str, *, may_be_new: bool) -> None:
-    """Refuse early and clearly a request that the broker would refuse anyway."""
-    try:
-        await admin.require_no_members(group_id)
-    except BrokerRefused as error:
-        if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
-            raise
-        if not may_be_new:
-            raise CommandFailed(
-                f"there is no group {group_id}: see tidelog group list, or give --new --topic NAME "
-                "to make it",
-                ExitCode.NOT_FOUND,
-            ) from None

@@ -207,6 +207,34 @@ def test_a_group_reads_is_described_and_moved_in_time(server: RunningBroker) -> 
     assert tidelog("group", "describe", "g", server=server).returncode == ExitCode.NOT_FOUND
 
 
+def test_a_share_group_reads_is_described_moved_and_deleted(server: RunningBroker) -> None:
+    ok("produce", "jobs", "-q", "-p", "0", server=server, given="a\nb\nc\n")
+    moved = parsed("share", "reset", "s", "--to-earliest", "-t", "jobs", "--new", server=server)
+    assert moved["dry_run"] is True
+    assert tidelog("share", "describe", "s", server=server).returncode == ExitCode.NOT_FOUND
+    begin = ("share", "reset", "s", "--to-earliest", "-t", "jobs", "--new", "--execute")
+    assert "Moved s to the beginning" in ok(*begin, server=server)
+    words = ("--format", "{value} {deliveries}", "--max")
+    read = ("share", "consume", "jobs", "-g", "s", *words)
+    assert ok(*read, "1", "--then", "release", server=server) == "a 1\n"
+    assert ok(*read, "2", server=server) == "a 2\nb 1\n"
+    found = parsed("share", "describe", "s", server=server)
+    assert (found["state"], found["members"]) == ("Empty", [])
+    position = next(each for each in found["positions"] if each["partition"] == 0)
+    assert (position["lag"], position["client_ids"]) == (1, [])
+    idle = ("share", "consume", "jobs", "-g", "s", "--idle", "500ms", "--json")
+    (record,) = ok(*idle, server=server).splitlines()
+    assert json.loads(record)["delivery_count"] == 1
+    assert {"group": "s", "state": "Empty"} in parsed("share", "list", server=server)
+    shown = ok("share", "describe", "s", server=server)
+    assert "s: Empty, 0 members" in shown
+    assert "jobs" in shown
+    ok("share", "delete", "s", "-t", "jobs", "-y", server=server)
+    assert parsed("share", "describe", "s", server=server)["positions"] == []
+    ok("share", "delete", "s", "-y", server=server)
+    assert parsed("share", "list", server=server) == []
+
+
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [

@@ -211,7 +211,7 @@ async def test_events_have_their_facts_one_by_one(tmp_path: Path) -> None:
     over_tls = Session(
         peer_host="10.0.0.1", principal=user("eve"), connection_id=7, tls="TLSv1.3 SUITE"
     )
-    over_tls.software = "librdkafka 2.0.2"
+    over_tls.software = ("librdkafka", "2.0.2")
     why = "no rule allows it"
     audit.refused(over_tls, "FETCH", Operation.READ, ResourceType.TOPIC, "t", lambda: why)
     place.close()
