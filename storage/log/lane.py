@@ -18,7 +18,7 @@ Like `protocol.records.record_loops` it runs compiled and plain.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from protocol.records import layout
 from protocol.records.entry import advance_sequence
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from config import TopicConfig
     from storage.append.opening import Opening
     from storage.errors import LogOffline
-    from storage.log.log import Log
     from storage.log.producers import LogProducers
     from storage.log.reader import LogPosition
     from storage.producers.state import ProducerEntry, ProducerState
@@ -121,7 +120,7 @@ class LogLane:
         index, head, head_end: notes of the caller.
     """
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Any) -> None:
         """Nothing is open."""
         self.log = log
         self.batch = PlainBatch()
