@@ -11,6 +11,7 @@ Only this module imports `prometheus_client`.
 
 import resource
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple

@@ -8,9 +8,9 @@ a producer that the log does not know. Everything else is for `Log.append`. `wri
 `Log.append` would have done: the same bytes in the files, the same state in memory, the same
 errors of the disk. A property test compares the two.
 
-The numbers of the log are taken over by `open` and written back by `close`, so that batches in
-between cost no access to objects. Until `close` the log's own are out of date, and nothing else may
-use the log: the caller does not give up control.
+`LogEnd` has what appends move of a log, in fields of C where extensions were built. The end of the
+log moves at `close` only: until then nothing else may use the log, and the caller does not give up
+control.
 
 Like `protocol.records.record_loops` it runs compiled and plain.
 """
@@ -18,7 +18,7 @@ Like `protocol.records.record_loops` it runs compiled and plain.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from protocol.records import layout
 from protocol.records.entry import advance_sequence
@@ -45,7 +45,6 @@ else:
 if TYPE_CHECKING:
     from config import TopicConfig
     from storage.append.opening import Opening
-    from storage.log.log import Log
     from storage.log.producers import LogProducers
     from storage.log.reader import LogPosition
     from storage.producers.state import ProducerEntry, ProducerState
@@ -113,7 +112,7 @@ class LogLane:
     Attributes:
         log: the log.
         batch: the numbers of the batch that `examine` has accepted.
-        is_open: whether the numbers of the log are here.
+        is_open: whether a call appends to the log.
         is_taken: whether a batch is accepted and not yet written.
         waits_for_disk: as the log's.
         end_offset: of the next record, and `start_offset` the start of the log.
@@ -122,7 +121,7 @@ class LogLane:
         index, head, head_end: notes of the caller.
     """
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Any) -> None:
         """Nothing is open."""
         self.log = log
         self.batch = PlainBatch()
@@ -132,7 +131,7 @@ class LogLane:
         self._has_begun = False
 
     def open(self) -> cython.int:
-        """Take over the numbers of the log; returns 0."""
+        """Note what appends to the log begin with; returns 0."""
         log: LogEnd = self.log
         self.is_open = True
         self._wants_writing = False

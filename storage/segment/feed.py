@@ -24,9 +24,6 @@ except ImportError:  # A wheel built without a compiler, on a machine without Cy
 
 if TYPE_CHECKING:
     from storage.disk.files import File
-    from storage.segment.auxiliary_index import AuxiliaryIndex
-    from storage.segment.offset_index import OffsetIndex
-    from storage.segment.time_index import TimeIndex
 
 COMPILED: bool = bool(cython.compiled)
 """Whether this module was compiled to machine code."""
@@ -84,9 +81,7 @@ class CountsEnd:
 class SegmentEnd:
     """What appends change of a segment; the base of `Segment`, which describes the attributes."""
 
-    def __init__(
-        self, base_offset: int, log: File, offset_index: OffsetIndex, time_index: TimeIndex
-    ) -> None:
+    def __init__(self, base_offset: int, log: File, offset_index: Any, time_index: Any) -> None:
         """All numbers are unknown if the `log` file is not empty."""
         is_empty = log.size == 0
         self.base_offset = base_offset
@@ -102,7 +97,7 @@ class SegmentEnd:
         self.records = 0
         self.bytes_since_index = 0
         self.roll_jitter_ms = 0
-        self.auxiliary: tuple[AuxiliaryIndex, ...] = ()
+        self.auxiliary: tuple[Any, ...] = ()
         self._first_timestamp: int | None = None
         self._rules: Any = None
 

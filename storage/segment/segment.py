@@ -74,6 +74,10 @@ class Segment(SegmentEnd):
             `storage.segment.scan.ensure_indexes` has to run before they are used.
     """
 
+    offset_index: OffsetIndex
+    time_index: TimeIndex
+    auxiliary: tuple[AuxiliaryIndex, ...]
+
     __slots__ = (
         "_facts",
         "created_ms",
