@@ -141,7 +141,7 @@ class BatchReader(DataSourceReader):
         self._narrowing: Narrowing | None = None
 
     @property
-    def pushFilters(self) -> _FilterTaker:  # type: ignore[override]
+    def pushFilters(self) -> _FilterTaker:
         """Takes the filters on times, offsets, partitions and topics where Spark offers them."""
         return _FilterTaker(self._narrow)
 

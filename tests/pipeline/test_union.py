@@ -15,6 +15,7 @@ from pipeline.jobs import archive as archive_job
 from pipeline.jobs.archive import ArchiveSettings, archive
 from pipeline.options.options import SourceOptions, parse_source_options
 from pipeline.plan import offsets
+from pipeline.plan.journal import Journal
 from pipeline.plan.offsets import Narrowing, plan_batch
 from pipeline.spark.task import read_task, tasks_of
 from tests.pipeline.conftest import START_MS, Broker, offsets_json
@@ -121,7 +122,7 @@ class World:
 
         def progress(step: str) -> None:
             if step == "commit" and self.luck.random() < 0.5:
-                self.expire(archive_job._pending(archive_job.Journal(self.state_dir)))
+                self.expire(archive_job._pending(Journal(self.state_dir)))
             if step == doomed:
                 self.deaths += 1
                 raise InterruptedError(step)
@@ -302,7 +303,7 @@ def test_records_that_move_to_the_lake_while_a_plan_is_made_are_in_it(
 ) -> None:
     """The broker no longer has what the snapshot does not have yet: no answer of it shows them."""
     real = offsets.resolve_starts
-    moved = []
+    moved: list[bool] = []
 
     def resolve_starts(*arguments: Any) -> Any:
         if not moved:
