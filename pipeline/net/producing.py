@@ -171,7 +171,7 @@ class TaskProducer:
                 self.add_batch(name, batch.take(numbers))
             return
         rate = self._options.max_rows_per_second
-        step = batch.num_rows if not rate else max(int(rate * _PACE_S), 1)
+        step = max(int(rate * _PACE_S) if rate else batch.num_rows, 1)
         for start in range(0, batch.num_rows, step):
             part = batch.slice(start, step)
             rows = Rows(part, time.time_ns() // 1_000_000)

@@ -163,7 +163,10 @@ def numbers_of(rows: pa.Array) -> memoryview:
 
 def _view(buffer: pa.Buffer | None, code: Any) -> memoryview:
     """The numbers of a buffer, of the `struct` type `code`; an absent one has none."""
-    return memoryview(b"" if buffer is None else buffer).cast("B").cast(code)
+    if buffer is None or not buffer.size:
+        # A view without entries cannot be cast.
+        return memoryview(bytes(8)).cast(code)[:0]
+    return memoryview(buffer).cast("B").cast(code)
 
 
 def _times(column: pa.Array | None, now_ms: int, count: int) -> memoryview:

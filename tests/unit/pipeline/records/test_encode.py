@@ -142,3 +142,20 @@ def test_a_null_header_is_refused() -> None:
     batch = pa.RecordBatch.from_arrays([headers], names=["headers"])
     with pytest.raises(BadOptions, match="an array with a null element"):
         Rows(batch, NOW_MS)
+
+
+def test_a_batch_without_rows_and_values_without_bytes_are_no_fault() -> None:
+    """Spark gives a task of a stream batches without rows."""
+    values = pa.array([b"", b"", None], pa.binary())
+    for count in (0, 3):
+        batch = pa.RecordBatch.from_arrays([values.slice(0, count)] * 2, names=["key", "value"])
+        rows, builder = Rows(batch, NOW_MS), BatchBuilder()
+        every = pa.array(range(count), pa.int32())
+        if count:
+            assert builder.add_rows(rows, numbers_of(every), 0, 1 << 20, digests=False)[0] == 3
+            data = builder.build(0, **PRODUCER)  # type: ignore[arg-type]
+            assert [one.value for one in iter_records(data)] == [b"", b"", None]
+        assert (digest_rows(rows, every) == 0) == (count == 0)
+    assert list(groups(pa.array([], pa.int32()))) == []
+    empty = Rows(pa.RecordBatch.from_arrays([pa.array([], pa.binary())], names=["value"]), NOW_MS)
+    assert len(empty.micros) == 0
