@@ -118,7 +118,7 @@ class World:
 
     def archive(self, *, may_die: bool = False) -> None:
         """One run; retention deletes what it has written, often before the commit."""
-        doomed = self.luck.choice(("plan", "write", "commit", "")) if may_die else ""
+        doomed = self.luck.choice(("plan", "write", "commit", "", "", "")) if may_die else ""
 
         def progress(step: str) -> None:
             if step == "commit" and self.luck.random() < 0.5:
