@@ -74,7 +74,7 @@ compat-core: setup ## the clients that most users have, as CI runs them
 	$(PYTEST) -q tests/compat -m core
 
 $(VENV)/.spark: pyproject.toml | setup
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,spark]'
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,spark]' 'pyspark[connect]' 'pandas<3'
 	@touch $@
 
 .PHONY: spark-setup
