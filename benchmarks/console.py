@@ -147,8 +147,8 @@ def _measure(
         rest.sort()
         median = rest[len(rest) // 2] if rest else first
         size = f"{received[name] / 1e3:.0f} kB"
-        used = [f"{one * 1e3 / max(1, options.rounds):.0f} ms" for one in processor[name]]
-        rows.append([name, f"{first * 1e3:.0f} ms", f"{median * 1e3:.0f} ms", *used, size])
+        cost = [f"{one * 1e3 / max(1, options.rounds):.0f} ms" for one in processor[name]]
+        rows.append([name, f"{first * 1e3:.0f} ms", f"{median * 1e3:.0f} ms", *cost, size])
     return rows, memory
 
 

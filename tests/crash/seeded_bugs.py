@@ -118,20 +118,20 @@ def holes_are_kept(patch: Patch) -> None:
 
 def index_off_by_one(patch: Patch) -> None:
     """The offset index points behind the batch's first byte."""
-    original = offset_index.OffsetIndex.add
+    original: Any = offset_index.OffsetIndex.add
 
     def add(self: Any, relative: int, position: int) -> int:
-        return original(self, relative, position + 1)
+        return int(original(self, relative, position + 1))
 
     patch.setattr(offset_index.OffsetIndex, "add", add)
 
 
 def time_index_off_by_one(patch: Patch) -> None:
     """The time index names the offset behind the batch."""
-    original = time_index.TimeIndex.add
+    original: Any = time_index.TimeIndex.add
 
     def add(self: Any, timestamp: int, relative: int) -> int:
-        return original(self, timestamp, relative + 1)
+        return int(original(self, timestamp, relative + 1))
 
     def maybe_append(self: Any, timestamp: int, offset: int) -> bool:
         last = self.load_last()

@@ -583,7 +583,7 @@ async def test_a_log_that_cannot_be_closed_costs_no_other_log(
         def fail_for_one(log: Log) -> int:
             if log is logs[1]:
                 raise AssertionError("planted")
-            return show_end(log)
+            return int(show_end(log))
 
         with monkeypatch.context() as planted:
             planted.setattr(Log, "show_end", fail_for_one)
