@@ -95,6 +95,12 @@ def handle(
         if error is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             return _refuse_later(context, message, error)
         return _refusal(error, None)
+    if message.share_acquire_mode not in (_OPTIMIZED, _STRICT):
+        text = (
+            f"share_acquire_mode is {message.share_acquire_mode}; it has to be "
+            f"{_OPTIMIZED} (whole batches) or {_STRICT} (strict limits)."
+        )
+        return _refusal(ErrorCode.INVALID_REQUEST, text)
     if message.share_session_epoch != FINAL_EPOCH:
         session.update(
             [(bytes(t.topic_id), p.partition_index) for t in message.topics for p in t.partitions],
@@ -108,11 +114,6 @@ def _problem(message: api.ShareFetchRequest) -> str | None:
     problem = member_problem(message.group_id, message.member_id)
     if problem is not None:
         return problem
-    if message.share_acquire_mode not in (_OPTIMIZED, _STRICT):
-        return (
-            f"share_acquire_mode is {message.share_acquire_mode}; it has to be "
-            f"{_OPTIMIZED} (whole batches) or {_STRICT} (strict limits)."
-        )
     limits = (message.max_bytes, message.min_bytes, message.max_records, message.max_wait_ms)
     if message.is_renew_ack and any(limits):
         return "A request with renewals fetches nothing: its limits have to be 0."
