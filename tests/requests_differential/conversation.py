@@ -44,6 +44,9 @@ ANSWER_S: Final = 30.0
 """After this long a request has no answer; what takes longest waits for `REBALANCE_MS`."""
 
 SETTLE_S: Final = 60.0
+SETUP_S: Final = 180.0
+"""For an answer of the set-up: hundreds of topics take long on a disk that others use too."""
+
 TOPICS_AT_ONCE: Final = 200
 CLOSED: Final = "connection closed"
 NO_ANSWER: Final = "no answer"
@@ -80,7 +83,7 @@ class Connection:
         """A new connection that takes requests."""
         return await RawClient.connect(host, port)
 
-    async def ask(self, api: ApiKey, version: int, message: Any) -> Any:
+    async def ask(self, api: ApiKey, version: int, message: Any, within_s: float = ANSWER_S) -> Any:
         """The answer; `CLOSED` or `NO_ANSWER` where there is none."""
         try:
             if self._client is None:
@@ -88,7 +91,7 @@ class Connection:
             sent = self._client.send_body(api, version, encoded(message, version))
             if api is ApiKey.PRODUCE and message.acks == 0:
                 return await self._after_silence(sent)
-            return await self._client.receive(ANSWER_S)
+            return await self._client.receive(within_s)
         except (ConnectionClosed, ConnectionResetError, BrokenPipeError):
             await self.close()
             return CLOSED
@@ -112,7 +115,8 @@ class Connection:
         """Part of a set-up: the answer, which has to be a good one once the broker has settled."""
         deadline = asyncio.get_running_loop().time() + SETTLE_S
         while True:
-            answer = await self.ask(api, version, filled(request_class(api), body))
+            message = filled(request_class(api), body)
+            answer = await self.ask(api, version, message, SETUP_S)
             errors = set(error_codes(answer)) - {ErrorCode.NONE}
             if not errors and not isinstance(answer, str):
                 return answer
