@@ -423,6 +423,9 @@ async def change_group(
     return await incremental(client, *sets, resource_type=GROUP, name=name, **more)
 
 
+DEFAULT_TIMINGS = {"assignment": "0", "heartbeat": "5000", "session": "45000"}
+
+
 async def timings(client: RawClient, name: str) -> dict[str, str | None]:
     configs = (await describe(client, GROUP, name)).configs
     kind = "consumer."
@@ -433,7 +436,7 @@ async def timings(client: RawClient, name: str) -> dict[str, str | None]:
     }
 
 
-async def interval_told(client: RawClient, group_id: str) -> int:
+async def heartbeat_interval(client: RawClient, group_id: str) -> int:
     request = ConsumerGroupHeartbeatRequest(
         group_id=group_id,
         member_id="m",
@@ -441,19 +444,19 @@ async def interval_told(client: RawClient, group_id: str) -> int:
         subscribed_topic_names=["t"],
         topic_partitions=[],
     )
-    told: int = (await client.request(request, 1)).heartbeat_interval_ms
-    return told
+    interval_ms: int = (await client.request(request, 1)).heartbeat_interval_ms
+    return interval_ms
 
 
 async def test_a_group_has_the_brokers_timings_until_it_has_its_own(client: RawClient) -> None:
     await create_topic(client, "t")
-    assert await timings(client, "g") == {"heartbeat": "5000", "session": "45000"}
-    assert await interval_told(client, "g") == 5_000
+    assert await timings(client, "g") == DEFAULT_TIMINGS
+    assert await heartbeat_interval(client, "g") == 5_000
     assert await change_group(client, "g", ("heartbeat.interval", "6000"), validate_only=True) == 0
     assert await change_group(client, "g", ("session.timeout", "50000")) == 0
     assert await change_group(client, "g", ("heartbeat.interval", "7000")) == 0
-    assert await interval_told(client, "g") == 7_000, "at once, for the next heartbeat"
-    assert await interval_told(client, "other") == 5_000
+    assert await heartbeat_interval(client, "g") == 7_000, "at once, for the next heartbeat"
+    assert await heartbeat_interval(client, "other") == 5_000
     session = await value_of(client, "consumer.session.timeout.ms", GROUP, "g")
     assert (session.value, session.config_source, session.read_only) == ("50000", 8, False)
     assert [(each.name, each.value, each.source) for each in session.synonyms] == [
@@ -495,7 +498,7 @@ async def test_a_groups_settings_stay_within_the_brokers_bounds(
     client: RawClient, changes: list[tuple[str, str]]
 ) -> None:
     assert await change_group(client, "g", *changes) == ErrorCode.INVALID_CONFIG
-    assert await timings(client, "g") == {"heartbeat": "5000", "session": "45000"}
+    assert await timings(client, "g") == DEFAULT_TIMINGS
 
 
 async def test_a_session_is_longer_than_the_time_between_heartbeats(tmp_path: Path) -> None:
@@ -518,7 +521,7 @@ async def test_a_session_is_longer_than_the_time_between_heartbeats(tmp_path: Pa
             ]
         )
         assert (await client.request(replaced, 2)).responses[0].error_code == 0
-        assert await timings(client, "g") == {"heartbeat": "5000", "session": "20000"}
+        assert await timings(client, "g") == {**DEFAULT_TIMINGS, "session": "20000"}
 
 
 async def test_there_is_no_default_group(client: RawClient) -> None:
@@ -526,12 +529,16 @@ async def test_there_is_no_default_group(client: RawClient) -> None:
     assert changed == ErrorCode.INVALID_REQUEST
 
 
-async def test_metrics_of_clients_are_not_subscribed_to(client: RawClient) -> None:
+async def test_an_unknown_setting_of_clients_metrics_is_refused(client: RawClient) -> None:
     result = await describe(client, METRICS, "m")
-    assert (result.error_code, result.configs) == (0, [])
-    change = ("interval.ms", SET, "1000")
-    code = await incremental(client, change, resource_type=METRICS, name="m")
-    assert code == ErrorCode.INVALID_CONFIG
+    defaults = {each.name: each.value for each in result.configs}
+    assert (result.error_code, defaults) == (
+        0,
+        {"interval.ms": "300000", "match": "", "metrics": ""},
+    )
+    for change in (("interval.ms", SET, "99"), ("nonsense", SET, "1")):
+        code = await incremental(client, change, resource_type=METRICS, name="m")
+        assert code == ErrorCode.INVALID_REQUEST
 
 
 async def test_a_topic_of_old_times_brings_its_format_version(broker: RunningBroker) -> None:
