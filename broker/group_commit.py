@@ -7,8 +7,8 @@ load a batch waits for its own sync only, under heavy load the batches per sync 
 
 Fairness and bounds: as many syncs run at once as the pool has threads, one per log; the queue is
 first come, first served, so a busy partition cannot starve a quiet one. Where more logs wait than
-threads are free, a thread gets up to `SYNCS_AT_ONCE` of them at a time, which saves the waking of a
-thread and of the loop.
+threads are free, a thread gets up to `SYNCS_AT_ONCE` of them at a time, the later ones after those
+that came first: it saves the waking of a thread and of the loop.
 
 Order on completion, all in the loop thread: durable offset and high watermark move, the waiting
 acks of that log are completed in offset order, then parked fetches are woken.
@@ -32,7 +32,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -208,23 +208,32 @@ class GroupCommit:
     def _pump(self) -> None:
         """Hand dirty logs to free threads. Runs after the requests of this loop turn."""
         self._pump_scheduled = False
-        while self._queue and self._busy_threads < self._pool.size:
-            free = self._pool.size - self._busy_threads
-            share = min(SYNCS_AT_ONCE, -(-len(self._queue) // free))
-            syncs = self._begin_syncs(share)
-            if syncs:
+        free = self._pool.size - self._busy_threads
+        syncs: list[_Sync] = []
+        try:
+            self._begin_syncs(syncs, free * SYNCS_AT_ONCE)
+        except BaseException:
+            self._schedule_pump()
+            raise
+        finally:
+            used = min(free, len(syncs))
+            for start in range(used):
+                share = syncs[start::used]
                 self._busy_threads += 1
-                self._pool.submit(partial(_run, syncs), partial(self._finish, syncs))
+                self._pool.submit(partial(_run, share), partial(self._finish, share))
         self._signal_if_idle()
 
-    def _begin_syncs(self, count: int) -> list[_Sync]:
-        """The next syncs, `count` at most; one of a log that has stopped or is synced is none."""
-        syncs: list[_Sync] = []
+    def _begin_syncs(self, syncs: list[_Sync], count: int) -> None:
+        """Add the next ones to `syncs`, until there are `count`.
+
+        A log that has stopped or is synced needs none. One is queued twice when an ack has appended
+        to it; while its sync is under way it is passed over, since the end of that queues it again.
+        """
         while self._queue and len(syncs) < count:
             log = self._queue.popleft()
-            size_bytes = self._dirty_bytes.pop(log, None)
-            if size_bytes is None:
+            if log in self._syncing or log in self._held or log not in self._dirty_bytes:
                 continue
+            size_bytes = self._dirty_bytes.pop(log)
             was_offline = log.offline is not None
             try:
                 ticket = log.begin_flush()
@@ -235,25 +244,33 @@ class GroupCommit:
                 self._complete_waiting(log)
                 self._fetch_waiters.data_visible(log, size_bytes)
                 continue
-            assert log not in self._syncing, f"two syncs of {log.path}"
             sync = self._syncing[log] = _Sync(log, ticket, size_bytes)
             syncs.append(sync)
-        return syncs
 
     def _finish(self, syncs: list[_Sync], _: None, error: BaseException | None) -> None:
         """Publish the outcome of the syncs of one thread."""
         assert error is None, f"a flush ticket keeps its error: {error!r}"
         self._busy_threads -= 1
-        for sync in syncs:
-            log = sync.log
-            del self._syncing[log]
-            self._metrics.observe_sync(sync.ended_ns - sync.started_ns, sync.size_bytes)
-            if log.waits_for_store and sync.is_wanted and sync.ticket.error is None:
-                self._held[log] = sync
-                self.when_held()
-            else:
-                self._complete(sync)
-        self._pump()
+        try:
+            self._end_syncs(iter(syncs))
+        finally:
+            self._pump()
+
+    def _end_syncs(self, syncs: Iterator[_Sync]) -> None:
+        """Publish or hold each outcome; an ack that raises costs the logs after it nothing."""
+        try:
+            for sync in syncs:
+                log = sync.log
+                del self._syncing[log]
+                self._metrics.observe_sync(sync.ended_ns - sync.started_ns, sync.size_bytes)
+                if log.waits_for_store and sync.is_wanted and sync.ticket.error is None:
+                    self._held[log] = sync
+                    self.when_held()
+                else:
+                    self._complete(sync)
+        except BaseException:
+            self._end_syncs(syncs)
+            raise
 
     @property
     def held(self) -> dict[Log, int]:
@@ -300,8 +317,9 @@ class GroupCommit:
             assert durable_before <= log.durable_offset, f"{log.path}: durable data is lost"
             self._complete_waiting(log)
             self._fetch_waiters.data_visible(log, sync.size_bytes)
-        if log in self._dirty_bytes:
-            self._queue.append(log)
+        finally:
+            if log in self._dirty_bytes:
+                self._queue.append(log)
 
     def _give_up(self, log: Log, error: StorageError, *, was_offline: bool) -> None:
         """A sync of `log` failed: fail every ack that waits for it, and log the cure.

@@ -338,9 +338,14 @@ def _decompress_lz4(data: memoryview, max_bytes: int, _max_pieces: int, legacy: 
         # The context keeps the memory of its largest blocks.
         return _decompress_lz4_frame(lz4_frame.LZ4FrameDecompressor(), header, data, max_bytes)
     try:
-        return _decompress_lz4_frame(_lz4.decompressor, header, data, max_bytes)
-    finally:
-        _lz4.decompressor.reset()
+        content = _decompress_lz4_frame(_lz4.decompressor, header, data, max_bytes)
+    except BaseException:
+        # A reset in the middle of a frame keeps how much content the frame has promised, and the
+        # next frame would be refused for that.
+        _lz4.decompressor = lz4_frame.LZ4FrameDecompressor()
+        raise
+    _lz4.decompressor.reset()
+    return content
 
 
 def _decompress_lz4_frame(

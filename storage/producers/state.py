@@ -176,7 +176,6 @@ class ProducerState:
     __slots__ = (
         "_open",
         "completed",
-        "completed",
         "expiration_ms",
         "map_end_offset",
         "producers",

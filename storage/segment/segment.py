@@ -259,7 +259,7 @@ class Segment(SegmentEnd):
         end_before = self.next_offset
         for batch in batches:
             timestamp = batch.max_timestamp if batch.records_count else NO_TIMESTAMP
-            if self._first_timestamp is None:
+            if start == 0 and self._first_timestamp is None:
                 self._first_timestamp = timestamp
             self.feed(
                 start + batch.position,

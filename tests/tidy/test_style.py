@@ -114,6 +114,20 @@ def _names(node: ast.expr) -> set[str]:
     return {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
 
 
+def test_no_slot_is_declared_twice() -> None:
+    """A merge of two changes does that, and each object pays for the second one."""
+    twice = [
+        f"{path}:{node.lineno}"
+        for path in _CODE
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Assign)
+        and "__slots__" in set().union(*map(_names, node.targets))
+        and isinstance(node.value, ast.Tuple)
+        and len(set(map(ast.dump, node.value.elts))) < len(node.value.elts)
+    ]
+    assert twice == []
+
+
 def test_nothing_is_left_for_later_in_comments() -> None:
     words = "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3, "HA" + "CK"))
     marks = re.compile(rf"#.*\b({words})\b")

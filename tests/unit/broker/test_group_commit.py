@@ -32,6 +32,8 @@ class FakeTicket:
 class FakeLog:
     """The part of a log that group commit sees."""
 
+    TICKET = FakeTicket
+
     def __init__(self, policy: str = "batch", flush_messages: int = 2**63 - 1) -> None:
         self.has_unsynced_files = False
         self.topic, self.partition, self.path = "t", 0, "/nowhere/t-0"
@@ -48,11 +50,17 @@ class FakeLog:
         self.running = 0
         self.syncs: list[int] = []
         self.error: StorageError | None = None
+        self.ticket: FakeTicket | None = None
 
     def begin_flush(self) -> FakeTicket | None:
-        return FakeTicket(self) if self.durable_offset < self.log_end_offset else None
+        if self.ticket is None and self.durable_offset < self.log_end_offset:
+            self.ticket = self.TICKET(self)
+            return self.ticket
+        return None
 
     def complete_flush(self, ticket: FakeTicket) -> None:
+        assert ticket is self.ticket
+        self.ticket = None
         if self.error is not None:
             raise self.error
         self.syncs.append(ticket.end_offset)
@@ -530,6 +538,80 @@ async def test_an_ack_may_wait_again_for_the_same_log() -> None:
     await bench.stop()
     assert (bench.acks, log.syncs) == (["a", "b"], [1, 2])
     assert not bench.commits._waiting
+
+
+async def test_what_arrives_while_a_log_that_is_queued_twice_is_synced_is_synced_too() -> None:
+    """An ack that appends to its log queues it, and so does the end of the sync."""
+    bench, log, other, slow = Bench(threads=2), FakeLog(), FakeLog(), FakeLog()
+
+    def ack_and_append(_: StorageError | None) -> None:
+        log.gate.clear()
+        bench.append(log, "b")
+
+    slow.gate.clear()
+    log.gate.clear()
+    bench.append(slow, "slow")
+    log.log_end_offset = 1
+    bench.commits.appended(cast(Any, log), 100)
+    bench.commits.when_durable(cast(Any, log), 1, ack_and_append)
+    while not (slow.running and log.running):
+        await asyncio.sleep(0.001)
+    bench.append(other, "other")
+    await asyncio.sleep(0)
+    log.gate.set()
+    while log.log_end_offset < 2 or not log.running:
+        await asyncio.sleep(0.001)
+    bench.append(log, "c")
+    slow.gate.set()
+    while "slow" not in bench.acks:
+        await asyncio.sleep(0.001)
+    log.gate.set()
+    await bench.stop()
+    assert sorted(bench.acks) == ["b", "c", "other", "slow"]
+    assert log.syncs == [1, 2, 3]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+async def test_an_ack_that_raises_costs_the_other_logs_nothing(threads: int) -> None:
+    bench, log, other = Bench(threads), FakeLog(), FakeLog()
+    failures: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: failures.append(what))
+
+    def fail(_: StorageError | None) -> None:
+        bench.commits.mark_dirty(cast(Any, log), 100)
+        raise RuntimeError
+
+    log.log_end_offset = 1
+    bench.commits.appended(cast(Any, log), 100)
+    bench.commits.when_durable(cast(Any, log), 1, fail)
+    log.log_end_offset = 2
+    bench.append(other, "other")
+    async with asyncio.timeout(10):
+        await bench.commits.drain()
+    assert bench.acks == ["other"]
+    assert len(failures) == 1
+    await bench.stop()
+
+
+async def test_a_sync_that_has_begun_runs_though_the_next_one_cannot_begin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench, log, broken, other = Bench(threads=1), FakeLog(), FakeLog(), FakeLog()
+    failures: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: failures.append(what))
+
+    def fail() -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(broken, "begin_flush", fail)
+    bench.append(log, "log")
+    bench.append(broken, "broken")
+    bench.append(other, "other")
+    async with asyncio.timeout(10):
+        await bench.commits.drain()
+    assert bench.acks == ["log", "other"]
+    assert len(failures) == 1
+    await bench.stop()
 
 
 async def test_a_sync_that_covers_a_part_acks_that_part() -> None:

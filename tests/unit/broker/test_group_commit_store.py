@@ -30,16 +30,23 @@ class StoredTicket(FakeTicket):
 class StoredLog(FakeLog):
     """A log whose acks wait for the store."""
 
+    TICKET = StoredTicket
+
     def __init__(self) -> None:
         super().__init__()
         self.waits_for_store = True
-        self.unsynced = SimpleNamespace(end=lambda ticket: self.ended.append(ticket.end_offset))
+        self.unsynced = SimpleNamespace(end=self._end)
         self.ended: list[int] = []
 
     def begin_flush(self) -> FakeTicket | None:
         if self.error is not None and self.offline is not None:
             raise self.error
-        return StoredTicket(self) if self.durable_offset < self.log_end_offset else None
+        return super().begin_flush()
+
+    def _end(self, ticket: FakeTicket) -> None:
+        assert ticket is self.ticket
+        self.ticket = None
+        self.ended.append(ticket.end_offset)
 
 
 class StoreBench(Bench):

@@ -211,19 +211,24 @@ def test_lz4_frames_of_other_writers_are_read(
 
 
 @pytest.mark.parametrize("block_size", [4, 5, 6, 7])
+@pytest.mark.parametrize("names_size", [True, False])
 def test_an_lz4_frame_is_read_after_one_that_is_cut_off_damaged_or_too_long(
-    block_size: int,
+    block_size: int, names_size: bool
 ) -> None:
+    """Also a frame that does not name its size after one that does, as those of clients."""
     data = random.Random(block_size).randbytes(30_000) + bytes(300_000)
-    good = lz4_frame.compress(data, block_size=block_size, block_linked=False)
-    damaged = bytearray(good)
+    before = lz4_frame.compress(data, block_size=block_size, block_linked=False)
+    good = lz4_frame.compress(
+        data, block_size=block_size, block_linked=False, store_size=names_size
+    )
+    damaged = bytearray(before)
     damaged[-1] ^= 1  # the end mark
-    for bad in (good[:-9], good[:20_000], bytes(damaged), good + b"foreign"):
+    for bad in (before[:-9], before[:20_000], bytes(damaged), before + b"foreign"):
         with pytest.raises(CorruptRecords):
             decompress(Codec.LZ4, bad, max_bytes=len(data))
         assert decompress(Codec.LZ4, good, max_bytes=len(data)) == data
     with pytest.raises(DecompressionLimitExceeded):
-        decompress(Codec.LZ4, good, max_bytes=100_000)
+        decompress(Codec.LZ4, before, max_bytes=100_000)
     assert decompress(Codec.LZ4, good, max_bytes=len(data)) == data
 
 

@@ -144,6 +144,15 @@ def test_first_timestamp_is_read_again_after_opening() -> None:
     assert again.first_timestamp == 40
 
 
+def test_first_timestamp_is_not_that_of_a_batch_appended_after_opening() -> None:
+    files = disk()
+    add_at_end(new_segment(files=files), 30, 40)
+    again = Segment.open(files, DIRECTORY, 0, now_ms=5)
+    again.next_offset = 2
+    add_at_end(again, 70)
+    assert again.first_timestamp == 40
+
+
 def test_facts_survive_in_another_object() -> None:
     files = disk()
     segment = new_segment(files=files)
