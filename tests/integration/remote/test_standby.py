@@ -7,10 +7,15 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from broker.errors import DataDirUnusable, StartError
+from broker.operator.port_access import Viewer
+from broker.operator.standby import StandbyControl
+from broker.security.service import Security
+from broker.security.session import Session
 from cli.exit_codes import ExitCode
 from client.admin import Admin
 from client.types import TopicPartition
@@ -186,6 +191,18 @@ async def test_what_was_read_before_the_store_failed_is_not_lost(
             running.broker.standby._paused_until_ms = 0  # type: ignore[union-attr]
             await running.broker.jobs.run_now("standby")
             assert await read(reader, 2) == [0, 1]
+
+
+def test_a_client_without_the_right_does_not_see_whom_a_standby_follows() -> None:
+    async def promote() -> int:
+        raise AssertionError
+
+    control = StandbyControl(lambda: {"owner": "secret"}, promote)
+    security = cast("Security", None)  # not asked about clients that nobody knows
+    status, answer = control.show("", Viewer(security, Session()))
+    assert (status, b"secret" in answer) == (403, False)
+    status, answer = control.show("", Viewer(security, Session(), sees_all=True))
+    assert (status, json.loads(answer)) == (200, {"owner": "secret"})
 
 
 async def test_a_log_that_is_offline_is_not_promoted(tmp_path: Path) -> None:
