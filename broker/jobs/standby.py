@@ -213,6 +213,8 @@ class Standby:
             return
         try:
             async with self._lock:
+                if self.promoted.is_set():
+                    return  # the directory is complete, and about to be closed
                 await self._advance()
             self._failures = 0
         except StorageError as error:
