@@ -36,6 +36,9 @@ from storage.segment.remote.object import RemoteObject
 FETCH_BYTES: Final = 8 * 1024 * 1024
 """Bytes of an object that are fetched at once."""
 
+_JOIN_BYTES: Final = 64 * 1024
+"""Bytes here that are compared with those of an object before its next ones are appended."""
+
 Part = tuple[bytes, int]
 
 
@@ -184,9 +187,17 @@ class BucketFollower:
         segment, rest = log.segments.active, b""
         if segment.size > where.log_bytes:
             raise NotNext(f"{log.path}: segment {where.base_offset} is shorter in the bucket")
+        known = segment.log.pread(
+            min(segment.size, _JOIN_BYTES), max(0, segment.size - _JOIN_BYTES)
+        )
         while (start := segment.size + len(rest)) < where.log_bytes:
             end = min(where.log_bytes, start + FETCH_BYTES)
-            data = yield from off_loop(partial(self._store.get, where.key, start, end))
+            begin = start - len(known)
+            data = yield from off_loop(partial(self._store.get, where.key, begin, end))
+            if not data.startswith(known):
+                # The owner had compacted the segment before it uploaded it.
+                raise NotNext(f"{log.path}: other bytes before {start}")
+            data, known = data[len(known) :], b""
             rest = yield from self._take(log, rest + data)
         if rest:
             raise ObjectDamaged(f"{where.key} ends inside a batch")

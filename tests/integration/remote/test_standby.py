@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -27,16 +28,18 @@ from storage.bucket.replica import NotNext
 from storage.bucket.restore import MappedLog
 from storage.bucket.standby_directory import read_mark, take_over
 from storage.disk.files import RealFiles
-from storage.disk.steps import Steps
+from storage.disk.steps import Steps, run_steps
 from storage.errors import LogOffline, ObjectDamaged, StorageError, StoreFailed
 from storage.log.log import Log
 from storage.remote.engine import open_store
 from storage.remote.object_store import ObjectStore
+from storage.segment.remote.object import RemoteObject
 from tests.integration.remote.test_restore import TIERED, broker, fill, read
 from tests.support.broker import BrokerProcess, RawClient, RunningBroker, batch, running_broker
 from tests.support.cli import tidelog
 from tests.support.clock import FrozenClock
 from tests.support.requests import create_topic, fetch, list_offset, produce, values_of
+from tests.support.simulated_store import SimulatedStore
 
 
 @asynccontextmanager
@@ -470,6 +473,33 @@ async def test_a_log_that_could_not_be_made_again_is_made_later(
             following._paused_until_ms = 0
             await running.broker.jobs.run_now("standby")
             assert await read(reader, 5) == list(range(5))
+
+
+async def test_an_object_of_a_compacted_segment_does_not_continue_a_longer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The standby has the begin of the segment as it was before: it looked like damage for ever."""
+    url = f"file://{tmp_path}/bucket"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, remote_storage_enable="true")
+        await fill(client, range(3))
+        await ship(owner)
+        async with standby(tmp_path / "second", url) as (running, _):
+            log = running.broker.data_dir.topics["t"].logs[0]
+            size = log.segments.active.size
+            content = log.segments.active.log.pread(size, 0)
+            where = cast(
+                "RemoteObject", SimpleNamespace(key="k", log_bytes=2 * size, base_offset=0)
+            )
+            assert running.broker.standby is not None
+            follower = running.broker.standby._follower
+            for content_there in (content[1:] + bytes(size + 1), bytes(2 * size)):
+                store = SimulatedStore()
+                store.put_new("k", content_there)
+                monkeypatch.setattr(follower, "_store", store)
+                with pytest.raises(NotNext, match="other bytes"):
+                    run_steps(follower._append_object(log, where))
+            assert log.segments.active.size == size
 
 
 def offsets_log(running: RunningBroker) -> Callable[[], Log]:
