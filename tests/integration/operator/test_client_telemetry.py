@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
+from broker.telemetry.subscriptions import Wanted
 from protocol.api.api_versions import ApiVersionsRequest
 from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.api.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
@@ -266,7 +267,12 @@ async def test_long_names_of_strangers_are_not_kept(
     client = await measured.client()
     subscriptions = measured.broker.telemetry.subscriptions
     wanted, seen = subscriptions.wanted, list[Mapping[str, str]]()
-    monkeypatch.setattr(subscriptions, "wanted", lambda facts: seen.append(facts) or wanted(facts))
+
+    def noted(facts: Mapping[str, str]) -> Wanted:
+        seen.append(facts)
+        return wanted(facts)
+
+    monkeypatch.setattr(subscriptions, "wanted", noted)
     long = "x" * 30_000
     version = ApiVersionsRequest(client_software_name=long, client_software_version=long)
     assert (await client.request(version, 4)).error_code == 0

@@ -21,11 +21,11 @@ from cli.exit_codes import ExitCode
 from client.admin import Admin
 from client.types import TopicPartition
 from protocol.error_codes import ErrorCode
-from storage.bucket import journal, standby_directory
+from storage.bucket import journal
 from storage.bucket.follower import BucketFollower
 from storage.bucket.journal import BucketJournal, Entry
 from storage.bucket.replica import NotNext
-from storage.bucket.restore import MappedLog
+from storage.bucket.restore import MappedLog, write_log
 from storage.bucket.standby_directory import read_mark, take_over
 from storage.disk.files import RealFiles
 from storage.disk.steps import Steps, run_steps
@@ -453,7 +453,7 @@ async def test_a_log_that_could_not_be_made_again_is_made_later(
             await fill(client, range(3, 5))
             assert (await produce(client, "u", batch("other"))).error_code == 0
             await ship(owner)
-            append, write = BucketFollower._append, standby_directory.write_log
+            append = BucketFollower._append
 
             def other_bytes(self: BucketFollower, log: Log, mapped: MappedLog) -> Steps[int]:
                 if log.topic == "t":
@@ -461,11 +461,11 @@ async def test_a_log_that_could_not_be_made_again_is_made_later(
                 return (yield from append(self, log, mapped))
 
             def failing(*args: object, **_: object) -> int:
-                monkeypatch.setattr(standby_directory, "write_log", write)
+                monkeypatch.setattr("storage.bucket.standby_directory.write_log", write_log)
                 raise ObjectDamaged("a wrong byte on the way")
 
             monkeypatch.setattr(BucketFollower, "_append", other_bytes)
-            monkeypatch.setattr(standby_directory, "write_log", failing)
+            monkeypatch.setattr("storage.bucket.standby_directory.write_log", failing)
             await running.broker.jobs.run_now("standby")
             assert running.broker.metrics.remote.errors["follow"] == 1
             assert len(values_of(await fetch(reader, "u", 0))) == 1
