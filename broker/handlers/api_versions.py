@@ -17,6 +17,9 @@ from protocol.api import api_versions as api
 from protocol.error_codes import ErrorCode
 
 _SOFTWARE_SINCE = 3
+_SOFTWARE_MAX = 256
+"""Characters of a name or version that are kept with the session."""
+
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -30,7 +33,8 @@ def handle(
         software = (message.client_software_name, message.client_software_version)
         if not all(_SOFTWARE.fullmatch(text) for text in software):
             return api.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        request.session.software = software
+        name, version = (text[:_SOFTWARE_MAX] for text in software)
+        request.session.software = name, version
     features = finalized(context.config.workers)
     return api.ApiVersionsResponse(
         api_keys=[

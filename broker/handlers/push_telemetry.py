@@ -1,6 +1,6 @@
 """PushTelemetry (key 72, version 0): metrics of a client, kept for the metrics port.
 
-A push is decompressed and read in the side thread.
+A push is decompressed and read in the side thread. What the client was not asked for is left out.
 
 Source: KIP-714; Kafka `ClientMetricsManager.processPushTelemetryRequest`.
 """
@@ -9,6 +9,7 @@ import logging
 
 from broker.requests.client_facts import facts_of
 from broker.requests.context import Context, RequestContext
+from broker.telemetry.figures import TEXT_MAX
 from broker.telemetry.otlp import Unreadable
 from protocol.api import push_telemetry as api
 from protocol.error_codes import ErrorCode
@@ -43,9 +44,11 @@ async def _take(
     assert instance is not None, "only an instance pushes"
     kind, data = message.compression_type, message.metrics
     try:
-        push = await context.turns.side.run(lambda: telemetry.read(kind, data))
+        push = await context.turns.side.run(lambda: telemetry.read(instance, kind, data))
     except Unreadable as problem:
-        logger.warning("metrics of client %r are refused: %s", request.client_id, problem)
+        if telemetry.may_complain():
+            client_id = (request.client_id or "")[:TEXT_MAX]
+            logger.warning("metrics of client %r are refused: %s", client_id, problem)
         return ErrorCode.INVALID_RECORD
     telemetry.take(instance, request.client_id or "", push)
     return ErrorCode.NONE

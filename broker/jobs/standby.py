@@ -47,7 +47,7 @@ from storage.disk.checkpoints import (
     parse_meta_properties,
 )
 from storage.disk.files import Files
-from storage.errors import StorageError, StoreFailed
+from storage.errors import ObjectDamaged, StorageError, StoreFailed
 from storage.remote.engine import BadStoreUrl, list_clusters, open_store
 from storage.remote.object_store import ObjectStore
 
@@ -213,6 +213,8 @@ class Standby:
             return
         try:
             async with self._lock:
+                if self.promoted.is_set():
+                    return  # the directory is complete, and about to be closed
                 await self._advance()
             self._failures = 0
         except StorageError as error:
@@ -241,11 +243,19 @@ class Standby:
             else:
                 self._security.follow(kind, documents)
             del self._metadata[kind]
+        damaged: ObjectDamaged | None = None
         for part in list(self._parts):
-            grown = await self._threads.drive(self._follower.catch_up(part))
+            try:
+                grown = await self._threads.drive(self._follower.catch_up(part))
+            except ObjectDamaged as error:
+                # It holds up its own log, not those of others.
+                damaged = error
+                continue
             del self._parts[part]
             if grown is not None:
                 self._show(grown)
+        if damaged is not None:
+            raise damaged
         self._followed_ms = now_ms
 
     def _show(self, grown: Grown) -> None:
@@ -279,6 +289,7 @@ class Standby:
             if self.promoted.is_set():
                 return self._follower.state.epoch
             await self._advance()
+            self._data_dir.check_complete()
             state = self._follower.state
             journal = BucketJournal(self._store, self._data_dir.directory_id, self._random)
             journal.state = BucketState(state.number, dict(state.documents), list(state.voids))
@@ -286,6 +297,11 @@ class Standby:
             self._thorough_ms = 0
             while state.number < journal.state.number:
                 await self._advance()
+            if state.owner_id != self._data_dir.directory_id:
+                raise StoreFailed(
+                    f"data directory {state.owner_id} has taken the bucket over in the meantime, "
+                    f"epoch {state.epoch}"
+                )
             self._data_dir.promote(state)
             logger.warning("this broker owns the bucket, epoch %d; it starts again", epoch)
             self.promoted.set()

@@ -381,7 +381,7 @@ class BrokerCollector:
         )
         yield _counter(
             "tidelog_telemetry_dropped",
-            "Values of clients that were left out: too many, or of another type than before",
+            "Values of clients that were left out: not asked for, too many, or of another type",
             telemetry.figures.dropped,
         )
 

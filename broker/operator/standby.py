@@ -5,8 +5,8 @@
 
 The answer to the second comes when the bucket is taken over and the directory is complete; the
 broker then starts again. A page in a browser cannot promote: the POST needs the header
-`X-Tidelog-Command`, and the right ALTER on the cluster where rules are set. The path exists only at
-a standby.
+`X-Tidelog-Command`. Where rules are set, it needs ALTER on the cluster, and the GET DESCRIBE, as
+/metrics does. The path exists only at a standby.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from broker.operator.port_access import Question
+    from broker.operator.port_access import Question, Viewer
 
 
 class StandbyControl:
@@ -31,8 +31,11 @@ class StandbyControl:
         self._reading = reading
         self._promote = promote
 
-    def show(self, _query: str, _viewer: object) -> tuple[int, bytes]:
+    def show(self, _query: str, viewer: "Viewer") -> tuple[int, bytes]:
         """The answer to GET."""
+        refusal = viewer.refusal_of_cluster()
+        if refusal is not None:
+            return 403, _encode({"error": refusal})
         return 200, _encode(self._reading())
 
     async def change(self, query: str, question: "Question") -> tuple[int, bytes]:

@@ -1,13 +1,18 @@
 """What subscriptions to clients' metrics choose clients by, as far as a request says it."""
 
+from typing import Final
+
 from broker.requests.context import RequestContext
+
+_TEXT_MAX: Final = 256
+"""Characters of a name that patterns are matched against."""
 
 
 def facts_of(request: RequestContext) -> dict[str, str]:
     """The facts by selector; the id of the instance is in the message."""
     software, version = request.session.software
     return {
-        "client_id": request.client_id or "",
+        "client_id": (request.client_id or "")[:_TEXT_MAX],
         "client_software_name": software,
         "client_software_version": version,
         "client_source_address": request.peer_host,

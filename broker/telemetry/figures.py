@@ -15,6 +15,9 @@ from broker.telemetry.otlp import Point
 
 FIGURES_MAX: Final = 50_000
 FIGURES_OF_INSTANCE_MAX: Final = 2_000
+TEXTS_MAX: Final = 16 * 1024 * 1024
+"""The characters of all names and labels together."""
+
 LABELS_MAX: Final = 12
 TEXT_MAX: Final = 200
 
@@ -32,6 +35,28 @@ class _Key(NamedTuple):
     labels: str
 
 
+class Value(NamedTuple):
+    """A value as the exposition has it."""
+
+    key: _Key
+    kind: str
+    value: float
+    is_delta: bool
+
+
+def values_of(points: Iterable[Point]) -> list[Value]:
+    """The values of points; may run in any thread."""
+    return [
+        Value(
+            _Key(_name_of(point), _text_of(point.labels)),
+            "counter" if point.is_counter else "gauge",
+            point.value,
+            point.is_delta,
+        )
+        for point in points
+    ]
+
+
 class _Owner(NamedTuple):
     """What all figures of an instance have in common."""
 
@@ -43,14 +68,18 @@ class ClientFigures:
     """The figures of all instances. Loop thread only."""
 
     def __init__(
-        self, limit: int = FIGURES_MAX, limit_of_instance: int = FIGURES_OF_INSTANCE_MAX
+        self,
+        limit: int = FIGURES_MAX,
+        limit_of_instance: int = FIGURES_OF_INSTANCE_MAX,
+        limit_of_texts: int = TEXTS_MAX,
     ) -> None:
-        """Keep at most `limit` figures, and so many of one instance."""
+        """Keep at most `limit` figures, and so many of one instance, with texts of that length."""
         self.dropped = 0
         """Values that were left out, because there were too many or a type did not fit."""
 
         self._limit = limit
         self._limit_of_instance = limit_of_instance
+        self._limit_of_texts = limit_of_texts
         self._owners: dict[bytes, _Owner] = {}
         self._kinds: dict[str, str] = {}
         """The type of each name: Prometheus wants one for all instances."""
@@ -58,34 +87,34 @@ class ClientFigures:
         self._uses: Counter[str] = Counter()
         """How many figures have each name."""
 
-        self._count = 0
+        self._count = self._texts = 0
 
     def __len__(self) -> int:
         """How many figures there are."""
         return self._count
 
-    def take(self, instance_id: bytes, client_id: str, points: Iterable[Point]) -> None:
+    def take(self, instance_id: bytes, client_id: str, values: Iterable[Value]) -> None:
         """Keep the values of a push; a difference is added to the value before."""
         owner = self._owners.get(instance_id)
         if owner is None:
-            owner = self._owners[instance_id] = _Owner(client_id, {})
+            owner = self._owners[instance_id] = _Owner(client_id[:TEXT_MAX], {})
         figures = owner.figures
-        for point in points:
-            name = _name_of(point)
-            kind = "counter" if point.is_counter else "gauge"
-            if self._kinds.get(name, kind) != kind or math.isnan(point.value):
+        for key, kind, value, is_delta in values:
+            if self._kinds.get(key.name, kind) != kind or math.isnan(value):
                 self.dropped += 1
                 continue
-            key = _Key(name, _text_of(point.labels))
             known = figures.get(key)
             if known is None:
-                if len(figures) >= self._limit_of_instance or self._count >= self._limit:
+                texts = self._texts + sum(map(len, key))
+                is_full = len(figures) >= self._limit_of_instance or self._count >= self._limit
+                if is_full or texts > self._limit_of_texts:
                     self.dropped += 1
                     continue
+                self._texts = texts
                 self._count += 1
-                self._uses[name] += 1
-                self._kinds[name] = kind
-            figures[key] = point.value + (known or 0.0 if point.is_delta else 0.0)
+                self._uses[key.name] += 1
+                self._kinds[key.name] = kind
+            figures[key] = value + (known or 0.0 if is_delta else 0.0)
 
     def forget(self, instance_ids: Iterable[bytes]) -> None:
         """Drop the figures of instances."""
@@ -95,6 +124,7 @@ class ClientFigures:
                 continue
             self._count -= len(owner.figures)
             for key in owner.figures:
+                self._texts -= sum(map(len, key))
                 self._uses[key.name] -= 1
                 if not self._uses[key.name]:
                     del self._uses[key.name], self._kinds[key.name]

@@ -31,7 +31,6 @@ class Instance:
 
     __slots__ = (
         "asked_ms",
-        "facts",
         "instance_id",
         "is_terminated",
         "last_error",
@@ -43,10 +42,9 @@ class Instance:
         "wanted",
     )
 
-    def __init__(self, instance_id: bytes, facts: Mapping[str, str]) -> None:
-        """It has not asked yet; `facts` are by selector."""
+    def __init__(self, instance_id: bytes) -> None:
+        """It has not asked yet."""
         self.instance_id = instance_id
-        self.facts = facts
         self.revision = -1
         self.wanted = Wanted()
         self.subscription_id = 0
@@ -117,21 +115,27 @@ class Instances:
         """How many are remembered."""
         return len(self._known)
 
+    def __contains__(self, instance: Instance) -> bool:
+        """Whether it is remembered still."""
+        return self._known.get(instance.instance_id) is instance
+
     @property
     def are_too_many(self) -> bool:
         """Whether `forget` has to drop some that are not silent."""
         return len(self._known) > self._limit
 
     def get(self, instance_id: bytes, facts: Mapping[str, str], now_ms: int) -> Instance:
-        """The instance, remembered from now on, with its subscription of now."""
+        """The instance, remembered from now on, with its subscription of now.
+
+        `facts` are by selector.
+        """
         instance = self._known.pop(instance_id, None)
         if instance is None:
-            instance = Instance(instance_id, facts)
+            instance = Instance(instance_id)
         self._known[instance_id] = instance
         instance.seen_ms = now_ms
         if instance.revision != self._subscriptions.revision:
             # A client whose address or name has changed is matched by what it is now.
-            instance.facts = facts
             instance.subscribe(self._subscriptions.wanted(facts), self._subscriptions.revision)
         return instance
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from broker.clocks.clock import Clock
 from broker.telemetry import otlp
-from broker.telemetry.figures import ClientFigures
+from broker.telemetry.figures import ClientFigures, Value, values_of
 from broker.telemetry.instances import Instance, Instances
 from broker.telemetry.subscriptions import Documents, Subscriptions
 from protocol.error_codes import ErrorCode
@@ -20,6 +20,7 @@ ACCEPTED: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 """In order of preference; a push may come without compression, too."""
 
 _FORGET_EVERY_MS: Final = 1_000
+_COMPLAIN_EVERY_MS: Final = 60_000
 NO_ID: Final = bytes(16)
 _RESERVED: Final = frozenset({NO_ID, bytes(15) + b"\x01"})
 """No client has these ids: Kafka's ZERO_UUID and ONE_UUID."""
@@ -30,6 +31,13 @@ class Asked(NamedTuple):
 
     instance: Instance
     error: ErrorCode
+
+
+class Pushed(NamedTuple):
+    """The values of a push that was read, and how many more there were."""
+
+    values: list[Value]
+    left_out: int
 
 
 class Telemetry:
@@ -48,7 +56,7 @@ class Telemetry:
 
         self._clock = clock
         self._source = source
-        self._next_forget_ms = 0
+        self._next_forget_ms = self._next_complaint_ms = 0
 
     def ask(self, instance_id: bytes, facts: Mapping[str, str]) -> Asked:
         """A client asks what to push; without an id it gets one."""
@@ -96,8 +104,8 @@ class Telemetry:
             self._next_forget_ms = now_ms + _FORGET_EVERY_MS
             self.figures.forget(self.instances.forget(now_ms))
 
-    def read(self, compression: int, data: bytes) -> otlp.Push:
-        """The points of a push; may run in any thread.
+    def read(self, instance: Instance, compression: int, data: bytes) -> Pushed:
+        """What is wanted of a push of `instance`; may run in any thread.
 
         Raises:
             otlp.Unreadable: these are no metrics, or too many bytes when decompressed.
@@ -106,9 +114,19 @@ class Telemetry:
             plain = decompress(Codec(compression), data, max_bytes=self.max_bytes)
         except RecordsError as error:
             raise otlp.Unreadable(str(error)) from error
-        return otlp.read(bytes(plain))
+        push = otlp.read(bytes(plain), instance.wanted.metrics)
+        return Pushed(values_of(push.points), push.left_out)
 
-    def take(self, instance: Instance, client_id: str, push: otlp.Push) -> None:
-        """Keep the points of a push."""
-        self.figures.dropped += push.left_out
-        self.figures.take(instance.instance_id, client_id, push.points)
+    def take(self, instance: Instance, client_id: str, pushed: Pushed) -> None:
+        """Keep the values of a push, unless the instance was forgotten while it was read."""
+        self.figures.dropped += pushed.left_out
+        if instance in self.instances:
+            self.figures.take(instance.instance_id, client_id, pushed.values)
+
+    def may_complain(self) -> bool:
+        """Whether a push that cannot be read is logged: one in a minute."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._next_complaint_ms:
+            return False
+        self._next_complaint_ms = now_ms + _COMPLAIN_EVERY_MS
+        return True

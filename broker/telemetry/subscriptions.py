@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
 from broker.patterns import Pattern, PatternRefused, compile_pattern
+from broker.telemetry.otlp import ALL
 from broker.telemetry.settings import (
     INTERVAL_DEFAULT_MS,
     ClientMetricsConfig,
@@ -22,7 +23,6 @@ from storage.directory.metadata import Json
 logger = logging.getLogger("tidelog.broker.telemetry.subscriptions")
 
 KIND: Final = "client-metrics"
-ALL: Final = "*"
 
 
 class Documents(Protocol):

@@ -174,7 +174,12 @@ class _ForwardedSession(Session):
             listener=facts["session_listener"],
             peer_host=facts["host"],
             principal=Principal(*facts["principal"]),
+            connection_id=facts["connection"],
+            tls=facts["tls"],
         )
+        self.peer_port = facts["port"]
+        name, version = facts["software"]
+        self.software = name, version
         self._may_handle_tokens = bool(facts["may_handle_tokens"])
 
     @property
@@ -210,6 +215,10 @@ def facts_of(connection: Connection, listener: str) -> "Message":
         "session_listener": session.listener,
         "host": connection.peer_host,
         "peer": connection.peer,
+        "port": session.peer_port,
+        "connection": session.connection_id,
+        "tls": session.tls,
+        "software": list(session.software),
         "principal": list(session.principal),
         "may_handle_tokens": session.may_handle_tokens,
     }

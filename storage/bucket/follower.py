@@ -36,6 +36,9 @@ from storage.segment.remote.object import RemoteObject
 FETCH_BYTES: Final = 8 * 1024 * 1024
 """Bytes of an object that are fetched at once."""
 
+_JOIN_BYTES: Final = 64 * 1024
+"""Bytes here that are compared with those of an object before its next ones are appended."""
+
 Part = tuple[bytes, int]
 
 
@@ -81,14 +84,21 @@ class BucketFollower:
         self._data_dir = data_dir
         self._now_ms = now_ms
         self._logs = logs_in(state)
+        self._changed: dict[str, Json] = {}
+        """What a read that failed halfway has found."""
+
+        self._unbuilt: set[Part] = set()
+        """Logs that could not be made from the bucket once more."""
 
     def read(self, *, is_thorough: bool) -> Steps[Followed]:
         """Read the entries since the last call.
 
-        With `is_thorough` also if they were deleted meanwhile. Raises StoreFailed.
+        With `is_thorough` also if they were deleted meanwhile. Raises StoreFailed: what was read is
+        in the result of the next call.
         """
         read = catch_up if is_thorough else follow
-        changed = yield from off_loop(partial(read, self._store, self.state))
+        yield from off_loop(partial(read, self._store, self.state, self._changed))
+        changed, self._changed = self._changed, {}
         found = Followed(metadata={}, parts={})
         for text, value in changed.items():
             if text.startswith(META):
@@ -112,15 +122,21 @@ class BucketFollower:
         topic = self._topic(part)
         mapped = self._logs.get(part)
         log = None if topic is None else topic.partitions[part[1]]
-        if topic is None or log is None or not mapped or log.offline is not None:
+        if topic is None or log is None or not mapped:
+            return None
+        if log.offline is not None and part not in self._unbuilt:
             return None
         before = log.log_end_offset
         try:
+            if part in self._unbuilt:
+                raise NotNext(f"{log.path}: a failure has left it without its files")
             size_bytes = yield from self._append(log, mapped)
         except NotNext:
+            self._unbuilt.add(part)
             old = yield from self._data_dir.rebuild(
                 topic, log.partition, mapped, self._store, self._now_ms()
             )
+            self._unbuilt.discard(part)
             fresh = topic.partitions[log.partition]
             assert fresh is not None
             return Grown(log=fresh, size_bytes=0, replaced=old)
@@ -171,9 +187,17 @@ class BucketFollower:
         segment, rest = log.segments.active, b""
         if segment.size > where.log_bytes:
             raise NotNext(f"{log.path}: segment {where.base_offset} is shorter in the bucket")
+        known = segment.log.pread(
+            min(segment.size, _JOIN_BYTES), max(0, segment.size - _JOIN_BYTES)
+        )
         while (start := segment.size + len(rest)) < where.log_bytes:
             end = min(where.log_bytes, start + FETCH_BYTES)
-            data = yield from off_loop(partial(self._store.get, where.key, start, end))
+            begin = start - len(known)
+            data = yield from off_loop(partial(self._store.get, where.key, begin, end))
+            if not data.startswith(known):
+                # The owner had compacted the segment before it uploaded it.
+                raise NotNext(f"{log.path}: other bytes before {start}")
+            data, known = data[len(known) :], b""
             rest = yield from self._take(log, rest + data)
         if rest:
             raise ObjectDamaged(f"{where.key} ends inside a batch")

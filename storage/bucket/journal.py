@@ -248,7 +248,7 @@ def read_state(store: ObjectStore) -> BucketState:
                 # A damaged one replaces nothing: entries are deleted when it was read back.
                 state = found
                 break
-        follow(store, state)
+        follow(store, state, {})
         # The entries after that checkpoint may have been deleted in the meantime.
         newest = max(map(checkpoint_number, _checkpoints(store)), default=-1)
         if newest <= state.number:
@@ -256,34 +256,38 @@ def read_state(store: ObjectStore) -> BucketState:
     raise StoreFailed(f"the newest checkpoint, after entry {newest}, cannot be read")
 
 
-def follow(store: ObjectStore, state: BucketState) -> dict[str, Json]:
-    """Apply the entries that came after the state; returns the keys that they changed.
+def follow(store: ObjectStore, state: BucketState, changed: dict[str, Json]) -> None:
+    """Apply the entries that came after the state, and put the keys that they change in `changed`.
 
-    Entries that a checkpoint has replaced are not seen: see `catch_up`. Raises StoreFailed,
-    UnknownBucketFormat.
+    After a failure the entries before it count, in both: the next call continues. Entries that a
+    checkpoint has replaced are not seen: see `catch_up`. Raises StoreFailed, UnknownBucketFormat.
     """
-    changed: dict[str, Json] = {}
     while True:
         is_taken, entry = _read_entry(store, state.number + 1)
         if not is_taken:
-            return changed
+            return
         if entry is None:
             entry = _entry_after_voids(store, state)
             if entry is None:
-                return changed
+                return
+        elif wrong := set(state.voids).difference(entry.voids):
+            # The writer of this entry has read what could not be read here: look again.
+            state.number = min(wrong) - 1
+            state.voids = [one for one in state.voids if one not in wrong]
+            continue
         state.apply(entry)
         changed.update(entry.changes)
 
 
-def catch_up(store: ObjectStore, state: BucketState) -> dict[str, Json]:
+def catch_up(store: ObjectStore, state: BucketState, changed: dict[str, Json]) -> None:
     """As `follow`, for a reader that may be so late that the next entries were deleted.
 
     It lists the checkpoints, which `follow` does not.
     """
-    changed = follow(store, state)
+    follow(store, state, changed)
     newest = max(map(checkpoint_number, _checkpoints(store)), default=-1)
     if newest <= state.number:
-        return changed
+        return
     before, now = state.documents, read_state(store)
     changed |= {
         key: now.documents.get(key)
@@ -291,7 +295,6 @@ def catch_up(store: ObjectStore, state: BucketState) -> dict[str, Json]:
         if before.get(key) != now.documents.get(key)
     }
     state.number, state.documents, state.voids = now.number, now.documents, now.voids
-    return changed
 
 
 def _entry_after_voids(store: ObjectStore, state: BucketState) -> Entry | None:

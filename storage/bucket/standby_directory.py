@@ -318,18 +318,27 @@ class StandbyDataDir(FollowingDataDir):
             log.show_end()
         return log
 
+    def check_complete(self) -> None:
+        """Accept the logs as those of an owner. Raises StorageFailed."""
+        for log in self._logs():
+            if log.offline is not None:
+                # As the owner it would give its offsets once more, to other records.
+                reason = "it is offline, and may lack records of the bucket; start the standby "
+                reason += "again, which makes its directory from the bucket, then promote it"
+                raise StorageFailed("promote", log.path, reason)
+
     def promote(self, state: BucketState) -> None:
         """Store what an ordinary directory has: metadata, and an epoch of each log's own.
 
         The bucket is taken over, and all of `state` applied. `close` completes it. Raises
         StorageFailed.
         """
+        self.check_complete()
         try:
             for log in self._logs():
-                if log.offline is None:
-                    log.leader_epochs.assign(
-                        max(log.leader_epochs.latest_epoch, 0) + 1, log.log_end_offset
-                    )
+                log.leader_epochs.assign(
+                    max(log.leader_epochs.latest_epoch, 0) + 1, log.log_end_offset
+                )
             write_metadata(state, self.path, self._files)
         except OSError as error:
             raise StorageFailed("promote", self.path, str(error)) from error

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import gzip
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
+from broker.telemetry.subscriptions import Wanted
 from protocol.api.api_versions import ApiVersionsRequest
 from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.api.get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
@@ -228,6 +229,71 @@ async def test_pushes_that_are_out_of_order(measured: RunningBroker, clock: Froz
     assert await push(client, first, data, terminating=True) == 0
     clock.advance(1000)
     assert await push(client, first, data) == ErrorCode.INVALID_REQUEST
+
+
+async def test_what_a_client_was_not_asked_for_is_not_kept(measured: RunningBroker) -> None:
+    """Else a client without any right would fill the metrics port."""
+    client = await measured.client()
+    assert await push(client, await ask(client), pushed(("x", 1))) == 0
+    await subscribe(client, "s", metrics="a.", interval_ms="1000")
+    assert await push(client, await ask(client), pushed(("a.x", 1), ("b.x", 1))) == 0
+    telemetry = measured.broker.telemetry
+    assert (len(telemetry.figures), telemetry.figures.dropped) == (1, 2)
+
+
+async def test_a_push_of_an_instance_that_is_forgotten_meanwhile_is_not_kept(
+    measured: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its figures would stay for ever: they go with their instance."""
+    client = await measured.client()
+    await subscribe(client, "s", metrics="*", interval_ms="1000")
+    telemetry = measured.broker.telemetry
+    read = telemetry.read
+
+    def slow(*arguments: Any) -> Any:
+        telemetry.instances._known.clear()
+        return read(*arguments)
+
+    monkeypatch.setattr(telemetry, "read", slow)
+    assert await push(client, await ask(client), pushed(("x", 1))) == 0
+    assert len(telemetry.figures) == 0
+    assert telemetry.figures._owners == {}
+
+
+async def test_long_names_of_strangers_are_not_kept(
+    measured: RunningBroker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither in memory nor, for each push, in the log; nor are patterns tried on all of them."""
+    client = await measured.client()
+    subscriptions = measured.broker.telemetry.subscriptions
+    wanted, seen = subscriptions.wanted, list[Mapping[str, str]]()
+
+    def noted(facts: Mapping[str, str]) -> Wanted:
+        seen.append(facts)
+        return wanted(facts)
+
+    monkeypatch.setattr(subscriptions, "wanted", noted)
+    long = "x" * 30_000
+    version = ApiVersionsRequest(client_software_name=long, client_software_version=long)
+    assert (await client.request(version, 4)).error_code == 0
+    (connection,) = measured.broker.connections
+    assert connection.session.software == ("x" * 256, "x" * 256)
+    for number in range(3):
+        request = GetTelemetrySubscriptionsRequest(
+            client_instance_id=bytes([4]) * 15 + b"%d" % number
+        )
+        found = await client.request(request, 0, client_id=long)
+        assert found.error_code == 0
+        bad = PushTelemetryRequest(
+            client_instance_id=found.client_instance_id,
+            subscription_id=found.subscription_id,
+            metrics=b"\xff",
+        )
+        answer = await client.request(bad, 0, client_id=long)
+        assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert caplog.text.count("are refused") == 1
+    assert max(map(len, caplog.messages)) < 1_000
+    assert {len(facts["client_id"]) for facts in seen} == {256}
 
 
 async def test_without_the_library_the_apis_are_not_there(

@@ -7,23 +7,39 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from broker.errors import DataDirUnusable, StartError
+from broker.operator.port_access import Viewer
+from broker.operator.standby import StandbyControl
+from broker.security.service import Security
+from broker.security.session import Session
 from cli.exit_codes import ExitCode
 from client.admin import Admin
 from client.types import TopicPartition
 from protocol.error_codes import ErrorCode
+from storage.bucket import journal
+from storage.bucket.follower import BucketFollower
+from storage.bucket.journal import BucketJournal, Entry
+from storage.bucket.replica import NotNext
+from storage.bucket.restore import MappedLog, write_log
 from storage.bucket.standby_directory import read_mark, take_over
 from storage.disk.files import RealFiles
+from storage.disk.steps import Steps, run_steps
+from storage.errors import LogOffline, ObjectDamaged, StorageError, StoreFailed
 from storage.log.log import Log
 from storage.remote.engine import open_store
+from storage.remote.object_store import ObjectStore
+from storage.segment.remote.object import RemoteObject
 from tests.integration.remote.test_restore import TIERED, broker, fill, read
 from tests.support.broker import BrokerProcess, RawClient, RunningBroker, batch, running_broker
 from tests.support.cli import tidelog
 from tests.support.clock import FrozenClock
 from tests.support.requests import create_topic, fetch, list_offset, produce, values_of
+from tests.support.simulated_store import SimulatedStore
 
 
 @asynccontextmanager
@@ -151,6 +167,103 @@ async def write(port: int, numbers: range, acknowledged: list[int]) -> None:
             if answer.error_code:
                 return
             acknowledged.append(number)
+
+
+async def test_what_was_read_before_the_store_failed_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two entries the second cannot be fetched at first; then the standby is promoted."""
+    url, second = f"file://{tmp_path}/bucket", tmp_path / "second"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, remote_storage_enable="true")
+        await ship(owner)
+        async with standby(second, url) as (running, reader):
+            for number in range(2):
+                await fill(client, range(number, number + 1))
+                await ship(owner)
+            read_entry, calls = journal._read_entry, iter([True, False])
+
+            def failing(store: ObjectStore, number: int) -> tuple[bool, Entry | None]:
+                if next(calls, True):
+                    return read_entry(store, number)
+                raise StoreFailed("the store does not answer")
+
+            monkeypatch.setattr(journal, "_read_entry", failing)
+            await running.broker.jobs.run_now("standby")
+            assert running.broker.metrics.remote.errors["follow"] == 1
+            running.broker.standby._paused_until_ms = 0  # type: ignore[union-attr]
+            await running.broker.jobs.run_now("standby")
+            assert await read(reader, 2) == [0, 1]
+
+
+def test_a_client_without_the_right_does_not_see_whom_a_standby_follows() -> None:
+    async def promote() -> int:
+        raise AssertionError
+
+    control = StandbyControl(lambda: {"owner": "secret"}, promote)
+    security = cast("Security", None)  # not asked about clients that nobody knows
+    status, answer = control.show("", Viewer(security, Session()))
+    assert (status, b"secret" in answer) == (403, False)
+    status, answer = control.show("", Viewer(security, Session(), sees_all=True))
+    assert (status, json.loads(answer)) == (200, {"owner": "secret"})
+
+
+async def test_a_log_that_is_offline_is_not_promoted(tmp_path: Path) -> None:
+    """It does not follow any more: as the owner it would give the offsets of the bucket again."""
+    url, second = f"file://{tmp_path}/bucket", tmp_path / "second"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, remote_storage_enable="true")
+        await fill(client, range(2))
+        await ship(owner)
+        async with standby(second, url) as (running, _):
+            with pytest.raises(LogOffline):
+                running.broker.data_dir.topics["t"].logs[0].go_offline(OSError(5, "broken"))
+            await fill(client, range(2, 4))
+            await ship(owner)
+            assert running.broker.standby is not None
+            with pytest.raises(StorageError, match="start the standby again"):
+                await running.broker.standby.promote()
+            assert not running.broker.standby.promoted.is_set()
+        await fill(client, range(4, 5))
+        await ship(owner)
+        async with standby(second, url) as (running, reader):
+            assert running.broker.standby is not None
+            assert await read(reader, 5) == list(range(5))
+
+
+async def test_two_standbys_are_not_promoted_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the entry of one and its last step the other takes the bucket over."""
+    url, second = f"file://{tmp_path}/bucket", tmp_path / "second"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, remote_storage_enable="true")
+        await fill(client, range(2))
+        await ship(owner)
+        async with (
+            standby(second, url) as (running, reader),
+            standby(tmp_path / "third", url) as (
+                other,
+                _,
+            ),
+        ):
+            assert running.broker.standby is not None
+            assert other.broker.standby is not None
+            mark = read_mark(str(tmp_path / "third"), RealFiles())
+            assert mark is not None
+            take = BucketJournal.take_over
+
+            def beaten(journal: BucketJournal) -> Steps[int]:
+                epoch = yield from take(journal)
+                monkeypatch.undo()
+                take_over(open_store(url, mark.cluster_id), mark)
+                return epoch
+
+            monkeypatch.setattr(BucketJournal, "take_over", beaten)
+            with pytest.raises(StoreFailed, match="in the meantime, epoch 3"):
+                await running.broker.standby.promote()
+            assert not running.broker.standby.promoted.is_set()
+            assert await read(reader, 2) == [0, 1]
 
 
 @pytest.mark.slow
@@ -322,6 +435,71 @@ async def test_a_log_that_the_owner_has_compacted_is_made_again(tmp_path: Path) 
                     assert ours().log_end_offset == theirs().log_end_offset
                     assert number < 19 or ours() is not before, "it was made again"
                     assert (await here.group_offsets("g"))[TopicPartition("t", 0)].offset == number
+
+
+async def test_a_log_that_could_not_be_made_again_is_made_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store fails after the former files were removed, and another log is not held up."""
+    url = f"file://{tmp_path}/bucket"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        for name in ("t", "u"):
+            await create_topic(client, name, 1, remote_storage_enable="true")
+        await fill(client, range(3))
+        await ship(owner)
+        async with standby(tmp_path / "second", url) as (running, reader):
+            following = running.broker.standby
+            assert following is not None
+            await fill(client, range(3, 5))
+            assert (await produce(client, "u", batch("other"))).error_code == 0
+            await ship(owner)
+            append = BucketFollower._append
+
+            def other_bytes(self: BucketFollower, log: Log, mapped: MappedLog) -> Steps[int]:
+                if log.topic == "t":
+                    raise NotNext("as after a compaction")
+                return (yield from append(self, log, mapped))
+
+            def failing(*args: object, **_: object) -> int:
+                monkeypatch.setattr("storage.bucket.standby_directory.write_log", write_log)
+                raise ObjectDamaged("a wrong byte on the way")
+
+            monkeypatch.setattr(BucketFollower, "_append", other_bytes)
+            monkeypatch.setattr("storage.bucket.standby_directory.write_log", failing)
+            await running.broker.jobs.run_now("standby")
+            assert running.broker.metrics.remote.errors["follow"] == 1
+            assert len(values_of(await fetch(reader, "u", 0))) == 1
+            monkeypatch.setattr(BucketFollower, "_append", append)
+            following._paused_until_ms = 0
+            await running.broker.jobs.run_now("standby")
+            assert await read(reader, 5) == list(range(5))
+
+
+async def test_an_object_of_a_compacted_segment_does_not_continue_a_longer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The standby has the begin of the segment as it was before: it looked like damage for ever."""
+    url = f"file://{tmp_path}/bucket"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, remote_storage_enable="true")
+        await fill(client, range(3))
+        await ship(owner)
+        async with standby(tmp_path / "second", url) as (running, _):
+            log = running.broker.data_dir.topics["t"].logs[0]
+            size = log.segments.active.size
+            content = log.segments.active.log.pread(size, 0)
+            where = cast(
+                "RemoteObject", SimpleNamespace(key="k", log_bytes=2 * size, base_offset=0)
+            )
+            assert running.broker.standby is not None
+            follower = running.broker.standby._follower
+            for content_there in (content[1:] + bytes(size + 1), bytes(2 * size)):
+                store = SimulatedStore()
+                store.put_new("k", content_there)
+                monkeypatch.setattr(follower, "_store", store)
+                with pytest.raises(NotNext, match="other bytes"):
+                    run_steps(follower._append_object(log, where))
+            assert log.segments.active.size == size
 
 
 def offsets_log(running: RunningBroker) -> Callable[[], Log]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.telemetry.figures import LABELS_MAX, TEXT_MAX, ClientFigures
+from broker.telemetry.figures import LABELS_MAX, TEXT_MAX, ClientFigures, values_of
 from broker.telemetry.otlp import Point
 
 
@@ -29,7 +29,9 @@ def samples(figures: ClientFigures) -> dict[tuple[str, ...], float]:
 def test_names_and_labels_are_those_of_prometheus() -> None:
     figures = ClientFigures()
     odd = {"node.id": "1", "client_id": "liar", "9x": "y", "__name__": "z", "q": 'a"b\\c\nd'}
-    figures.take(b"i", 'app"\n', [point("org.apache.kafka.a.b-c", 2, **odd), point("other.x")])
+    figures.take(
+        b"i", 'app"\n', values_of([point("org.apache.kafka.a.b-c", 2, **odd), point("other.x")])
+    )
     ((name, *labels),) = [key for key in samples(figures) if key[0] == "a_b_c"]
     assert labels == ['app"\n', b"i".hex(), "y", "z", "1", 'a"b\\c\nd']
     assert name == "a_b_c"
@@ -39,31 +41,30 @@ def test_names_and_labels_are_those_of_prometheus() -> None:
 def test_differences_are_added_up_and_totals_replaced() -> None:
     figures = ClientFigures()
     for _ in range(2):
-        figures.take(
-            b"i", "a", [counter("n", 5), counter("d.total", 5, is_delta=True), point("g", 3)]
-        )
+        points = [counter("n", 5), counter("d.total", 5, is_delta=True), point("g", 3)]
+        figures.take(b"i", "a", values_of(points))
     found = {name: value for (name, *_), value in samples(figures).items()}
     assert found == {"n_total": 5, "d_total": 10, "g": 3}
 
 
 def test_the_number_of_figures_is_bounded() -> None:
     figures = ClientFigures(limit=5, limit_of_instance=3)
-    figures.take(b"1", "a", [point(f"x{n}") for n in range(4)])
-    figures.take(b"2", "a", [point(f"x{n}") for n in range(4)])
+    figures.take(b"1", "a", values_of([point(f"x{n}") for n in range(4)]))
+    figures.take(b"2", "a", values_of([point(f"x{n}") for n in range(4)]))
     assert (len(figures), figures.dropped) == (5, 3)
     # Known ones are still replaced, and others come where some go.
-    figures.take(b"1", "a", [point("x0", 7)])
+    figures.take(b"1", "a", values_of([point("x0", 7)]))
     assert samples(figures)["x0", "a", b"1".hex()] == 7
     figures.forget([b"1", b"3"])
     assert len(figures) == 2
-    figures.take(b"2", "a", [point("y")])
+    figures.take(b"2", "a", values_of([point("y")]))
     assert len(figures) == 3
 
 
 def test_texts_and_labels_are_bounded() -> None:
     figures = ClientFigures()
     labels: dict[str, Any] = {f"l{n:02}": "v" * 1000 for n in range(100)}
-    figures.take(b"1", "c" * 1000, [point("n" * 1000, **labels)])
+    figures.take(b"1", "c" * 1000, values_of([point("n" * 1000, **labels)]))
     ((name, *values),) = samples(figures)
     assert len(name) == TEXT_MAX
     assert [len(value) for value in values] == [TEXT_MAX, 2, *[TEXT_MAX] * LABELS_MAX]
@@ -71,9 +72,22 @@ def test_texts_and_labels_are_bounded() -> None:
 
 def test_a_name_has_one_type() -> None:
     figures = ClientFigures()
-    figures.take(b"1", "a", [point("x.total"), counter("x.total", 2), point("nan", math.nan)])
+    figures.take(
+        b"1", "a", values_of([point("x.total"), counter("x.total", 2), point("nan", math.nan)])
+    )
     assert (len(figures), figures.dropped) == (1, 2)
     figures.forget([b"1"])
-    figures.take(b"2", "a", [counter("x.total", 2), point("inf", math.inf)])
+    figures.take(b"2", "a", values_of([counter("x.total", 2), point("inf", math.inf)]))
     found = {name: value for (name, *_), value in samples(figures).items()}
     assert found == {"x_total": 2, "inf": math.inf}
+
+
+def test_the_length_of_all_texts_is_bounded() -> None:
+    figures = ClientFigures(limit_of_texts=100)
+    figures.take(b"1", "a", values_of([point("x", label="v" * 60), point("y", label="v" * 60)]))
+    assert (len(figures), figures.dropped) == (1, 1)
+    figures.take(b"1", "a", values_of([point("x", 2, label="v" * 60)]))
+    assert list(samples(figures).values()) == [2]
+    figures.forget([b"1"])
+    figures.take(b"2", "a", values_of([point("y", label="v" * 60)]))
+    assert len(figures) == 1

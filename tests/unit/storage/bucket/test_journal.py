@@ -1,5 +1,7 @@
 """The journal of a bucket: a chain of entries by conditional writes, over a store that fails."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -8,6 +10,7 @@ from storage.bucket import journal as journals
 from storage.bucket.journal import (
     BucketJournal,
     Entry,
+    catch_up,
     decode_entry,
     encode_entry,
     entry_key,
@@ -15,6 +18,7 @@ from storage.bucket.journal import (
     parse_key,
     read_state,
 )
+from storage.directory.metadata import Json
 from storage.disk.steps import run_steps
 from storage.errors import Fenced, StoreFailed, UnknownBucketFormat
 from tests.support.simulated_store import SimulatedStore, StoreFault
@@ -173,7 +177,42 @@ def test_checkpoints_replace_entries() -> None:
     put(journal, "meta/a/b", "after")
     reader = read_state(store)
     put(journal, "meta/a/c", 1)
-    assert follow(store, reader) == {"meta/a/c": 1}
+    changed: dict[str, Json] = {}
+    follow(store, reader, changed)
+    assert changed == {"meta/a/c": 1}
+    assert reader.documents == journal.state.documents
+
+
+@pytest.mark.parametrize("read", [follow, catch_up])
+def test_what_was_read_before_a_failure_is_not_lost(read: Callable[..., None]) -> None:
+    """A standby would lack it for good, and give its offsets to other records."""
+    store = SimulatedStore()
+    journal = owner(store)
+    reader = read_state(store)
+    for number in range(3):
+        put(journal, f"meta/a/{number}", number)
+    changed: dict[str, Json] = {}
+    store.faults = {"GET": [None, StoreFault.REFUSED]}
+    with pytest.raises(StoreFailed):
+        read(store, reader, changed)
+    store.faults = {"LIST": [StoreFault.REFUSED]} if read is catch_up else {}
+    with suppress(StoreFailed):
+        read(store, reader, changed)
+    assert changed == {f"meta/a/{number}": number for number in range(3)}
+    assert reader.documents == journal.state.documents
+
+
+def test_an_entry_that_only_this_reader_could_not_read_is_read_again() -> None:
+    store = SimulatedStore()
+    journal = owner(store)
+    reader, changed = read_state(store), dict[str, Json]()
+    put(journal, "meta/a/b", 1)
+    store.faults = {"GET": [StoreFault.TORN] * 3}
+    follow(store, reader, changed)
+    assert (changed, reader.voids) == ({}, [1])
+    put(journal, "meta/a/c", 2)
+    follow(store, reader, changed)
+    assert changed == {"meta/a/b": 1, "meta/a/c": 2}
     assert reader.documents == journal.state.documents
 
 
