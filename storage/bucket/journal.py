@@ -358,8 +358,18 @@ class BucketJournal:
         self.is_owner = False
         self.epoch = 0
         self.size_bytes = self.entries = 0
+        self._is_uncertain = False
         self._random = random
         self._checkpoint_bytes = 0
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all readers find `state`, now and later.
+
+        An entry whose outcome is unknown may be there, or be created late. The next entry that is
+        written settles it.
+        """
+        return not self._is_uncertain and not self.state.voids
 
     def read(self) -> Steps[BucketState]:
         """Read the map. Raises StoreFailed, UnknownBucketFormat."""
@@ -432,6 +442,7 @@ class BucketJournal:
             )
             data = yield from off_loop(partial(encode_entry, entry, records))
             key = entry_key(number)
+            self._is_uncertain = True
             try:
                 yield from off_loop(partial(self.store.put_new, key, data))
                 is_ours = True
@@ -440,7 +451,7 @@ class BucketJournal:
                 if not is_ours and number not in self.state.voids:
                     return None
             if is_ours and (yield from off_loop(partial(self._is_there, key, data))):
-                self.state.apply(entry)
+                self._apply(entry)
                 self.entries += 1
                 self.size_bytes += len(data)
                 return number
@@ -449,7 +460,13 @@ class BucketJournal:
     def _is_there(self, key: str, data: bytes) -> bool:
         return any(read_object(self.store, key) == data for _ in range(_READS))
 
+    def _apply(self, entry: Entry) -> None:
+        # Its number is taken, so no earlier attempt at it can be created any more.
+        self.state.apply(entry)
+        self._is_uncertain = False
+
     def _void(self, number: int) -> None:
+        self._is_uncertain = False
         self.state.number = number
         if number not in self.state.voids:
             self.state.voids.append(number)
@@ -467,7 +484,7 @@ class BucketJournal:
             return False
         if entry.nonce == nonce:
             return True
-        self.state.apply(entry)
+        self._apply(entry)
         if self.is_owner and (entry.owner, entry.epoch) != (self.owner_id, self.epoch):
             self.is_owner = False
             raise Fenced(entry.owner, entry.epoch)

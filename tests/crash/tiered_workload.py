@@ -6,6 +6,7 @@ without an answer have happened or have not.
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 
 from storage.bucket.journal import BucketJournal
 from storage.bucket.shipping import Shipper
@@ -100,8 +101,10 @@ class TieredWorkload(Workload):
             self.store.faults = {}
 
     def _drive(self, steps: Steps[int]) -> None:
-        """Run the steps; appends come in between."""
+        """Run the steps; appends and deletions come in between."""
         for call in steps:
+            if self._store_rng.random() < 0.05:
+                self._erase_first(self._pick())
             if call is not None:
                 call.run()
             if self._store_rng.random() < 0.02:
@@ -163,6 +166,13 @@ class TieredWorkload(Workload):
             pass
         finally:
             self.store.faults = {}
+
+    def _erase_first(self, log: Log) -> None:
+        """Delete the object of the log's first segment, if it may go."""
+        if log.segments.first.is_remote and log.offline_reason is None:
+            self._delete_first(log)
+            with suppress(StoreFailed):
+                self._erase_of(log)
 
     def _delete_first(self, log: Log) -> None:
         """Move the log's start past its first segment, as DeleteRecords does."""
