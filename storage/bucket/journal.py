@@ -27,8 +27,9 @@ that one: its next number is taken, it reads why, and raises `Fenced`.
 
 **What counts.** An entry counts when it was read back unchanged. An answer that was lost is settled
 by a look at the number: an entry of the same attempt is there, or the number is free, or taken by
-another one, which is then read and applied first. An entry that cannot be read is void if a later
-one says so, or if none follows: it was never reported as written.
+another one, which is then read and applied first. Until then `state` may not be what others read:
+see `is_settled`. An entry that cannot be read is void if a later one says so, or if none follows:
+it was never reported as written.
 
 Source: ours (docs/adr/0028); SlateDB's manifest and Delta's log use the same condition.
 """
