@@ -155,6 +155,10 @@ class TieredWorkload(Workload):
         finally:
             self.store.faults = {}
         drop_expired_locally(log, NOW_MS)
+        if rng.random() < 0.3:
+            # Before the bucket's journal knows the new objects.
+            with suppress(StoreFailed):
+                self._erase_of(log)
 
     def _erase(self) -> None:
         """Delete the objects of what retention and deletions of topics have removed."""
