@@ -166,7 +166,7 @@ class BucketWriter:
             self._measure()
         elif now_ms - self._checked_ms >= CHECK_MS:
             self._checked_ms = now_ms
-            await self._threads.drive(self._journal.check())
+            await self._threads.drive(self._shipper.check())
 
     def _is_due(self, now_ms: int) -> bool:
         is_due = bool(self._group_commit.held)

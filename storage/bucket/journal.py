@@ -27,8 +27,9 @@ that one: its next number is taken, it reads why, and raises `Fenced`.
 
 **What counts.** An entry counts when it was read back unchanged. An answer that was lost is settled
 by a look at the number: an entry of the same attempt is there, or the number is free, or taken by
-another one, which is then read and applied first. An entry that cannot be read is void if a later
-one says so, or if none follows: it was never reported as written.
+another one, which is then read and applied first. Until then `state` may not be what others read:
+see `is_settled`. An entry that cannot be read is void if a later one says so, or if none follows:
+it was never reported as written.
 
 Source: ours (docs/adr/0028); SlateDB's manifest and Delta's log use the same condition.
 """
@@ -361,8 +362,18 @@ class BucketJournal:
         self.is_owner = False
         self.epoch = 0
         self.size_bytes = self.entries = 0
+        self._is_uncertain = False
         self._random = random
         self._checkpoint_bytes = 0
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all readers find `state`, now and later.
+
+        An entry whose outcome is unknown may be there, or be created late. The next entry that is
+        written settles it.
+        """
+        return not self._is_uncertain and not self.state.voids
 
     def read(self) -> Steps[BucketState]:
         """Read the map. Raises StoreFailed, UnknownBucketFormat."""
@@ -435,6 +446,7 @@ class BucketJournal:
             )
             data = yield from off_loop(partial(encode_entry, entry, records))
             key = entry_key(number)
+            self._is_uncertain = True
             try:
                 yield from off_loop(partial(self.store.put_new, key, data))
                 is_ours = True
@@ -443,7 +455,7 @@ class BucketJournal:
                 if not is_ours and number not in self.state.voids:
                     return None
             if is_ours and (yield from off_loop(partial(self._is_there, key, data))):
-                self.state.apply(entry)
+                self._apply(entry)
                 self.entries += 1
                 self.size_bytes += len(data)
                 return number
@@ -452,7 +464,13 @@ class BucketJournal:
     def _is_there(self, key: str, data: bytes) -> bool:
         return any(read_object(self.store, key) == data for _ in range(_READS))
 
+    def _apply(self, entry: Entry) -> None:
+        # Its number is taken, so no earlier attempt at it can be created any more.
+        self.state.apply(entry)
+        self._is_uncertain = False
+
     def _void(self, number: int) -> None:
+        self._is_uncertain = False
         self.state.number = number
         if number not in self.state.voids:
             self.state.voids.append(number)
@@ -470,7 +488,7 @@ class BucketJournal:
             return False
         if entry.nonce == nonce:
             return True
-        self.state.apply(entry)
+        self._apply(entry)
         if self.is_owner and (entry.owner, entry.epoch) != (self.owner_id, self.epoch):
             self.is_owner = False
             raise Fenced(entry.owner, entry.epoch)

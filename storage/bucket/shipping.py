@@ -120,6 +120,7 @@ class Shipper:
         self._meta_keys: set[str] = set()
         self._draft = _Draft()
         self._held: dict[str, Json] = {}
+        self._drafted: set[RemoteObject] = set()
         self._ends: WeakKeyDictionary[Log, int] = WeakKeyDictionary()
 
     # --- beginning ------------------------------------------------------------------------------
@@ -224,7 +225,7 @@ class Shipper:
 
     def has_changes(self) -> bool:
         """Whether anything but records waits."""
-        if any(True for _ in self._metadata_changes()):
+        if not self._journal.is_settled or any(True for _ in self._metadata_changes()):
             return True
         logs = self._shipped_logs()
         return len(self._logs) > len(logs) or any(
@@ -236,10 +237,13 @@ class Shipper:
         return self._ends.get(log, 0)
 
     def names(self, where: RemoteObject) -> bool:
-        """Whether the map names the object: then it must not be deleted yet."""
-        log = self._logs.get((where.topic_id.to_bytes(16, "big"), where.partition))
-        lines = None if log is None else log.segments.get(where.base_offset)
-        return lines is not None and parse_remote_lines(lines)[1] == where
+        """Whether the bucket may name the object, now or soon: then it must not be deleted yet."""
+        if where in self._drafted:
+            return True
+        topic_id = where.topic_id.to_bytes(16, "big")
+        key = str(Key("segment", topic_id, where.partition, where.base_offset))
+        lines = self._journal.state.documents.get(key)
+        return lines is not None and parse_remote_lines(str(lines))[1] == where
 
     # --- shipping -------------------------------------------------------------------------------
 
@@ -254,8 +258,10 @@ class Shipper:
         first = self._journal.state.number
         for _ in range(_TRIES):
             self._draft, self._held = _Draft(), {}
+            self._forget_drafted()
             try:
                 yield from self._ship()
+                self._forget_drafted()
                 break
             except (_Again, StoreFailed) as error:
                 # Found out by the next append: what of it was written.
@@ -267,6 +273,19 @@ class Shipper:
         if self._journal.wants_checkpoint:
             yield from self._journal.checkpoint()
         return self._journal.state.number - first
+
+    def check(self) -> Steps[None]:
+        """Look whether another broker has taken over. Raises Fenced, StoreFailed."""
+        number = self._journal.state.number
+        yield from self._journal.check()
+        if self._journal.state.number != number:
+            # An entry whose answer was lost turned up.
+            self._index()
+
+    def _forget_drafted(self) -> None:
+        """Forget the objects in drafts, unless an entry may still turn up that names them."""
+        if self._journal.is_settled:
+            self._drafted.clear()
 
     def _ship(self) -> Steps[None]:
         self._draft.changes.update(self._metadata_changes())
@@ -286,9 +305,9 @@ class Shipper:
         yield from self._flush()
 
     def _flush(self) -> Steps[None]:
-        """Write the entry, if there is anything in it."""
+        """Write the entry, if there is anything in it, or an earlier one may still turn up."""
         draft, self._draft = self._draft, _Draft()
-        if draft.changes or draft.pieces:
+        if draft.changes or draft.pieces or not self._journal.is_settled:
             number = yield from self._journal.append(draft.numbered, draft.records)
             if number is None:
                 raise _Again
@@ -436,6 +455,7 @@ class Shipper:
             if where is not None and stored is not None:
                 lines = remote_lines(stored, where)
                 if found.segments.get(segment.base_offset) != lines:
+                    self._drafted.add(where)
                     yield str(Key("segment", *part, segment.base_offset)), lines
         for base in found.segments:
             if base < live:

@@ -13,7 +13,7 @@ from protocol.records.layout import NO_PRODUCER_ID
 from protocol.records.scan import iter_records, scan_entries
 from storage.audit.fsck import audit_directory
 from storage.audit.remote import compare, read_journal, read_partitions
-from storage.bucket.journal import BucketJournal, read_state
+from storage.bucket.journal import BucketJournal, BucketState, read_state
 from storage.bucket.restore import objects_in, restore
 from storage.bucket.shipping import Shipper
 from storage.directory.data_dir import DataDir, Topic
@@ -164,15 +164,19 @@ def _check_store(disk: SimulatedDisk, store: SimulatedStore) -> Iterator[str]:
         yield f"lost: object {key} is named and would be deleted as garbage"
 
 
+def check_named(state: BucketState, store: SimulatedStore) -> Iterator[str]:
+    """All objects that the map of the bucket names are there."""
+    for one in objects_in(state):
+        if one.key not in store.objects:
+            yield f"lost: the bucket names object {one.key}, which is gone"
+
+
 def check_restored(store: SimulatedStore, promises: Promises) -> Iterator[str]:
     """A machine that has only the bucket gets back what was promised to be there."""
     state = read_state(store)
     if not state.documents:
         return
-    stored = {one.key for one in store.list_objects()}
-    for one in objects_in(state):
-        if one.key not in stored:
-            yield f"lost: the bucket names object {one.key}, which is gone"
+    yield from check_named(state, store)
     machine = SimulatedDisk()
     machine.make_directory("/data")
     machine.make_directory(ROOT)

@@ -49,7 +49,7 @@ def local_copy_goes_before_the_line_is_synced(patch: Patch) -> None:
         segment.remote = where
         yield None
 
-    patch.setattr(upload, "_record", record)
+    patch.setattr(upload, "record_object", record)
 
 
 def local_copy_goes_without_an_object(patch: Patch) -> None:
@@ -85,11 +85,10 @@ def unsynced_segments_are_uploaded(patch: Patch) -> None:
 
 
 def objects_go_before_the_start_is_durable(patch: Patch) -> None:
-    """The objects of all but the newest segments are deleted, whatever the log's start is."""
+    """Objects are deleted whatever the log's start is, before the bucket's journal names them."""
 
     def every(log: Any) -> list[Any]:
-        objects = list(log.manifest.remote.values())
-        return objects[:-1]
+        return list(log.manifest.remote.values())
 
     patch.setattr(erase, "objects_to_erase", every)
 
@@ -120,6 +119,18 @@ def objects_go_while_the_bucket_names_them(patch: Patch) -> None:
     patch.setattr(Shipper, "names", lambda self, where: False)
 
 
+def objects_go_while_an_entry_is_under_way(patch: Patch) -> None:
+    """Only the entries that were written count, not the one that is being written."""
+    patch.setattr(
+        Shipper, "_drafted", property(lambda self: set(), lambda self, value: None), raising=False
+    )
+
+
+def entries_of_unknown_outcome_are_forgotten(patch: Patch) -> None:
+    """An entry whose answer was lost counts as one that is not there."""
+    patch.setattr(BucketJournal, "is_settled", True)
+
+
 def records_are_shipped_before_they_are_on_disk(patch: Patch) -> None:
     """The bucket gets what a power cut takes away here."""
     patch.setattr(shipping, "_limit", lambda log, segment, end: segment.size)
@@ -147,6 +158,8 @@ TIERED_BUGS: dict[str, Callable[[Patch], None]] = {
         recovery_reads_what_only_the_store_has,
         entries_are_not_read_back,
         objects_go_while_the_bucket_names_them,
+        objects_go_while_an_entry_is_under_way,
+        entries_of_unknown_outcome_are_forgotten,
         records_are_shipped_before_they_are_on_disk,
         checkpoints_delete_records_of_tails,
     )

@@ -6,8 +6,9 @@ without an answer have happened or have not.
 
 import random
 from collections.abc import Callable
+from contextlib import suppress
 
-from storage.bucket.journal import BucketJournal
+from storage.bucket.journal import BucketJournal, read_state
 from storage.bucket.shipping import Shipper
 from storage.disk.steps import Steps, run_steps
 from storage.errors import StorageError, StoreFailed
@@ -17,6 +18,7 @@ from storage.remote.erase import erase_below_start
 from storage.remote.local import drop_expired_locally
 from storage.remote.upload import next_to_upload, upload_segment
 from storage.segment.remote.object import RemoteObject
+from tests.crash.checker import check_named
 from tests.crash.workload import NOW_MS, SEGMENT_BYTES, Workload
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import SimulatedStore, StoreFault
@@ -98,10 +100,19 @@ class TieredWorkload(Workload):
             pass
         finally:
             self.store.faults = {}
+        self._check_bucket()
+
+    def _check_bucket(self) -> None:
+        """Another machine that reads the bucket now finds all that it names."""
+        found = self.store.copy(self._store_rng)
+        for problem in check_named(read_state(found), found):
+            raise AssertionError(problem)
 
     def _drive(self, steps: Steps[int]) -> None:
-        """Run the steps; appends come in between."""
+        """Run the steps; appends and deletions come in between."""
         for call in steps:
+            if self._store_rng.random() < 0.1:
+                self._erase_first()
             if call is not None:
                 call.run()
             if self._store_rng.random() < 0.02:
@@ -144,6 +155,10 @@ class TieredWorkload(Workload):
         finally:
             self.store.faults = {}
         drop_expired_locally(log, NOW_MS)
+        if rng.random() < 0.3:
+            # Before the bucket's journal knows the new objects.
+            with suppress(StoreFailed):
+                self._erase_of(log)
 
     def _erase(self) -> None:
         """Delete the objects of what retention and deletions of topics have removed."""
@@ -163,6 +178,18 @@ class TieredWorkload(Workload):
             pass
         finally:
             self.store.faults = {}
+        self._check_bucket()
+
+    def _erase_first(self) -> None:
+        """Delete the object of a log's first segment, if it may go."""
+        logs = [log for topic in self._dir().topics.values() for log in topic.logs]
+        logs = [log for log in logs if log.segments.first.remote and log.offline_reason is None]
+        if logs:
+            log = self._store_rng.choice(logs)
+            self._delete_first(log)
+            with suppress(StoreFailed):
+                self._erase_of(log)
+            self._check_bucket()
 
     def _delete_first(self, log: Log) -> None:
         """Move the log's start past its first segment, as DeleteRecords does."""

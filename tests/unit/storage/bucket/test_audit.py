@@ -1,5 +1,6 @@
 """`fsck --remote`: the journal of a bucket against its objects."""
 
+from itertools import chain
 from random import Random
 
 import pytest
@@ -18,11 +19,14 @@ from storage.disk.steps import run_steps
 from storage.errors import DirectoryOlder, StoreFailed
 from storage.log.compaction import compact
 from storage.log.log import Log
+from storage.log.retention import delete_expired
+from storage.remote.erase import erase_below_start
+from storage.segment.remote.object import RemoteObject
 from storage.segment.segment import Segment
 from tests.support.logs import batch
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import SimulatedDisk
-from tests.support.simulated_store import SimulatedStore
+from tests.support.simulated_store import SimulatedStore, StoreFault
 from tests.support.tiered import read_everything, upload_all
 
 ROOT = "/data"
@@ -49,15 +53,36 @@ class Machine:
         log.flush()
 
     def ship(self) -> None:
-        topic = self.dir.topics["t"]
         if not self.journal.is_owner:
             run_steps(self.shipper.begin())
-        upload_all(topic.logs[0], self.store, topic_id=topic.topic_id)
+        self.upload()
         run_steps(self.shipper.ship())
 
+    def upload(self) -> None:
+        topic = self.dir.topics["t"]
+        upload_all(topic.logs[0], self.store, topic_id=topic.topic_id)
 
-@pytest.fixture
-def machine() -> Machine:
+    def delete(self, goes: str = "segments") -> None:
+        if goes == "topic":
+            self.dir.delete_topic("t", 1_000)
+            return
+        log = self.dir.topics["t"].logs[0]
+        log.delete_before(log.high_watermark)
+        delete_expired(log, 1_000)
+
+    def erase(self) -> int:
+        """Delete the objects that nothing names any more, as the job does; how many."""
+
+        def may_go(where: RemoteObject) -> bool:
+            return not self.shipper.names(where)
+
+        logs = [log for topic in self.dir.topics.values() for log in topic.logs]
+        erased = sum(run_steps(erase_below_start(log, self.store, may_go)) for log in logs)
+        return erased + run_steps(self.dir.erase_remote(10_000_000, self.store, may_go))
+
+
+def filled() -> Machine:
+    """Three segments have an object, all is in the bucket."""
     disk = SimulatedDisk()
     disk.make_directory(ROOT)
     machine = Machine(disk, SimulatedStore())
@@ -65,6 +90,11 @@ def machine() -> Machine:
     machine.fill(7)
     machine.ship()
     return machine
+
+
+@pytest.fixture
+def machine() -> Machine:
+    return filled()
 
 
 def audit(machine: Machine, *, is_deep: bool = True) -> list[str]:
@@ -171,6 +201,97 @@ def test_a_deleted_topic_leaves_the_bucket(machine: Machine) -> None:
     documents = read_state(machine.store).documents
     assert not any(key.startswith(("segment/", "tail/", "log/")) for key in documents)
     assert not any("topic/t" in key for key in documents)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [
+        ("PUT", StoreFault.REFUSED),
+        ("PUT", StoreFault.LATE),
+        ("HEAD", StoreFault.REFUSED),
+        ("GET", StoreFault.LOST),
+    ],
+)
+@pytest.mark.parametrize("looks", [False, True])
+def test_an_object_stays_while_an_entry_that_names_it_may_turn_up(
+    machine: Machine, kind: str, fault: StoreFault, looks: bool
+) -> None:
+    """The outcome of the entry is unknown when the segment is deleted."""
+    machine.fill(4)
+    machine.upload()
+    machine.store.faults = {kind: [fault]}
+    with pytest.raises(StoreFailed):
+        run_steps(machine.shipper.ship())
+    machine.delete()
+    machine.erase()
+    machine.store.is_down = True
+    with pytest.raises(StoreFailed):
+        run_steps(machine.shipper.ship())
+    machine.store.is_down = False
+    machine.erase()
+    machine.store.settle()
+    assert audit(machine) == []
+    if looks:
+        run_steps(machine.shipper.check())
+        machine.erase()
+        assert audit(machine) == []
+    assert machine.shipper.has_changes()
+    run_steps(machine.shipper.ship())
+    assert machine.erase() == 5
+    assert audit(machine) == []
+    assert machine.store.segments == {}
+
+
+@pytest.mark.parametrize("goes", ["segments", "topic"])
+def test_objects_stay_until_the_bucket_names_them_no_more(goes: str) -> None:
+    """Segments, or the topic, are deleted before each step of an entry, and erased at once."""
+    at = pauses = 0
+    while at <= pauses:
+        machine = filled()
+        machine.fill(4)
+        machine.upload()
+        steps = chain([None], machine.shipper.ship())
+        for pauses, call in enumerate(steps):
+            if pauses == at:
+                machine.delete(goes)
+            machine.erase()
+            assert audit(machine) == []
+            if call is not None:
+                call.run()
+            assert audit(machine) == []
+        at += 1
+    assert pauses
+
+
+def test_an_object_stays_while_its_entry_is_not_void_for_readers(machine: Machine) -> None:
+    """Only the owner could not read the entry, and the next one does not say so yet."""
+    machine.fill(4)
+    machine.upload()
+    machine.store.faults = {
+        "GET": [StoreFault.TORN] * 3,
+        "PUT": [None, StoreFault.REFUSED],
+    }
+    with pytest.raises(StoreFailed):
+        run_steps(machine.shipper.ship())
+    machine.delete()
+    machine.erase()
+    assert audit(machine) == []
+
+
+def test_what_an_unknown_entry_has_does_not_stay(machine: Machine) -> None:
+    """A topic is created and deleted again while the outcome of its entry is unknown."""
+    machine.delete("topic")
+    run_steps(machine.shipper.ship())
+    run_steps(machine.dir.create_topic("u", 1, {}, 1_000))
+    machine.store.faults = {"PUT": [StoreFault.LATE]}
+    with pytest.raises(StoreFailed):
+        run_steps(machine.shipper.ship())
+    machine.dir.delete_topic("u", 1_000)
+    assert machine.shipper.has_changes()
+    run_steps(machine.shipper.ship())
+    machine.store.settle()
+    assert "meta/topic/u" not in read_state(machine.store).documents
+    assert not machine.shipper.has_changes()
 
 
 def test_compaction_while_the_bucket_is_written_takes_no_records_out(machine: Machine) -> None:
