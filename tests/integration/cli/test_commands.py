@@ -111,6 +111,52 @@ def test_times_and_keys_may_come_from_fields(server: RunningBroker) -> None:
     assert shown == "7 2013-07-04T12:00:00.000-04:00\n"
 
 
+def test_bytes_go_in_and_come_out_unchanged(server: RunningBroker, tmp_path: Path) -> None:
+    picture = tmp_path / "picture"
+    picture.write_bytes(bytes(range(256)) * 3)
+    ok("produce", "raw", "-q", "-p", "0", "--end", "", str(picture), server=server)
+    given = b"a\t1\0b\tNULL\0"
+    ok(
+        *("produce", "raw", "-q", "-p", "0", "-K", r"\t", "--end", r"\0", "--null", "NULL"),
+        server=server,
+        given=given,
+    )
+    shown = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tidelog",
+            "consume",
+            "raw",
+            *["-f", "0", "-n", "1", "-p", "0", "--raw", "--end"],
+            "",
+        ],
+        capture_output=True,
+        env=environment(server),
+        timeout=60,
+        check=True,
+    )
+    assert shown.stdout == picture.read_bytes()
+    rest = ok("consume", "raw", "-f", "1", "-p", "0", "-e", "--json", server=server)
+    assert [(r["key"], r["value"]) for r in map(json.loads, rest.splitlines())] == [
+        ("a", "1"),
+        ("b", None),
+    ]
+
+
+def test_records_are_filtered_and_shown_by_what_is_in_them(server: RunningBroker) -> None:
+    given = "".join(f'{{"user":{{"id":{n}}},"kind":"k{n % 2}"}}\n' for n in range(6))
+    ok("produce", "inside", "-q", "-p", "0", server=server, given=given)
+    words = ("consume", "inside", "-f", "0", "-p", "0", "-e")
+    where = ("--where", "value.kind = k1 and value.user.id > 1")
+    shown = ok(*words, *where, "--format", r"{offset}\t{value.user.id}", server=server)
+    assert shown == "3\t3\n5\t5\n"
+    grouped = ("consume", "inside", "-f", "earliest", "-g", "sieve", "-e")
+    assert ok(*grouped, *where, "--format", "{offset}", server=server) == "3\n5\n"
+    (row,) = parsed("group", "describe", "sieve", server=server)["positions"][:1]
+    assert (row["position"], row["lag"]) == (6, 0)
+
+
 def test_a_window_of_time_is_exact_over_records_out_of_order(server: RunningBroker) -> None:
     minutes = [5, 50, 10, 61, 20, 70, 30, 0]
     given = "".join(
