@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from cli.output import json_line, time_fields
 from client.errors import InvalidUse
-from client.times import format_time, parse_time
+from client.times import format_time, parse_time, to_ms
 from client.types import ConsumerRecord, Header
 from protocol.records.layout import TimestampType
 
@@ -213,6 +213,9 @@ def read_time(value: object) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise InvalidUse(f"{value!r} is no time: write milliseconds or ISO 8601")
+    if isinstance(value, int):
+        # Unlike text: the number 2000 is no year.
+        return to_ms(value, now_ms=0)
     return parse_time(str(value), now_ms=None)
 
 

@@ -25,7 +25,9 @@ import click
 from click.core import ParameterSource
 
 from cli.options import (
+    GROUP,
     TIME,
+    TOPIC,
     BrokerOptions,
     broker_options,
     check_contradiction,
@@ -80,7 +82,7 @@ class StartType(click.ParamType[Start]):
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.option("-f", "--from", "start", type=StartType(), help="Where to begin; default latest.")
 @click.option("-u", "--until", "until_ms", type=TIME, help="Only records before this time.")
 @click.option("-e", "--exit-at-end", is_flag=True, help="Stop at the present end.")
@@ -93,7 +95,7 @@ class StartType(click.ParamType[Start]):
     multiple=True,
     help="Only this partition; repeatable.",
 )
-@click.option("-g", "--group", help="Share the topic with this group, and commit.")
+@click.option("-g", "--group", type=GROUP, help="Share the topic with this group, and commit.")
 @click.option(
     "-w",
     "--where",

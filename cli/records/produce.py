@@ -14,6 +14,7 @@ from click.core import ParameterSource
 from cli.failures import CommandFailed
 from cli.options import (
     TIME,
+    TOPIC,
     BrokerOptions,
     ask_admin,
     broker_options,
@@ -91,7 +92,7 @@ class LineRules:
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
 @click.option(
     "-K",

@@ -49,7 +49,7 @@ def freeze(*, when: str | None, **options: Any) -> None:
     _run(rate=0, when=when, **options)
 
 
-@command.command(name="set")
+@command.command(name="set", short_help="Advance to a time, or jump back to it.")
 @click.argument("when", type=_WHEN)
 @metrics_options
 def set_clock(*, when: str, **options: Any) -> None:
@@ -67,7 +67,9 @@ def advance(*, duration_ms: int, **options: Any) -> None:
     _run(advance_ms=duration_ms, **options)
 
 
-@command.command(context_settings={"ignore_unknown_options": True})
+@command.command(
+    context_settings={"ignore_unknown_options": True}, short_help="Move the wall clock alone."
+)
 @click.argument("duration_ms", metavar="DURATION", type=_DURATION)
 @metrics_options
 def jump(*, duration_ms: int, **options: Any) -> None:

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cli.options import BrokerOptions, ask_admin, broker_options, json_option
+from cli.options import TOPIC, BrokerOptions, ask_admin, broker_options, json_option
 from cli.output import note
 from client.admin import Admin
 from client.errors import NotThere
@@ -30,7 +30,7 @@ def topic_options(function: Callable[..., Any]) -> Callable[..., Any]:
     partition = click.option(
         "-p", "--partition", type=click.IntRange(min=0), help="Only this partition."
     )
-    return click.argument("topic")(partition(metrics_options(function)))
+    return click.argument("topic", type=TOPIC)(partition(metrics_options(function)))
 
 
 def ask_about(

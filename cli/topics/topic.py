@@ -1,5 +1,6 @@
-"""``tidelog topic``: create, list, describe, alter, grow and delete topics."""
+"""``tidelog topic``: create, list, describe, alter, grow, trim and delete topics."""
 
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -7,34 +8,54 @@ import click
 
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import BrokerOptions, ask_admin, broker_options, confirm, json_option, parse_pairs
+from cli.options import (
+    TOPIC,
+    BrokerOptions,
+    ask_admin,
+    broker_options,
+    confirm,
+    json_option,
+    parse_pairs,
+)
 from cli.output import RIGHT, format_size, note, print_json, print_table, time_fields
+from cli.records.consume import StartType
+from cli.records.reading import Start
 from client.admin import Admin
 from client.core.offsets import EARLIEST, LATEST
 from client.descriptions import ConfigEntry, ConfigSource
-from client.errors import BrokerRefused, UnsupportedByBroker
+from client.errors import BrokerRefused, NotThere, UnsupportedByBroker
 from client.types import OffsetAndTimestamp, TopicPartition
 from protocol.error_codes import ErrorCode
 
 
 @click.group()
 def command() -> None:
-    """Create, list, describe, alter and delete topics."""
+    """Create, list, describe, alter, trim and delete topics."""
 
 
 @command.command()
 @click.argument("name")
 @click.option("-p", "--partitions", type=click.IntRange(min=1), help="Default: the broker's.")
 @click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="A setting; repeatable.")
+@click.option(
+    "-r",
+    "--replication-factor",
+    "replicas",
+    type=click.IntRange(min=1),
+    help="How many brokers keep each partition; Tidelog has one. Default: the broker's.",
+)
 @click.option("--if-not-exists", is_flag=True, help="Succeed if the topic is there already.")
 @broker_options
+@json_option
 def create(
     *,
     name: str,
     partitions: int | None,
     pairs: tuple[str, ...],
+    replicas: int | None,
     if_not_exists: bool,
     broker: BrokerOptions,
+    as_json: bool,
 ) -> None:
     """Create a topic.
 
@@ -42,16 +63,68 @@ def create(
     """
     configs = parse_pairs(pairs, "--set")
 
-    async def work(admin: Admin) -> str:
+    async def work(admin: Admin) -> bool:
         try:
-            await admin.create_topic(name, partitions=partitions or -1, configs=configs)
+            await admin.create_topic(
+                name,
+                partitions=partitions or -1,
+                replication_factor=replicas or -1,
+                configs=configs,
+            )
         except BrokerRefused as error:
             if not if_not_exists or error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
-            return f"{name} exists already."
-        return f"Created {name}."
+            return False
+        return True
 
-    click.echo(ask_admin(broker, work))
+    is_new = ask_admin(broker, work)
+    if as_json:
+        print_json({"topic": name, "created": is_new})
+    else:
+        click.echo(f"Created {name}." if is_new else f"{name} exists already.")
+
+
+def change_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``--set`` and ``--unset``; the command gets them as `pairs` and `names`."""
+    unset = click.option(
+        "--unset", "names", metavar="KEY", multiple=True, help="Back to the default."
+    )
+    return click.option(
+        "--set", "pairs", metavar="KEY=VALUE", multiple=True, help="Change a setting."
+    )(unset(function))
+
+
+def changes_of(pairs: tuple[str, ...], names: tuple[str, ...]) -> dict[str, str | None]:
+    """The changes that ``--set`` and ``--unset`` ask for; None is back to the default.
+
+    Raises:
+        click.UsageError: there are none, or both for one setting.
+    """
+    given = parse_pairs(pairs, "--set")
+    if both := given.keys() & set(names):
+        raise click.UsageError(f"--set and --unset of {min(both)} contradict each other")
+    changes: dict[str, str | None] = {**given, **dict.fromkeys(names)}
+    if not changes:
+        raise click.UsageError("nothing to change: give --set KEY=VALUE or --unset KEY")
+    return changes
+
+
+def check_known(
+    names: tuple[str, ...], known: Mapping[str, object], owners: str, overview: str
+) -> None:
+    """Refuse ``--unset`` of settings that do not exist: brokers answer that it is done.
+
+    Raises:
+        CommandFailed: names the nearest setting, or the command that lists them.
+    """
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"see {overview}"
+            raise CommandFailed(
+                f"{owners} have no setting {name}; {hint} (nothing was changed)",
+                ExitCode.NOT_FOUND,
+            )
 
 
 @command.command("list")
@@ -81,7 +154,7 @@ def list_topics(*, internal: bool, broker: BrokerOptions, as_json: bool) -> None
 
 
 @command.command()
-@click.argument("name")
+@click.argument("name", type=TOPIC)
 @broker_options
 @json_option
 def describe(*, name: str, broker: BrokerOptions, as_json: bool) -> None:
@@ -168,9 +241,8 @@ def _newest(hit: OffsetAndTimestamp | None) -> dict[str, Any]:
 
 
 @command.command()
-@click.argument("name")
-@click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="Change a setting.")
-@click.option("--unset", "names", metavar="KEY", multiple=True, help="Back to the default.")
+@click.argument("name", type=TOPIC)
+@change_options
 @broker_options
 def alter(
     *, name: str, pairs: tuple[str, ...], names: tuple[str, ...], broker: BrokerOptions
@@ -179,24 +251,11 @@ def alter(
 
     All changes are made, or none if one is refused.
     """
-    given = parse_pairs(pairs, "--set")
-    changes: dict[str, str | None] = {**given, **dict.fromkeys(names)}
-    if not changes:
-        raise click.UsageError("nothing to change: give --set KEY=VALUE or --unset KEY")
-    if both := given.keys() & set(names):
-        raise click.UsageError(f"--set and --unset of {min(both)} contradict each other")
+    changes = changes_of(pairs, names)
 
     async def work(admin: Admin) -> None:
-        # Brokers treat it as done, whatever the name.
         known = await admin.topic_configs(name) if names else {}
-        for unset in names:
-            if unset not in known:
-                near = get_close_matches(unset, known, n=1)
-                hint = f"did you mean {near[0]}?" if near else "see tidelog config list --topic"
-                raise CommandFailed(
-                    f"topics have no setting {unset}; {hint} (nothing was changed)",
-                    ExitCode.NOT_FOUND,
-                )
+        check_known(names, known, "topics", "tidelog config list --topic")
         await admin.alter_topic_configs(name, changes)
 
     ask_admin(broker, work)
@@ -204,7 +263,94 @@ def alter(
 
 
 @command.command()
-@click.argument("name")
+@click.argument("name", type=TOPIC)
+@click.option(
+    "--before",
+    "end",
+    type=StartType(),
+    required=True,
+    help="Up to the first record of this time or later, this offset, or all: latest.",
+)
+@click.option(
+    "-p",
+    "--partition",
+    "numbers",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Only this partition; repeatable.",
+)
+@click.option("--execute", is_flag=True, help="Delete; without this nothing is changed.")
+@broker_options
+@json_option
+def trim(
+    *,
+    name: str,
+    end: Start,
+    numbers: tuple[int, ...],
+    execute: bool,
+    broker: BrokerOptions,
+    as_json: bool,
+) -> None:
+    """Delete the records at the beginning of a topic.
+
+    Shows what would go; with --execute it is deleted, for good.
+
+    Example: tidelog topic trim flights --before -30d --execute
+    """
+    if end.word == "earliest":
+        raise click.UsageError("--before earliest deletes nothing: give a time or an offset")
+    rows = ask_admin(broker, lambda admin: _trim(admin, name, end, numbers, execute=execute))
+    if as_json:
+        names = ("partition", "from", "to")
+        partitions = [dict(zip(names, row, strict=True)) for row in rows]
+        print_json({"topic": name, "dry_run": not execute, "partitions": partitions})
+        return
+    headings = [f"{RIGHT}PARTITION", f"{RIGHT}EARLIEST", f"{RIGHT}NEW EARLIEST", f"{RIGHT}OFFSETS"]
+    click.echo(f"{'Deleted' if execute else 'Would delete'} the beginning of {name}:")
+    print_table(headings, [(str(p), old, new, new - old) for p, old, new in rows])
+    if not execute:
+        note("Nothing was changed; add --execute to do it.")
+
+
+async def _trim(
+    admin: Admin, name: str, end: Start, numbers: tuple[int, ...], *, execute: bool
+) -> list[tuple[int, int, int]]:
+    """(partition, earliest offset before, earliest offset then) of each partition."""
+    there = (await admin.describe_topic(name)).partitions
+    if missing := set(numbers) - set(there):
+        raise NotThere.partition(name, min(missing), len(there))
+    partitions = [TopicPartition(name, n) for n in numbers or there]
+    earliest = await _offsets(admin, partitions, EARLIEST)
+    latest = await _offsets(admin, partitions, LATEST)
+    if end.time_ms is not None:
+        hits = await admin.first_records(dict.fromkeys(partitions, end.time_ms))
+        wanted = {tp: hit.offset if (hit := hits[tp]) else latest[tp] for tp in partitions}
+    elif end.offset is not None:
+        for tp in partitions:
+            if not earliest[tp] <= end.offset <= latest[tp]:
+                raise CommandFailed(
+                    f"{tp} has no offset {end.offset}: it has {earliest[tp]} to {latest[tp]}; "
+                    "choose one of these, and with --partition one partition (nothing was changed)"
+                )
+        wanted = dict.fromkeys(partitions, end.offset)
+    else:
+        wanted = latest
+    goals = {tp: min(max(wanted[tp], earliest[tp]), latest[tp]) for tp in partitions}
+    changed = {tp: goal for tp, goal in goals.items() if goal > earliest[tp]}
+    if execute and changed:
+        goals |= await admin.delete_records(changed)
+    return [(tp.partition, earliest[tp], goals[tp]) for tp in partitions]
+
+
+async def _offsets(
+    admin: Admin, partitions: list[TopicPartition], end: int
+) -> dict[TopicPartition, int]:
+    found = await admin.list_offsets(dict.fromkeys(partitions, end))
+    return {tp: hit.offset for tp, hit in found.items() if hit is not None}
+
+
+@command.command()
+@click.argument("name", type=TOPIC)
 @click.argument("total", type=click.IntRange(min=1))
 @broker_options
 def partitions(*, name: str, total: int, broker: BrokerOptions) -> None:
@@ -217,7 +363,7 @@ def partitions(*, name: str, total: int, broker: BrokerOptions) -> None:
 
 
 @command.command()
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("names", type=TOPIC, metavar="NAME...", nargs=-1, required=True)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @broker_options
 def delete(*, names: tuple[str, ...], yes: bool, broker: BrokerOptions) -> None:

@@ -121,16 +121,9 @@ def test_bytes_go_in_and_come_out_unchanged(server: RunningBroker, tmp_path: Pat
         server=server,
         given=given,
     )
+    words = "consume raw -f 0 -n 1 -p 0 --raw --end"
     shown = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tidelog",
-            "consume",
-            "raw",
-            *["-f", "0", "-n", "1", "-p", "0", "--raw", "--end"],
-            "",
-        ],
+        [sys.executable, "-m", "tidelog", *words.split(), ""],
         capture_output=True,
         env=environment(server),
         timeout=60,
@@ -224,6 +217,82 @@ def test_a_group_reads_is_described_and_moved_in_time(server: RunningBroker) -> 
     assert parsed("group", "describe", "g", server=server)["positions"][0]["lag"] == 2
     ok("group", "delete", "g", "-y", server=server)
     assert tidelog("group", "describe", "g", server=server).returncode == ExitCode.NOT_FOUND
+
+
+def test_a_group_is_moved_by_offset_by_a_shift_and_by_a_file(
+    server: RunningBroker, tmp_path: Path
+) -> None:
+    ok(
+        "produce",
+        "moved",
+        "-q",
+        "-p",
+        "0",
+        server=server,
+        given="".join(f"{n}\n" for n in range(9)),
+    )
+    ok("consume", "moved", "-g", "mover", "-f", "earliest", "-e", server=server)
+    before = ok("group", "describe", "mover", "--json", server=server)
+    (tmp_path / "before.json").write_text(before)
+
+    def moved(*words: str) -> list[tuple[int, int]]:
+        found = parsed("group", "reset", "mover", *words, "--execute", server=server)
+        return [(row["partition"], row["to"]) for row in found["positions"]]
+
+    assert moved("--to-offset", "4") == [(0, 4), (1, 0)]
+    assert moved("--shift-by", "-3") == [(0, 1), (1, 0)]
+    assert moved("--shift-by", "100") == [(0, 9), (1, 0)]
+    dry = parsed("group", "reset", "mover", "--to-offset", "2", server=server)
+    (tmp_path / "dry.json").write_text(json.dumps(dry))
+    assert moved("--from-file", str(tmp_path / "dry.json")) == [(0, 2), (1, 0)]
+    assert moved("--from-file", str(tmp_path / "before.json")) == [(0, 9), (1, 0)]
+    assert ok("group", "describe", "mover", "--json", server=server) == before
+
+
+def test_the_beginning_of_a_topic_is_trimmed(server: RunningBroker) -> None:
+    given = "".join(f'{{"value":"{n}","timestamp_ms":{1000 * n}}}\n' for n in range(1, 7))
+    ok("topic", "create", "long", "--set", "retention.ms=-1", server=server)
+    ok("produce", "long", "-q", "--format", "json", "-p", "1", server=server, given=given)
+    dry = parsed("topic", "trim", "long", "--before", "3000ms", server=server)
+    rows = [{"partition": 0, "from": 0, "to": 0}, {"partition": 1, "from": 0, "to": 2}]
+    assert (dry["dry_run"], dry["partitions"]) == (True, rows)
+    assert "0" in ok("consume", "long", "-f", "0", "-n", "1", "-p", "1", server=server)
+    done = parsed("topic", "trim", "long", "--before", "3000ms", "--execute", server=server)
+    assert (done["dry_run"], done["partitions"]) == (False, rows)
+    left = ok("consume", "long", "-f", "earliest", "-e", "--format", "{value}", server=server)
+    assert left.split() == ["3", "4", "5", "6"]
+    refused = tidelog("topic", "trim", "long", "--before", "offset:7", "-p", "1", server=server)
+    assert refused.stderr.startswith("tidelog: long-1 has no offset 7: it has 2 to 6;")
+    ok("topic", "trim", "long", "--before", "latest", "--execute", "--json", server=server)
+    assert ok("consume", "long", "-f", "earliest", "-e", server=server) == ""
+
+
+def test_the_cluster_and_its_settings_are_shown_and_changed(server: RunningBroker) -> None:
+    facts = parsed("cluster", "describe", server=server)
+    (one,) = facts["brokers"]
+    assert (one["address"], one["is_controller"]) == (server.bootstrap, True)
+    assert server.bootstrap in ok("cluster", "describe", server=server)
+    ok("cluster", "alter", "--set", "log.cleaner.threads=2", server=server)
+    rows = parsed("cluster", "configs", "log.cleaner.threads", server=server)
+    assert [(row["name"], row["value"]) for row in rows] == [("log.cleaner.threads", "2")]
+    ok("cluster", "alter", "--unset", "log.cleaner.threads", server=server)
+    assert tidelog("cluster", "configs", "log.cleaner.threads", server=server).returncode == 4
+    names = [row["name"] for row in parsed("cluster", "configs", "--all", server=server)]
+    assert "log.cleaner.threads" in names
+
+
+def test_a_misspelt_topic_is_answered_with_the_nearest(server: RunningBroker) -> None:
+    ok("topic", "create", "lighthouse", server=server)
+    for words in (("topic", "describe"), ("consume",), ("offsets",), ("topic", "delete", "-y")):
+        done = tidelog(*words, "lighthuose", server=server)
+        assert done.returncode == ExitCode.NOT_FOUND
+        assert done.stderr.endswith("did you mean the topic lighthouse?\n"), done.stderr
+
+
+def test_creating_is_answered_for_programs(server: RunningBroker) -> None:
+    words = ("topic", "create", "told", "-r", "1", "--if-not-exists")
+    assert parsed(*words, server=server) == {"topic": "told", "created": True}
+    assert parsed(*words, server=server) == {"topic": "told", "created": False}
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,10 @@ def test_what_is_no_record_is_refused(line: bytes, sentence: str) -> None:
         from_json(line)
 
 
+def test_a_small_number_is_a_time_near_1970_and_no_year() -> None:
+    assert from_json(b'{"value":"","timestamp_ms":2000}').timestamp_ms == 2000
+
+
 def test_a_time_in_seconds_is_refused() -> None:
     with pytest.raises(InvalidTime, match="looks like seconds"):
         from_json(b'{"value":"","timestamp_ms":1372953600}')

@@ -49,7 +49,7 @@ async def test_positions_in_a_deleted_topic_are_left_and_named(
 ) -> None:
     admin: Any = FakeAdmin()
     options: dict[str, Any] = {"execute": True, "may_be_new": False}
-    moves = await group._reset(admin, "g", (), EARLIEST, **options)
+    moves = await group._reset(admin, "g", (), group.Aim(place="", timestamp=EARLIEST), **options)
     assert moves == [(STAYS, 5, 0)]
     assert FakeAdmin.moved == {STAYS: 0}
     assert "they do not exist any more: goes-0" in capsys.readouterr().err
