@@ -146,6 +146,7 @@ def command(
     secured = _secure(settings, read) if secure else None
 
     def announce(ready: "ReadyInfo") -> None:
+        warn_if_slow()
         _announce(ready, as_json, None if secured is None else secured.properties)
 
     try:
@@ -154,6 +155,19 @@ def command(
         )
     except StartError as error:
         raise CommandFailed(str(error)) from None
+
+
+def warn_if_slow() -> None:
+    """Log which work is slower here, if modules are not compiled: an installer shows no build."""
+    from cli.server.loops import SLOWER, missing_loops
+
+    if missing := missing_loops():
+        logger.warning(
+            "modules not compiled, so that they run as plain Python: %d; %s; install a C compiler and "
+            "then tidelog again",
+            len(missing),
+            SLOWER,
+        )
 
 
 def _clock(kind: str, sessions: str) -> "Clock | None":
