@@ -163,8 +163,8 @@ def warn_if_slow() -> None:
 
     if missing := missing_loops():
         logger.warning(
-            "modules not compiled, so that they run as plain Python: %d; %s; install a C compiler and "
-            "then tidelog again",
+            "modules not compiled, so that they run as plain Python: %d; %s; install a C compiler "
+            "and then tidelog again",
             len(missing),
             SLOWER,
         )
