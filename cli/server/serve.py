@@ -109,7 +109,7 @@ def command(
     """Run the broker until Ctrl-C or SIGTERM; SIGHUP reads its settings again.
 
     Settings are Apache Kafka's; 'tidelog config list' shows them all, and
-    docs/configuration.md explains them.
+    tidelog config list explains them.
     """
     gc.disable()  # imports make hardly any garbage, and looking for it takes a tenth of their time
     try:

@@ -96,7 +96,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Runn
         yield place, server
 
 
-def run_line(line: str, place: Path, server: RunningBroker | None) -> None:
+def run_line(line: str, place: Path, server: RunningBroker | None) -> str:
+    """What is wrong with a line, "" if it does its work; a person would answer its question."""
+    line = line.replace("topic delete", "topic delete --yes")
     is_following = any(part in line for part in FOLLOWS)
     if is_following:
         line = line.replace("tidelog", "timeout --preserve-status -s INT 5 tidelog")
@@ -113,29 +115,27 @@ def run_line(line: str, place: Path, server: RunningBroker | None) -> None:
         timeout=60,
         check=False,
     )
-    expected = (0, 130) if is_following else (0,)
-    assert done.returncode in expected, f"{line}\n{done.stdout}{done.stderr}"
-    assert "Traceback" not in done.stderr, line
+    if done.returncode in ((0, 130) if is_following else (0,)) and "Traceback" not in done.stderr:
+        return ""
+    return f"{line} ({done.returncode})\n{done.stdout}{done.stderr}"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_every_command_on_the_page_runs(world: tuple[Path, RunningBroker]) -> None:
     place, server = world
-    run_line("tidelog topic create harbour", place, server)
-    count = 0
+    wrong = [run_line("tidelog topic create harbour", place, server)]
     for line in lines():
         if is_run(line) and not is_for_files(line):
             if (before := BEFORE.get(line)) is not None:
-                run_line(before, place, server)
-            run_line(line, place, server)
-            count += 1
+                wrong.append(run_line(before, place, server))
+            wrong.append(run_line(line, place, server))
     server.stop()
-    for line in lines():
-        if is_run(line) and is_for_files(line):
-            run_line(line, place, None)
-            count += 1
-    assert count > 50
+    wrong += [
+        run_line(line, place, None) for line in lines() if is_run(line) and is_for_files(line)
+    ]
+    assert len(wrong) > 50
+    assert [one for one in wrong if one] == []
 
 
 @pytest.mark.parametrize("line", [line for line in lines() if not is_run(line)])

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,7 +75,7 @@ def test_bash_completes_with_the_script(server: RunningBroker) -> None:
 
 
 def test_a_profile_says_how_to_connect(server: RunningBroker, tmp_path: Path) -> None:
-    home = {"XDG_CONFIG_HOME": str(tmp_path)}
+    home: dict[str, Any] = {"XDG_CONFIG_HOME": str(tmp_path)}
     empty = tidelog("profile", "list", **home)
     assert "no profiles yet" in empty.stderr
     stored = tidelog("profile", "set", "lab", f"bootstrap.servers={server.bootstrap}", **home)
@@ -89,7 +90,7 @@ def test_a_profile_says_how_to_connect(server: RunningBroker, tmp_path: Path) ->
 
 
 def test_a_profile_is_changed_key_by_key_or_not_at_all(tmp_path: Path) -> None:
-    home = {"XDG_CONFIG_HOME": str(tmp_path)}
+    home: dict[str, Any] = {"XDG_CONFIG_HOME": str(tmp_path)}
     login = (
         "org.apache.kafka.common.security.scram.ScramLoginModule required "
         'username="ann" password="s3cret";'
