@@ -41,6 +41,7 @@ ONLY_PARSED = {
     "s3://": "an object store: tests/integration/remote/test_documentation.py",
     "tidelog token": "needs a user: tests/integration/cli/test_tokens.py",
     "certs show": "needs certificates: tests/unit/cli/server/test_certs.py",
+    "tidelog clock": "needs a broker for tests: tests/integration/cli/test_clock.py",
     "tidelog doctor": "judges this machine",
     "--accept-loss": "nothing is damaged: tests/crash",
     "window flights --from 2026-11-01": "tests/integration/cli/test_window.py has its output",
@@ -92,7 +93,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Runn
     (place / "server.properties").write_text("num.partitions=4\n")
     for folder in (".config/fish/completions", ".local/share/man/man1"):
         (place / folder).mkdir(parents=True)
-    with running_broker(data_dir=place / "data", settings=SETTINGS, clock="settable") as server:
+    with running_broker(data_dir=place / "data", settings=SETTINGS) as server:
         yield place, server
 
 
@@ -121,7 +122,7 @@ def run_line(line: str, place: Path, server: RunningBroker | None) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_every_command_on_the_page_runs(world: tuple[Path, RunningBroker]) -> None:
     place, server = world
     wrong = [run_line("tidelog topic create harbour", place, server)]
