@@ -9,7 +9,7 @@ RUN case ",$EXTRAS," in *,kerberos,*) kerberos=libkrb5-dev ;; esac \
     && apt-get install -y --no-install-recommends gcc libc6-dev $kerberos \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
-COPY pyproject.toml setup.py README.md LICENSE ./
+COPY pyproject.toml setup.py pyspark_tidelog.py README.md LICENSE ./
 COPY config config
 COPY protocol protocol
 COPY storage storage

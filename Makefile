@@ -54,9 +54,9 @@ lint: setup ## style, import contracts, spelling
 	$(BIN)/codespell
 
 .PHONY: types
-types: setup ## mypy strict over packages and tests
+types: setup ## mypy strict over packages, tests and benchmarks
 	$(BIN)/mypy
-	$(BIN)/mypy tests
+	$(BIN)/mypy tests benchmarks
 
 .PHONY: quick
 quick: setup ## unit tests only, stop at the first failure
@@ -77,7 +77,7 @@ compat-core: setup ## the clients that most users have, as CI runs them
 	$(PYTEST) -q tests/compat -m core
 
 $(VENV)/.spark: pyproject.toml | setup
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,spark]'
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,spark]' 'pyspark[connect]' 'pandas<3'
 	@touch $@
 
 .PHONY: spark-setup

@@ -141,9 +141,10 @@ class BuildPy(build_py):
         for package in sorted(PACKAGES):
             if (root / package).is_dir():
                 (root / package).rename(home / package)
-        for path in sorted(home.rglob("*.py")):
+        # Spark finds a data source by the name of a module beside the packages.
+        for path in [*sorted(home.rglob("*.py")), *sorted(root.glob("*.py"))]:
             text = path.read_text(encoding="utf-8")
-            name = str(path.relative_to(home))
+            name = str(path.relative_to(root))
             path.write_text(moved_source(text, name), encoding="utf-8")
         for path in sorted(home.rglob("*.pxd")):
             text = path.read_text(encoding="utf-8")

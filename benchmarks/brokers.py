@@ -6,6 +6,7 @@ and Tidelog's launchers are those of the compatibility tests.
 """
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from benchmarks import secured
 from tests.compat.brokers import TidelogProcess
@@ -25,6 +27,8 @@ from tests.support.kafka_peer import (
 )
 
 LOADED_JVM_HEAP = "1g"
+BEFORE = os.environ.get("BENCH_BEFORE", "")
+"""The Python of another checkout's environment: its Tidelog is `before` and `before-synced`."""
 _DELETE_SOON = {"log.segment.delete.delay.ms": "1000"}
 
 
@@ -106,15 +110,17 @@ def _kafka(**settings: str) -> Callable[[Path, str], contextlib.AbstractContextM
 
 
 def _tidelog(
-    policy: str, workers: int = 1
+    policy: str, workers: int = 1, python: str = ""
 ) -> Callable[[Path, str], contextlib.AbstractContextManager[Running]]:
     @contextlib.contextmanager
     def launch(folder: Path, name: str) -> Iterator[Running]:
         settings = {"log.flush.policy": policy, "group.initial.rebalance.delay.ms": "0"}
-        settings["workers"] = str(workers)
+        if workers > 1:
+            settings["workers"] = str(workers)
         if tls := secured.server_settings():
             settings |= {"listeners": "SSL://127.0.0.1:0", **tls}
-        with TidelogProcess(folder, settings={**_DELETE_SOON, **settings}) as broker:
+        merged = {**_DELETE_SOON, **settings}
+        with TidelogProcess(folder, settings=merged, python=python) as broker:
             running = _running(name, broker)
             yield replace(running, workers=_workers(broker)) if workers > 1 else running
 
@@ -123,8 +129,8 @@ def _tidelog(
 
 def _workers(broker: TidelogProcess) -> tuple[Running, ...]:
     """The worker processes, in order; each writes its process id into its lock."""
-    first, *others = (broker.ready, *broker.ready["workers"])
-    folders = [broker.data_dir, *(Path(one["data_dir"]) for one in others)]
+    ready: list[dict[str, Any]] = [broker.ready, *broker.ready["workers"]]
+    folders = [broker.data_dir, *(Path(one["data_dir"]) for one in ready[1:])]
     return tuple(
         Running(
             name=f"worker {number}",
@@ -132,7 +138,7 @@ def _workers(broker: TidelogProcess) -> tuple[Running, ...]:
             pid=int((folder / ".lock").read_text()),
             spawned_at=broker.spawned_at,
         )
-        for number, (one, folder) in enumerate(zip((first, *others), folders, strict=True), start=1)
+        for number, (one, folder) in enumerate(zip(ready, folders, strict=True), start=1)
     )
 
 
@@ -209,5 +215,22 @@ LIMIT_SYNCED = Contender(
     durable=True,
     launch=_limit_synced,
 )
+_EARLIER = (
+    Contender(
+        name="before",
+        title="the earlier checkout, flush.policy=os",
+        durable=False,
+        launch=_tidelog("os", python=BEFORE),
+    ),
+    Contender(
+        name="before-synced",
+        title="the earlier checkout, flush.policy=batch",
+        durable=True,
+        launch=_tidelog("batch", python=BEFORE),
+    ),
+)
 COMPARED = (KAFKA, TIDELOG, KAFKA_SYNCED, TIDELOG_SYNCED)
-BY_NAME = {broker.name: broker for broker in (*COMPARED, LIMIT, LIMIT_SYNCED)}
+BY_NAME = {
+    broker.name: broker
+    for broker in (*COMPARED, LIMIT, LIMIT_SYNCED, *(_EARLIER if BEFORE else ()))
+}

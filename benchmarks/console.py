@@ -2,8 +2,10 @@
 
 A broker with many topics of one partition, and one topic of very many; a console process; the
 questions that each page asks, over HTTP as a browser does it. The session reads every page again
-and again, with tails open and groups with lag. Memory is the resident set of the console.
-`python -m benchmarks.console [--topics N] [--partitions N] [--groups N] [--rounds N] [--tails N]`
+and again, with tails open and groups with lag; then it polls a group's page as tabs do that stay
+open: an hour of five tabs is 1800 polls. Memory is the resident set of the console. CPU is the mean
+for a page after its first time, in steps of 10 ms for each measurement.
+`python -m benchmarks.console [--topics N] [--partitions N] [--groups N] [--rounds N] [--polls N]`
 """
 
 import argparse
@@ -29,7 +31,9 @@ from tidelog.testing import running_broker
 
 WIDE = "wide"
 SHOWN = 50
-_AT_ONCE = 500
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+_AT_ONCE = 200
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--partitions", type=int, default=10_000, help="of the topic 'wide'")
     parser.add_argument("--groups", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=100, help="of all pages, for the memory")
+    parser.add_argument("--polls", type=int, default=1800, help="of a group's page, after them")
     parser.add_argument("--tails", type=int, default=5)
     options = parser.parse_args(arguments)
     with running_broker() as broker:
@@ -53,12 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 url = process.stdout.readline().strip().rstrip("/")
                 _ask(url, "/")
                 start_ms = (time.perf_counter() - begun) * 1e3
-                rows, memory = _measure(url, process.pid, options)
+                rows, memory = _measure(url, (process.pid, broker.process.pid), options)
             finally:
                 process.terminate()
     facts = machine.markdown(machine.describe(Path(tempfile.gettempdir())))
     print(f"{facts}\n\nstart to first byte: {start_ms:.0f} ms\n")
-    print(report.table(["page", "first", "median", "received"], rows))
+    headings = ["page", "first", "median", "CPU console", "CPU broker", "received"]
+    print(report.table(headings, rows))
     print()
     print(report.table(["memory", "MB"], memory))
     return 0
@@ -66,16 +72,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def _fill(bootstrap: str, options: argparse.Namespace) -> None:
     names = [f"topic-{number:04}" for number in range(options.topics)]
-    async with Admin(bootstrap) as admin, Producer(bootstrap) as producer:
+    async with (
+        Admin(bootstrap, request_timeout_ms=300_000, timeout_ms=300_000) as admin,
+        Producer(bootstrap) as producer,
+    ):
         for start in range(0, len(names), _AT_ONCE):
             part = names[start : start + _AT_ONCE]
             await admin.create_topics([NewTopic(name=name, partitions=1) for name in part])
         await admin.create_topic(WIDE, partitions=options.partitions)
+        now_ms = time.time_ns() // 1_000_000
         for name in names:
-            for _ in range(5):
-                await producer.send(name, b"x" * 100)
-        for number in range(0, options.partitions, max(1, options.partitions // 500)):
-            await producer.send(WIDE, b"x" * 100, partition=number)
+            for hour in range(20, 0, -4):
+                await producer.send(name, b"x" * 100, timestamp_ms=now_ms - hour * HOUR_MS)
+        used = range(0, options.partitions, max(1, options.partitions // 500))
+        for at, number in enumerate(used):
+            time_ms = now_ms - DAY_MS + at * DAY_MS // len(used)
+            await producer.send(WIDE, b"x" * 100, partition=number, timestamp_ms=time_ms)
         await producer.flush()
         for number in range(options.groups):
             some = {TopicPartition(name, 0): 2 for name in names[number :: options.groups]}
@@ -83,8 +95,10 @@ async def _fill(bootstrap: str, options: argparse.Namespace) -> None:
 
 
 def _measure(
-    url: str, pid: int, options: argparse.Namespace
+    url: str, pids: tuple[int, int], options: argparse.Namespace
 ) -> tuple[list[list[str]], list[list[str]]]:
+    """Rows of both tables; `pids` are the console's and the broker's."""
+    pid = pids[0]
     names = [row["name"] for row in _json(url, "/api/topics")["topics"]][:SHOWN]
     visible = "&".join(f"name={name}" for name in names)
     pages = {
@@ -100,6 +114,7 @@ def _measure(
     }
     memory = [["after the start", _resident_mb(pid)]]
     times: dict[str, list[float]] = {name: [] for name in pages}
+    processor: dict[str, list[float]] = {name: [0.0, 0.0] for name in pages}
     received = {}
     for name, paths in pages.items():
         begun = time.perf_counter()
@@ -112,13 +127,18 @@ def _measure(
         tail.start()
     for turn in range(options.rounds):
         for name, paths in pages.items():
-            begun = time.perf_counter()
+            begun, used = time.perf_counter(), [_processor_s(one) for one in pids]
             for path in paths:
                 _ask(url, path)
             times[name].append(time.perf_counter() - begun)
+            for at, one in enumerate(pids):
+                processor[name][at] += _processor_s(one) - used[at]
         if turn + 1 in (options.rounds // 4, options.rounds // 2, options.rounds):
             count = f"{turn + 1} rounds, {options.tails} tails open"
             memory.append([f"after {count}", _resident_mb(pid)])
+    for _ in range(options.polls):
+        _ask(url, "/api/groups/group-0")
+    memory.append([f"after {options.polls} polls of a group", _resident_mb(pid)])
     stopping.set()
     for tail in tails:
         tail.join()
@@ -127,7 +147,8 @@ def _measure(
         rest.sort()
         median = rest[len(rest) // 2] if rest else first
         size = f"{received[name] / 1e3:.0f} kB"
-        rows.append([name, f"{first * 1e3:.0f} ms", f"{median * 1e3:.0f} ms", size])
+        cpu = [f"{one * 1e3 / max(1, options.rounds):.0f} ms" for one in processor[name]]
+        rows.append([name, f"{first * 1e3:.0f} ms", f"{median * 1e3:.0f} ms", *cpu, size])
     return rows, memory
 
 
@@ -145,6 +166,12 @@ def _tail(url: str, stopping: threading.Event) -> None:
     with urllib.request.urlopen(f"{url}/api/topics/topic-0001/tail", timeout=60) as answer:
         while not stopping.is_set():
             answer.readline()
+
+
+def _processor_s(pid: int) -> float:
+    """The CPU that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _resident_mb(pid: int) -> str:

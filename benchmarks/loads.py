@@ -67,7 +67,7 @@ def delete_topic(bootstrap: str, topic: str) -> None:
 
 def _admin(bootstrap: str) -> AdminClient:
     named: dict[str, str | int] = {"bootstrap.servers": bootstrap, "log_level": 2}
-    return AdminClient(named | secured.librdkafka_settings())
+    return AdminClient({**named, **secured.librdkafka_settings()})
 
 
 def java_produce(

@@ -28,6 +28,10 @@ _PAIRS = (
     ("In the page cache", "kafka", "tidelog", "limit"),
     ("On disk before the acknowledgement", "kafka-synced", "tidelog-synced", "limit-synced"),
 )
+_BEFORE = (
+    ("Beside the earlier checkout, in the page cache", "before", "tidelog"),
+    ("Beside the earlier checkout, on disk", "before-synced", "tidelog-synced"),
+)
 
 
 def comparison(document: Document) -> str:
@@ -40,6 +44,9 @@ def comparison(document: Document) -> str:
     for title, kafka, tidelog, limit in _PAIRS:
         parts += _pair_table(document, title, kafka, tidelog)
         parts += _limit_table(document, tidelog, limit)
+    for title, before, tidelog in _BEFORE:
+        if before in document["memory"]:
+            parts += _pair_table(document, title, before, tidelog)
     parts += _peer_table(document)
     parts += _memory_table(document)
     if any(f" {_FAILED_ONCE}" in part for part in parts):
@@ -119,7 +126,7 @@ def cpu_sum(document: Document, name: str) -> float | None:
 
     Of a pair only cells that both got through count, so that the sums compare.
     """
-    others = [pair for pair in _PAIRS if name in pair[1:3]]
+    others = [pair for pair in (*_PAIRS, *_BEFORE) if name in pair[1:3]]
     needed = {name, *(other for pair in others for other in pair[1:3])} & set(document["memory"])
     medians = [
         statistics.median(cell["results"][name]["cpu_seconds"])
@@ -175,7 +182,7 @@ def _pair_table(document: Document, title: str, kafka: str, tidelog: str) -> lis
         if mean is not None:
             rows.append([f"geometric mean, {label}", "", "", f"**{mean:.2f}**", "", ""])
     head = ["load", document["titles"].get(kafka, "-"), document["titles"].get(tidelog, "-")]
-    return [f"#### {title}", table([*head, "ratio", "CPU Kafka", "CPU Tidelog"], rows)]
+    return [f"#### {title}", table([*head, "ratio", f"CPU {kafka}", f"CPU {tidelog}"], rows)]
 
 
 def _limit_table(document: Document, tidelog: str, limit: str) -> list[str]:
@@ -192,7 +199,7 @@ def _limit_table(document: Document, tidelog: str, limit: str) -> list[str]:
 
 
 def _peer_table(document: Document) -> list[str]:
-    paired = {name for pair in _PAIRS for name in pair[1:]}
+    paired = {name for pair in (*_PAIRS, *_BEFORE) for name in pair[1:]}
     peers = [name for name in document["memory"] if name not in paired]
     if not peers:
         return []

@@ -2,8 +2,10 @@
 
 For each broker, several times on a new data directory and once more on a used one: milliseconds
 from spawning the process until it answers an ApiVersions request, until it has acknowledged the
-first record (acks=all, to a topic that it creates on the way), and its resident memory two
-seconds later. `python -m benchmarks.start [--runs N] [--brokers a,b]`
+first record (acks=all, to a topic that it creates on the way), the CPU that it used until then, and
+its resident memory two seconds later. The brokers take turns. With `--segments N` also on a
+directory with a log of that many segments. `python -m benchmarks.start [--runs N] [--brokers a,b]
+[--segments N]`
 """
 
 import argparse
@@ -23,6 +25,8 @@ from rich.console import Console
 from benchmarks import brokers, loads, machine, report, wire
 
 TOPIC = "first"
+LONG_TOPIC = "long"
+SEGMENT_BYTES = 16_384
 SETTLE_S = 2.0
 
 console = Console(highlight=False, stderr=True)
@@ -34,6 +38,7 @@ class Start:
 
     ready_ms: float
     first_ack_ms: float
+    cpu_ms: float
     idle_mb: float
 
 
@@ -42,19 +47,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.start", description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--brokers", default="kafka,tidelog-synced")
+    parser.add_argument("--segments", type=int, default=0, help="of a log, for a start with it")
     parser.add_argument("--write", action="store_true", help="renew docs/benchmarks.md")
     options = parser.parse_args(arguments)
     brokers.end_with_us()
-    rows = []
+    contenders = [brokers.BY_NAME[name] for name in options.brokers.split(",")]
+    starts: dict[tuple[brokers.Contender, str], list[Start]] = {
+        (contender, data): []
+        for data in (
+            "new",
+            "used",
+            *([f"{options.segments:,} segments"] if options.segments else ()),
+        )
+        for contender in contenders
+    }
     with tempfile.TemporaryDirectory(prefix="bench-start-") as name:
         folder = Path(name)
-        for broker in options.brokers.split(","):
-            contender = brokers.BY_NAME[broker]
-            new = [_start(contender, folder / f"{broker}-{run}") for run in range(options.runs)]
-            used = [_start(contender, folder / f"{broker}-0") for _ in range(options.runs)]
-            rows += [_row(contender, "new", new), _row(contender, "used", used)]
+        for contender in contenders if options.segments else ():
+            _fill(contender, folder / contender.name / "long", options.segments)
+        for run in range(options.runs):
+            for contender, data in starts:
+                place = {"new": f"{run}", "used": "0"}.get(data, "long")
+                starts[contender, data].append(_start(contender, folder / contender.name / place))
         facts = machine.markdown(machine.describe(folder))
-    head = ["broker", "data", "ready", "first acknowledged record", "idle resident"]
+    rows = [_row(contender, data, found) for (contender, data), found in starts.items()]
+    head = ["broker", "data", "ready", "first acknowledged record", "CPU", "idle resident"]
     text = f"{facts}\n\n{report.table(head, rows)}\n\nMedians (and worst) of {options.runs} runs."
     print(text)
     if options.write:
@@ -71,8 +88,22 @@ def _row(contender: brokers.Contender, data: str, starts: Sequence[Start]) -> li
         data,
         shown([start.ready_ms for start in starts], "ms"),
         shown([start.first_ack_ms for start in starts], "ms"),
+        shown([start.cpu_ms for start in starts], "ms"),
         shown([start.idle_mb for start in starts], "MB"),
     ]
+
+
+def _fill(contender: brokers.Contender, folder: Path, segments: int) -> None:
+    """Write a log of so many segments, each of one batch, and the topic of the first record."""
+    with contender.start(folder) as running:
+        loads.create_topic(running.bootstrap, TOPIC, 1)
+        loads.create_topic(running.bootstrap, LONG_TOPIC, 1, segment_bytes=str(SEGMENT_BYTES))
+        loads.raw_produce(
+            running.bootstrap,
+            LONG_TOPIC,
+            total_bytes=segments * SEGMENT_BYTES,
+            batch_bytes=SEGMENT_BYTES - 2_000,
+        )
 
 
 def _start(contender: brokers.Contender, folder: Path) -> Start:
@@ -85,10 +116,12 @@ def _start(contender: brokers.Contender, folder: Path) -> Start:
         stack.callback(connection.close)
         _produce_first(running.bootstrap, connection, new=new)
         acknowledged = time.perf_counter()
+        cpu_seconds = running.cpu_seconds()
         time.sleep(SETTLE_S)
         result = Start(
             ready_ms=(ready - running.spawned_at) * 1_000,
             first_ack_ms=(acknowledged - running.spawned_at) * 1_000,
+            cpu_ms=cpu_seconds * 1_000,
             idle_mb=running.resident_bytes() / 1e6,
         )
     console.print(json.dumps({"broker": contender.name, "ready_ms": round(result.ready_ms)}))

@@ -144,10 +144,16 @@ class Metrics:
         self.job_failures: Counter[str] = Counter()
         self.authentications: Counter[tuple[str, str, str]] = Counter()
         """By listener, mechanism and result: ok or failed."""
+        self.reauthentications: Counter[tuple[str, str, str]] = Counter()
+        """Those of clients that were authenticated before."""
+        self.sessions_expired: Counter[str] = Counter()
+        """Connections closed since their session had ended, by listener."""
         self.throttle_ms: dict[str, Distribution] = {}
         """The delays that quotas imposed, by kind."""
         self.handshakes: Counter[tuple[str, str]] = Counter()
         """TLS handshakes by listener and result: ok or failed."""
+        self.tls: Counter[tuple[str, str, str]] = Counter()
+        """Good ones by listener, version of TLS and cipher suite."""
         self.loop_lag_ns = latency_distribution()
         self.loop_lag_max_ns = 0
         self.wall_clock_jumps = 0

@@ -16,7 +16,6 @@ start that fails half-way undoes its steps, so the directory is unlocked and no 
 import asyncio
 import contextlib
 import dataclasses
-import errno
 import logging
 import random
 import socket
@@ -41,7 +40,7 @@ from broker.jobs.jobs import BackgroundJobs
 from broker.jobs.scheduler import JobScheduler
 from broker.metrics import Metrics
 from broker.net.acceptor import Acceptor
-from broker.net.addresses import address_error, bound_socket
+from broker.net.addresses import address_error, bound_metrics_socket, bound_socket
 from broker.net.connection import Connection, Connections
 from broker.net.dispatch import Dispatcher
 from broker.net.lane_connection import LaneConnection
@@ -55,12 +54,14 @@ from broker.quotas.accepting import AcceptRates
 from broker.quotas.throttle import windows_of
 from broker.requests.context import Context, Endpoint
 from broker.security.service import ListenerGuard, Security
+from broker.security.tls.contexts import TlsUnusable
 from broker.space import SpaceGuard
+from broker.telemetry.service import Telemetry
 from broker.threads import Threads
 from broker.topics.registry import TopicRegistry
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.warm_up import WARM_UP_AFTER_MS, warm_up
-from config import BrokerConfig, ConfigErrors, Listener, plan_reload
+from config import BrokerConfig, ConfigErrors, Listener, plan_reload, with_dynamic
 from storage.directory.clock_file import read_clock, write_clock
 from storage.directory.data_dir import DataDir, Topic
 from storage.disk.files import Files, RealFiles
@@ -69,9 +70,9 @@ from storage.log.flush import FlushTicket
 
 if TYPE_CHECKING:  # loaded where a setting asks for them
     from broker.jobs.bucket import BucketWriter
+    from broker.jobs.standby import Opened, Standby
     from broker.jobs.tiering import Tiering
     from broker.remote.reads import RemoteReads
-    from broker.security.tls.contexts import TlsContexts
     from broker.workers.first import FirstWorker
     from broker.workers.further import FurtherWorker
     from broker.workers.link import Message
@@ -135,7 +136,6 @@ class Broker:
         self._stack = contextlib.AsyncExitStack()
         self._servers: list[Acceptor] = []
         self._guards: dict[str, ListenerGuard] = {}
-        self._contexts: dict[str, TlsContexts] = {}
         self.certificates: CertificateWatch
         self.identity_keys: IdentityKeysWatch
         self._dispatchers: dict[str, Dispatcher] = {}
@@ -155,6 +155,7 @@ class Broker:
         self.time: TrustedClock
         self.space: SpaceGuard
         self.topics: TopicRegistry
+        self.telemetry: Telemetry
         self.groups: GroupCoordinator
         self.group_lag: GroupLag
         self.transactions: TransactionCoordinator
@@ -162,6 +163,8 @@ class Broker:
         self.remote: RemoteReads | None = None
         self.bucket: BucketWriter | None = None
         self._tiering: Tiering | None = None
+        self._opened: Opened | None = None
+        self.standby: Standby | None = None
 
     async def start(self) -> ReadyInfo:
         """Open everything; clients are accepted when this returns.
@@ -190,12 +193,19 @@ class Broker:
         if plan.needs_restart:
             logger.warning("changed, but needs a restart: %s", ", ".join(plan.needs_restart))
         try:
-            await self.topics.alone(partial(self.topics.reload, plan.config))
-        except ConfigErrors as error:
+            await self.topics.make(self._apply(plan.config))
+        except (ConfigErrors, TlsUnusable) as error:
             logger.error("the configuration is not reloaded: %s", error)
             return
         self.security.audit.reloaded(changed := ", ".join(plan.changed) or "no setting has changed")
         logger.info("the configuration is reloaded: %s", changed)
+
+    async def _apply(self, config: BrokerConfig) -> None:
+        """Put settings in force that were read again, with what was set at run time on top."""
+        merged = with_dynamic(config, self.topics.broker_overrides)
+        async with self.security.tls.tried(merged) as put_in_force:
+            self.topics.reload(config)
+            put_in_force()
 
     async def stop(self) -> None:
         """Finish the requests, sync, and leave a directory that needs no recovery."""
@@ -219,6 +229,11 @@ class Broker:
             self.config, self.data_dir, self.live, self.metrics, self._threads.audit
         )
         self._stack.callback(self.security.audit.close)
+        self.connections.on_refused = self.security.audit.connection_refused
+        self.connections.room.config = lambda: self.topics.broker_config
+        self.telemetry = Telemetry(
+            self.data_dir, self.config.telemetry_max_bytes, self.live, self._random
+        )
         if self.security.access is not None:
             self.security.access.source_of = self.topics.windows.source_name
         self._open_guards()
@@ -232,6 +247,7 @@ class Broker:
             random=self._random,
             topics=self.topics,
             group_commit=self.group_commit,
+            is_standby=self._opened is not None,
         )
         self.groups = GroupCoordinator(services)
         self.group_lag = GroupLag(self.topics, self.groups.offsets.table, self.clock.wall_ms)
@@ -263,17 +279,14 @@ class Broker:
         )
 
     def _open_guards(self) -> None:
-        """Who is asked on which listener, and what is read again while the broker runs."""
-        metrics = self.config.metrics_listener
-        self._guards = {
-            listener.name: self.security.guard(self.config, listener, now_ms=self.clock.wall_ms())
-            for listener in (*self.config.listeners, *([metrics] if metrics else []))
-            if listener.protocol != "PLAINTEXT"
-        }
-        self._contexts = {
-            name: guard.tls for name, guard in self._guards.items() if guard.tls is not None
-        }
-        self.certificates = CertificateWatch(self._contexts, self.clock.wall_ms, self._threads.jobs)
+        """Who is asked on which listener, and what is read again while the broker runs.
+
+        Key stores that were set at run time count from here on.
+        """
+        self._guards = self.security.open_guards(
+            self.topics.broker_config, self.clock.wall_ms, self._threads.jobs
+        )
+        self.certificates = CertificateWatch(self.security.tls, self.clock.wall_ms)
         self.identity_keys = IdentityKeysWatch(
             {
                 name: guard.identity_keys
@@ -296,6 +309,21 @@ class Broker:
             await self._further.begin(self.topics, self.security, transactions)
             return
         self.transactions = TransactionCoordinator(services, self.groups)
+        if self._opened is not None:
+            from broker.jobs.standby import Standby
+
+            self.standby = Standby(
+                self._opened,
+                services,
+                self.groups,
+                self.security,
+                fetch_waiters=self.fetch_waiters,
+                live=self.live,
+                metrics=self.metrics.remote,
+                threads=self._threads.bucket,
+            )
+            self._stack.callback(self.groups.stop)
+            return
         try:
             await self.groups.start()
             if self._first is not None:
@@ -316,6 +344,8 @@ class Broker:
                 self.data_dir = await self._further.open_data_dir(
                     self.config, addresses, files=self._files, now_ms=self.clock.wall_ms()
                 )
+            elif opened := await self._open_standby():
+                self.data_dir, self._store, _ = self._opened = opened
             else:
                 self.data_dir = DataDir.open(
                     self.config.data_dir,
@@ -353,19 +383,17 @@ class Broker:
         self._stack.push_async_callback(self.topics.finish)
         self._stack.callback(self._threads.side.close)
 
+    async def _open_standby(self) -> "Opened | None":
+        if not self.config.remote_standby_enable:
+            return None
+        from broker.jobs.standby import open_standby
+
+        now_ms = self.clock.wall_ms()
+        return await open_standby(self.config, self._files, now_ms, self._threads.control)
+
     def _open_store(self) -> None:
         """Prepare reads and uploads of the object store; no request is made."""
-        url = self.config.remote_storage_url
-        if self._store is None and url:
-            from storage.remote.engine import BadStoreUrl, open_store
-
-            try:
-                self._store = open_store(url, self.data_dir.cluster_id)
-            except BadStoreUrl as error:
-                raise StartError(
-                    f"remote.storage.url={url} cannot be used: {error}", "mend that and start again"
-                ) from error
-        if self._store is None:
+        if self._store is None and not self.config.remote_storage_url:
             unreadable = [
                 log for log in self.topics.logs() if log.segments.first.remote is not None
             ]
@@ -374,11 +402,12 @@ class Broker:
 
                 report_unreadable(unreadable)
             return
-        from broker.jobs.object_store import serve_store
+        from broker.jobs.object_store import configured_store, serve_store
 
         self.remote, self.bucket, self._tiering = serve_store(
-            self._store,
+            self._store or configured_store(self.config, self.data_dir.cluster_id),
             self.data_dir,
+            is_standby=self._opened is not None,
             group_commit=self.group_commit,
             space=self.space,
             fetch_waiters=self.fetch_waiters,
@@ -450,6 +479,7 @@ class Broker:
             groups=self.groups,
             transactions=self.transactions,
             security=self.security,
+            telemetry=self.telemetry,
             remote=self.remote,
         )
 
@@ -511,6 +541,7 @@ class Broker:
                 connection,
                 rates,
                 self.metrics,
+                self.security.audit,
                 listener.name,
             )
         )
@@ -565,24 +596,10 @@ class Broker:
             connection.cut("the broker stops")
 
     def _bind_metrics(self) -> socket.socket | None:
-        """The socket of the metrics port, None when no port is configured.
-
-        The setting in force is then the address taken, so DescribeConfigs returns the port.
-        """
-        listener = self.config.metrics_listener
-        if listener is None:
+        """The socket of the metrics port; DescribeConfigs returns the port that it has."""
+        bound = bound_metrics_socket(self.config)
+        if bound is None:
             return None
-        try:
-            bound = bound_socket(listener)
-        except OSError as error:
-            if self.config.is_set("metrics.listener") or error.errno != errno.EADDRINUSE:
-                raise address_error(listener, error) from error
-            bound = bound_socket(dataclasses.replace(listener, port=0))
-            logger.warning(
-                "metrics port %d is taken; serving metrics on port %d",
-                listener.port,
-                bound.getsockname()[1],
-            )
         self._stack.callback(bound.close)
         self.config = self.config.with_metrics_port(bound.getsockname()[1])
         return bound
@@ -602,8 +619,10 @@ class Broker:
             self.fetch_waiters,
             context.fetch_sessions,
             self.group_lag,
+            self.groups.shares,
+            self.telemetry,
             self.security,
-            self._contexts,
+            self.security.tls.contexts,
         )
         queries = pages(
             self.topics,
@@ -623,6 +642,11 @@ class Broker:
             )
             queries["/clock"] = control.show
             commands["/clock"] = control.change
+        if self.standby is not None:
+            from broker.operator.standby import StandbyControl
+
+            standby = StandbyControl(self.standby.reading, self.standby.promote)
+            queries["/standby"], commands["/standby"] = standby.show, standby.change
         server = MetricsServer(
             lambda shows_names: render(collector, shows_names=shows_names),
             access,
@@ -638,6 +662,7 @@ class Broker:
                 contexts=guard.tls,
                 rates=None,
                 metrics=self.metrics,
+                audit=self.security.audit,
                 name=listener.name,
             )
         await server.start(bound, secure)
@@ -685,5 +710,6 @@ class Broker:
             identity_keys=self.identity_keys,
             tiering=self._tiering,
             bucket=self.bucket,
+            standby=self.standby,
         )
         jobs.schedule(self.jobs)

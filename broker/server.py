@@ -34,7 +34,7 @@ import uvloop
 from broker.clocks.clock import Clock
 from broker.errors import StartError
 from broker.node import Broker, ReadyInfo
-from config import BrokerConfig
+from config import BrokerConfig, with_ports
 
 if TYPE_CHECKING:
     from broker.workers.part import Part
@@ -109,25 +109,45 @@ async def serve(
         # Before the start, which may recover for minutes: by default the signal ends the process.
         loop.add_signal_handler(signal.SIGHUP, stop.set if _has_terminal() else hangup.set)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    broker = Broker(config, clock=clock)
     if part is not None:
-        broker = Broker(config, clock=clock, first=part.first, further=part.further)
         part.attach(stop.set)
-    ready = await broker.start()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    announce(ready)
-    beside = (
-        asyncio.create_task(_collect_garbage(broker)),
-        asyncio.create_task(_reload_at(hangup, broker, reread)),
-    )
+    is_announced = False
+    while not stop.is_set():
+        broker = Broker(config, clock=clock)
+        if part is not None:
+            broker = Broker(config, clock=clock, first=part.first, further=part.further)
+        ready = await broker.start()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        if not is_announced:
+            announce(ready)
+            is_announced = True
+        beside = (
+            asyncio.create_task(_collect_garbage(broker)),
+            asyncio.create_task(_reload_at(hangup, broker, reread)),
+        )
+        promoted = asyncio.Event() if broker.standby is None else broker.standby.promoted
+        try:
+            await _either(stop, promoted)
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+            await broker.stop()
+        if not promoted.is_set():
+            return
+        # A promoted standby starts again, as an ordinary broker at the same addresses.
+        config = with_ports(broker.config, dict(ready.ports))
+
+
+async def _either(*events: asyncio.Event) -> None:
+    """Return when one of `events` is set."""
+    waits = [asyncio.create_task(event.wait()) for event in events]
     try:
-        await stop.wait()
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in beside:
-            task.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
-        await broker.stop()
+        for wait in waits:
+            wait.cancel()
 
 
 def _run_workers(

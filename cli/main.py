@@ -23,11 +23,12 @@ from cli.shell import COMPLETION_VARIABLE
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("server.serve", "Run the broker."),
-    "topic": ("topics.topic", "Create, list, describe, alter, trim and delete topics."),
+    "topic": ("topics.topic", "Create, list, describe, alter and delete topics."),
     "produce": ("records.produce", "Write lines or JSON records to a topic."),
     "consume": ("records.consume", "Read records, from an offset or a time, once or following."),
     "offsets": ("topics.offsets", "Find offsets by time, or the ends of partitions."),
     "group": ("topics.group", "List, describe, delete consumer groups; move them in time."),
+    "share": ("topics.share", "Read as a share group; list, describe, move, delete share groups."),
     "cluster": ("topics.cluster", "Show brokers and their settings, and change these."),
     "histogram": ("time.histogram", "Count the records of a topic by time."),
     "retention": ("time.retention", "Forecast what retention deletes, and name what keeps it."),
@@ -47,6 +48,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "fsck": ("directory.fsck", "Audit a data directory that no broker has open."),
     "tier": ("remote.tier", "Show what is in the object store, delete what nothing names."),
     "restore": ("remote.restore", "Make a data directory from what a bucket has."),
+    "promote": ("remote.promote", "Let a standby take its bucket over."),
     "export-kraft": ("directory.export_kraft", "Make a directory that Apache Kafka starts on."),
     "import": ("directory.import_kafka", "Take over a directory that Apache Kafka wrote."),
     "spark": ("spark", "Jobs between topics and lakes on Spark."),

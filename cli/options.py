@@ -24,7 +24,7 @@ from client.core.options import (
 )
 from client.core.tls import tls_context
 from client.errors import BrokerRefused, ClientError, InvalidTime
-from client.times import parse_time
+from client.times import parse_duration, parse_time
 from protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -298,6 +298,9 @@ class TimeType(click.ParamType[_T]):
 
 TIME = TimeType("TIME", lambda text: parse_time(text, now_ms=now_ms()))
 """A time, given as milliseconds since the epoch to the command."""
+
+DURATION = TimeType("DURATION", parse_duration)
+"""A length of time, given as milliseconds to the command."""
 
 
 class NameType(click.ParamType[str]):

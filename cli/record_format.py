@@ -3,7 +3,9 @@
 The JSON form, one object per line; a null or missing field gets its default when read::
 
     {"topic", "partition", "offset", "timestamp_ms", "time", "timestamp_type",
-     "key", "value", "headers": [[name, value], ...]}
+     "key", "value", "headers": [[name, value], ...], "delivery_count"}
+
+``delivery_count`` is only in records of share groups.
 
 Keys, values and header values are strings where they are UTF-8, else ``{"base64": "..."}``, so that
 one command reads back another's output byte for byte.
@@ -23,7 +25,10 @@ from client.times import format_time, parse_time, to_ms
 from client.types import ConsumerRecord, Header
 from protocol.records.layout import TimestampType
 
-FIELDS: Final = ("topic", "partition", "offset", "timestamp", "time", "key", "value", "headers")
+FIELDS: Final = (
+    *("topic", "partition", "offset", "timestamp", "time", "key", "value", "headers"),
+    "deliveries",
+)
 """The fields that a line format may name in braces, besides those of `console.data.conditions`."""
 
 _MORE_FIELDS: Final = ("size", "value.PATH", "key.PATH", "header.NAME")
@@ -147,6 +152,8 @@ def _value_of(name: str, record: ConsumerRecord) -> str | int:
         return " ".join(f"{header}={text_of(content)}" for header, content in record.headers)
     if name in ("key", "value"):
         return text_of(getattr(record, name))
+    if name == "deliveries":
+        return record.delivery_count
     if name in FIELDS:
         found: str | int = getattr(record, name)
         return found
@@ -170,6 +177,7 @@ def to_json(record: ConsumerRecord) -> str:
             "key": _to_json(record.key),
             "value": _to_json(record.value),
             "headers": [[name, _to_json(content)] for name, content in record.headers],
+            **({"delivery_count": record.delivery_count} if record.delivery_count else {}),
         }
     )
 

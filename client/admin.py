@@ -1,16 +1,17 @@
 """The admin client: topics, settings, offsets, groups, the cluster itself.
 
 Each call is one question or one change, answered when the broker has done it. The calls about
-groups are inherited from `client.core.groups`, those about users, access rules and quotas from
-`client.core.security`, those about delegation tokens from `client.core.tokens`; requests about
-offsets are `client.core.offsets`.
+groups are inherited from `client.core.groups`, those about share groups from
+`client.core.sharing.admin`, those about users, access rules and quotas from `client.core.security`,
+those about delegation tokens from `client.core.tokens`; requests about offsets are
+`client.core.offsets`.
 
     async with Admin("localhost:9092") as admin:
         await admin.create_topic("flights", partitions=4)
         print(await admin.offsets_for_time("flights", "2013-07-04T12:00-04:00"))
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
@@ -24,6 +25,8 @@ from client.aio.explain import (
     metrics_address,
     request_clock,
     request_document,
+    request_metrics,
+    request_standby,
 )
 from client.aio.fetching import FetchOptions
 from client.aio.positions import to_timestamp
@@ -42,6 +45,7 @@ from client.core.offsets import (
 from client.core.options import NOT_SECURED, ClusterOptions, Security, parse_bootstrap
 from client.core.parts import by_topic, check
 from client.core.security import SecurityAdmin
+from client.core.sharing.admin import ShareGroupAdmin
 from client.core.tokens import TokenAdmin
 from client.descriptions import (
     ClusterInfo,
@@ -52,6 +56,7 @@ from client.descriptions import (
 from client.types import (
     Broker,
     OffsetAndTimestamp,
+    RecordsBefore,
     TopicInfo,
     TopicPartition,
 )
@@ -73,7 +78,7 @@ _SET = 0
 _DELETE = 1
 
 
-class Admin(GroupAdmin, SecurityAdmin, TokenAdmin):
+class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
     """Opened by ``async with``, closed by it or by `close`. Belongs to one event loop."""
 
     def __init__(
@@ -430,6 +435,35 @@ class Admin(GroupAdmin, SecurityAdmin, TokenAdmin):
         url = await self._metrics_url(metrics_url, {})
         return await request_clock(url, changes or {}, self._cluster.options.security)
 
+    async def standby(self, *, metrics_url: str | None = None) -> dict[str, Any]:
+        """What a standby follows: ``owner``, ``epoch``, ``entry``, ``read_ms_ago``, ``promoted``.
+
+        Raises:
+            UnsupportedByBroker: it is no standby.
+        """
+        url = await self._metrics_url(metrics_url, {})
+        return await request_standby(url, self._cluster.options.security)
+
+    async def promote(self, *, metrics_url: str | None = None) -> dict[str, Any]:
+        """Let a standby take its bucket over, under the ``epoch`` of the answer; it then restarts.
+
+        Raises:
+            InvalidUse: it could not; the message gives the reason, and a retry may succeed.
+            UnsupportedByBroker: it is no standby.
+        """
+        url = await self._metrics_url(metrics_url, {})
+        return await request_standby(url, self._cluster.options.security, promotes=True)
+
+    async def metrics(
+        self, names: Sequence[str], *, metrics_url: str | None = None
+    ) -> dict[str, float]:
+        """Metrics of the first broker that have no labels, by name; missing ones are left out.
+
+        Raises as `explain_lookup`.
+        """
+        url = await self._metrics_url(metrics_url, {})
+        return await request_metrics(url, names, self._cluster.options.security)
+
     async def ask_metrics_port(
         self, path: str, asked: Mapping[str, object], *, metrics_url: str | None = None
     ) -> dict[str, Any]:
@@ -520,6 +554,28 @@ class Admin(GroupAdmin, SecurityAdmin, TokenAdmin):
         info = await self._cluster.topic(topic)
         wanted = {TopicPartition(topic, number): timestamp for number in info.partitions}
         return await first_records(self._cluster, wanted)
+
+    async def records_before(
+        self, partitions: Iterable[TopicPartition], time_ms: int
+    ) -> dict[TopicPartition, RecordsBefore]:
+        """What `delete_records` may delete so that every deleted record is older than a time.
+
+        Older records that were appended after a newer one are not among them. Raises as
+        `first_records` does.
+        """
+        wanted = list(partitions)
+        starts = await self.list_offsets(dict.fromkeys(wanted, EARLIEST))
+        ends = await self.list_offsets(dict.fromkeys(wanted, LATEST))
+        found = await self.first_records(dict.fromkeys(wanted, time_ms))
+        before = {}
+        for tp in wanted:
+            first, last, hit = starts[tp], ends[tp], found[tp]
+            start, end = first.offset if first else 0, last.offset if last else 0
+            # The end was asked for before the record: nothing appended meanwhile is deleted.
+            stop = end if hit is None else min(hit.offset, end)
+            next_ms = None if hit is None or stop < hit.offset else hit.timestamp_ms
+            before[tp] = RecordsBefore(start, max(start, stop), end, next_ms)
+        return before
 
     async def delete_records(
         self, before: Mapping[TopicPartition, int]

@@ -92,23 +92,33 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
         raise InvalidUse(f"there is no {name} {value!r}: choose {', '.join(known)}")
 
 
-def check_sharing(
-    topics: Iterable[object], group_id: object, instance_id: object, *, wait_for_topics: bool
-) -> None:
-    """Refuse invalid names of topics or of a group; the usual mistake is a list of topics.
+def check_topics(topics: Iterable[object], consumer: str) -> None:
+    """Refuse invalid names of topics; the usual mistake is a list of topics.
 
     Raises:
         InvalidType: a name is not a str.
-        InvalidUse: a name is not usable text, or an option needs a group and there is none.
+        InvalidUse: a name is not usable text.
     """
     for topic in topics:
         if isinstance(topic, list | tuple | set | frozenset):
             names = ", ".join(repr(name) for name in topic)
             raise InvalidType(
                 f"topics are given one by one, not as a {type(topic).__name__}: "
-                f"write Consumer({names}) or Consumer(*topics)"
+                f"write {consumer}({names}) or {consumer}(*topics)"
             )
         check_text("topic", topic)
+
+
+def check_sharing(
+    topics: Iterable[object], group_id: object, instance_id: object, *, wait_for_topics: bool
+) -> None:
+    """Refuse invalid names of topics or of a group.
+
+    Raises:
+        InvalidType: a name is not a str.
+        InvalidUse: a name is not usable text, or an option needs a group and there is none.
+    """
+    check_topics(topics, "Consumer")
     check_texts(group_id=group_id, group_instance_id=instance_id)
     if group_id is None and (instance_id is not None or wait_for_topics):
         name = "wait_for_topics" if wait_for_topics else "group_instance_id"

@@ -85,6 +85,18 @@ class GroupInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SharePosition:
+    """Where a share group stands in a partition.
+
+    `start_offset` is the first record that is not done, `lag` how many from there on are not; both
+    are None before the first fetch.
+    """
+
+    start_offset: int | None
+    lag: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInfo:
     """The cluster's id and who takes administrative changes."""
 

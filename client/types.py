@@ -31,7 +31,8 @@ class ConsumerRecord(NamedTuple):
 
     `timestamp_ms` is the producer's time or the broker's, by `timestamp_type`; it is
     ``NO_TIMESTAMP`` (-1) for records of format 0. `leader_epoch` is -1 where the record's format
-    carries none.
+    carries none. `delivery_count` is how often a share group has delivered it, this time included;
+    0 outside of share groups.
     """
 
     topic: str
@@ -43,6 +44,7 @@ class ConsumerRecord(NamedTuple):
     value: bytes | None
     headers: Sequence[Header]
     leader_epoch: int
+    delivery_count: int = 0
 
     @property
     def time(self) -> datetime | None:
@@ -85,6 +87,22 @@ class OffsetAndTimestamp(NamedTuple):
     def time(self) -> datetime | None:
         """`timestamp_ms` as an aware `datetime` in UTC, None where there is no time."""
         return datetime_of(self.timestamp_ms)
+
+
+class RecordsBefore(NamedTuple):
+    """The records of a partition up to the first one at or after a time; all of them are older.
+
+    Attributes:
+        start: the first offset of the partition.
+        stop: the offset of the first record at or after the time; without one it is `end`.
+        end: one past the last offset.
+        next_ms: the time of that record, None without one.
+    """
+
+    start: int
+    stop: int
+    end: int
+    next_ms: int | None
 
 
 class OffsetAndMetadata(NamedTuple):

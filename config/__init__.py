@@ -6,7 +6,7 @@ Reads no file, environment or clock itself. `load` builds a `BrokerConfig`, `top
 
 from config.errors import ConfigErrors, Problem
 from config.group import check_group_overrides
-from config.load import load, with_dynamic
+from config.load import is_secret, load, shown_value, with_dynamic
 from config.model import BrokerConfig, Listener, Setting, TopicConfig
 from config.reload import plan_reload
 from config.topic import check_topic_overrides, topic_config
@@ -21,8 +21,10 @@ __all__ = [
     "TopicConfig",
     "check_group_overrides",
     "check_topic_overrides",
+    "is_secret",
     "load",
     "plan_reload",
+    "shown_value",
     "topic_config",
     "with_dynamic",
     "with_ports",

@@ -10,6 +10,7 @@ them.
 from types import MappingProxyType
 
 from config.group import SHARE_KEYS
+from config.listeners import complaint_about_limits
 from config.rows import flag, number
 from config.security.keys import SECURITY_KEYS
 from config.store_url import check_store_url
@@ -140,12 +141,22 @@ _NETWORK = (
         wide=True,
     ),
     number(
-        "max.connections",
+        "max.connections.per.ip",
         10_000,
-        "Connections open at once; further ones are closed at once.",
-        low=1,
+        "Connections open at once from one address. 0 admits only the addresses that "
+        "max.connections.per.ip.overrides names.",
+        low=0,
+        dynamic=True,
     ),
-    number("max.connections.per.ip", 10_000, "Connections open at once from one address.", low=1),
+    Key(
+        name="max.connections.per.ip.overrides",
+        type=ValueType.LIST,
+        default=(),
+        check=complaint_about_limits,
+        dynamic=True,
+        doc="Other limits for some addresses: 10.0.0.7:50,[2001:db8::1]:5. Host names are not "
+        "looked up.",
+    ),
     number(
         "queued.max.request.bytes",
         268_435_456,
@@ -171,6 +182,12 @@ _NETWORK = (
         wide=True,
     ),
     number("fetch.max.bytes", 57_671_680, "The most that one fetch returns.", low=1024),
+    number(
+        "telemetry.max.bytes",
+        1_048_576,
+        "The largest push of a client's metrics, also when it is decompressed.",
+        low=1,
+    ),
     number(
         "max.incremental.fetch.session.cache.slots", 1000, "Fetch sessions kept at once.", low=0
     ),
@@ -276,6 +293,12 @@ _LOG = (
             "Credentials are in the environment. Empty: there is none."
         ),
         check=check_store_url,
+    ),
+    flag(
+        "remote.standby.enable",
+        False,
+        "Tidelog's own. Follow the bucket of remote.storage.url, which another broker owns: serve "
+        "reads, refuse writes, until tidelog promote. Same as tidelog serve --standby URL.",
     ),
     number(
         "remote.log.manager.copy.max.bytes.per.second",
@@ -442,6 +465,24 @@ _GROUPS = (
         "The most that a group's own consumer.heartbeat.interval.ms may be.",
         low=1,
     ),
+    number(
+        "group.consumer.assignment.interval.ms",
+        0,
+        "The least time between two assignments of a group of the new protocol; in Kafka 1000.",
+        low=0,
+    ),
+    number(
+        "group.consumer.min.assignment.interval.ms",
+        0,
+        "The least that a group's own consumer.assignment.interval.ms may be.",
+        low=0,
+    ),
+    number(
+        "group.consumer.max.assignment.interval.ms",
+        15_000,
+        "The most that a group's own consumer.assignment.interval.ms may be.",
+        low=0,
+    ),
     *SHARE_KEYS,
     number(
         "transaction.state.log.num.partitions",
@@ -536,7 +577,6 @@ NOT_APPLICABLE: MappingProxyType[str, str] = MappingProxyType(
         "offsets.commit.timeout.ms": "a commit is answered once it is on disk",
         "offsets.load.buffer.size": "offsets are loaded at start",
         "ssl.endpoint.identification.algorithm": _NO_CLIENT,
-        "ssl.protocol": "use ssl.enabled.protocols",
         "ssl.secure.random.implementation": _NO_JVM,
         "ssl.keymanager.algorithm": _NO_JVM,
         "ssl.trustmanager.algorithm": _NO_JVM,
@@ -548,6 +588,22 @@ NOT_APPLICABLE: MappingProxyType[str, str] = MappingProxyType(
         "sasl.oauthbearer.scope": _NO_CLIENT,
         "sasl.oauthbearer.token.endpoint.url": _NO_CLIENT,
         "early.start.listeners": _NO_REPLICAS,
+        "group.share.assignors": "the one assignor of share groups is simple",
+        "group.share.persister.class.name": _NO_JVM,
+        "group.share.initialize.retry.interval.ms": "states of share groups are stored in one step",
+        "add.partitions.to.txn.retry.backoff.ms": _NO_REPLICAS,
+        "add.partitions.to.txn.retry.backoff.max.ms": _NO_REPLICAS,
+        "transaction.partition.verification.enable": "a producer adds partitions by producing",
+        "cordoned.log.dirs": "there is one data directory",
+        "metadata.log.dir": _ONE_NODE,
+        "broker.heartbeat.interval.ms": _ONE_NODE,
+        "broker.session.timeout.ms": _ONE_NODE,
+        "controlled.shutdown.enable": _NO_REPLICAS,
+        "eligible.leader.replicas.enable": _NO_REPLICAS,
+        "fetch.purgatory.purge.interval.requests": "nothing waits in a purgatory",
+        "producer.purgatory.purge.interval.requests": "nothing waits in a purgatory",
+        "delete.records.purgatory.purge.interval.requests": "nothing waits in a purgatory",
+        "log.dir.failure.timeout.ms": _ONE_NODE,
         "advertised.host.name": "use advertised.listeners",
         "advertised.port": "use advertised.listeners",
         "host.name": "use listeners",

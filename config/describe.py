@@ -44,6 +44,7 @@ class ConfigSource(enum.IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
     GROUP = 8
 
 
@@ -82,10 +83,21 @@ class Entry:
         return self.synonyms[0].source
 
 
-def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[Entry]:
-    """Every setting of a topic whose own settings are `overrides`, in the table's order."""
-    own = {canonical_topic_key(name): text for name, text in overrides.items()}
-    return [_describe_topic_key(key, own, broker) for key in TOPIC_KEYS.values()]
+class TopicDescriptions:
+    """The settings of a broker's topics; what a topic inherits is one `Entry` for all of them."""
+
+    def __init__(self, broker: BrokerConfig) -> None:
+        """Topics inherit from `broker`."""
+        self.broker = broker
+        self._inherited = [_describe_topic_key(key, {}, broker) for key in TOPIC_KEYS.values()]
+
+    def of(self, overrides: Mapping[str, str]) -> list[Entry]:
+        """Every setting of a topic whose own settings are `overrides`, in the table's order."""
+        own = {canonical_topic_key(name): text for name, text in overrides.items()}
+        return [
+            _describe_topic_key(entry.key, own, self.broker) if entry.key.name in own else entry
+            for entry in self._inherited
+        ]
 
 
 def describe_broker(broker: BrokerConfig) -> list[Entry]:
@@ -96,7 +108,7 @@ def describe_broker(broker: BrokerConfig) -> list[Entry]:
     return [
         Entry(
             key=key,
-            synonyms=(*_broker_levels(key.name, broker), _default(key.name, key)),
+            synonyms=(*_broker_levels(key.name, broker), default_level(key.name, key)),
         )
         for key in keys
     ]
@@ -106,10 +118,10 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[E
     """Every setting of a group whose own settings are `overrides`, in the table's order."""
     entries = []
     for key in GROUP_KEYS.values():
-        levels = [_default(key.name, key)]
+        levels = [default_level(key.name, key)]
         if key.synonyms:
             ((broker_name, _),) = key.synonyms
-            levels = [*_broker_levels(broker_name, broker), _default(broker_name, key)]
+            levels = [*_broker_levels(broker_name, broker), default_level(broker_name, key)]
         if key.name in overrides:
             own = Synonym(name=key.name, value=overrides[key.name], source=ConfigSource.GROUP)
             levels.insert(0, own)
@@ -126,7 +138,7 @@ def _describe_topic_key(key: Key, own: Mapping[str, str], broker: BrokerConfig) 
         for level in _broker_levels(name, broker):
             value = format_value(inherited) if inherited is not None and not levels else level.value
             levels.append(Synonym(name=name, value=value, source=level.source))
-    levels.append(_default(key.synonyms[0][0] if key.synonyms else key.name, key))
+    levels.append(default_level(key.synonyms[0][0] if key.synonyms else key.name, key))
     return Entry(key=key, synonyms=tuple(levels))
 
 
@@ -146,5 +158,6 @@ def _broker_levels(name: str, broker: BrokerConfig) -> list[Synonym]:
     return levels
 
 
-def _default(name: str, key: Key) -> Synonym:
+def default_level(name: str, key: Key) -> Synonym:
+    """The level of the default of `key`, under this name."""
     return Synonym(name=name, value=format_value(key.default), source=ConfigSource.DEFAULT)

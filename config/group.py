@@ -19,6 +19,7 @@ from config.values import InvalidValue, Key, Value, ValueType
 
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
+ASSIGNMENT_INTERVAL: Final = "consumer.assignment.interval.ms"
 SHARE_SESSION_TIMEOUT: Final = "share.session.timeout.ms"
 SHARE_HEARTBEAT_INTERVAL: Final = "share.heartbeat.interval.ms"
 SHARE_ASSIGNMENT_INTERVAL: Final = "share.assignment.interval.ms"
@@ -51,6 +52,7 @@ _KEYS = (
         45_000,
         "A member that is silent for longer than this is removed from the group.",
     ),
+    _number(ASSIGNMENT_INTERVAL, 0, "The least time between two assignments of the group.", low=0),
     _number(
         SHARE_HEARTBEAT_INTERVAL, 5_000, "How often members of the share group send heartbeats."
     ),

@@ -4,6 +4,7 @@ An empty or `0.0.0.0` host in `listeners` means all interfaces; the address for 
 host name, which the broker looks up (`broker.node`). IPv6 hosts are in brackets.
 """
 
+import ipaddress
 import re
 from collections.abc import Mapping
 
@@ -85,6 +86,36 @@ def parse_address(value: Value, protocol: str) -> Listener | None:
         port=_port(match["port"]),
         protocol=protocol,
     )
+
+
+def parse_limits(items: tuple[str, ...]) -> dict[str, int]:
+    """Numbers by address, from items of the form `ADDRESS:NUMBER`.
+
+    Raises:
+        InvalidValue: one is not of that form.
+    """
+    limits = {}
+    for item in items:
+        host, _, number = item.rpartition(":")
+        try:
+            address = ipaddress.ip_address(host.strip().removeprefix("[").removesuffix("]"))
+            limit = int(number)
+        except ValueError:
+            raise InvalidValue(f"{item!r} is not ADDRESS:NUMBER") from None
+        if limit < 0:
+            raise InvalidValue(f"{item!r} is below 0")
+        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+        limits[str(mapped or address)] = limit  # as `broker.net.limits.host_of` writes addresses
+    return limits
+
+
+def complaint_about_limits(value: Value) -> str | None:
+    """Why a setting has no limits by address, or None."""
+    try:
+        parse_limits(value if isinstance(value, tuple) else ())
+    except InvalidValue as error:
+        return str(error)
+    return None
 
 
 def _port(text: str) -> int:

@@ -23,10 +23,17 @@ from config.errors import ConfigErrors, Problem
 from config.listeners import parse_address, parse_listeners, parse_protocol_map
 from config.model import BrokerConfig, Setting
 from config.security.keys import (
+    STORE_KEYS,
+    is_store_key,
+    of_one_listener,
     scoped_key,
     scoped_name,
 )
-from config.security.problems import metrics_port_problems, security_problems
+from config.security.problems import (
+    metrics_port_problems,
+    security_notices,
+    security_problems,
+)
 from config.suggest import nearest
 from config.topic_keys import TOPIC_KEYS
 from config.values import HIDDEN, InvalidValue, Key, Secret, Value, ValueType
@@ -77,7 +84,7 @@ def load(
         problems += worker_problems(config)
     if problems or config is None:
         raise ConfigErrors(problems)
-    return config
+    return replace(config, notices=(*config.notices, *security_notices(config)))
 
 
 def with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConfig:
@@ -90,7 +97,7 @@ def with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConf
     """
     problems: list[Problem] = []
     for name, text in dynamic.items():
-        key = BROKER_KEYS.get(name) or _key_of_listener(config, name)
+        key = BROKER_KEYS.get(name) or of_one_listener(config, name)
         if key is None and reason_not_applicable(name) is not None:
             continue  # as in a file: without effect, and not an error
         if key is None or not key.dynamic:
@@ -98,19 +105,35 @@ def with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConf
                 "no such broker setting" if key is None else "cannot change while the broker runs"
             )
             cure = "see tidelog config list" if key is None else "set it at start"
-            problems.append(Problem(name, text, reason, cure))
+            problems.append(Problem(name, shown_value(name, text), reason, cure))
+        elif name in STORE_KEYS:
+            reason = "can change while the broker runs for one listener only"
+            cure = f"write {scoped_name('NAME', name)}"
+            problems.append(Problem(name, shown_value(name, text), reason, cure))
         elif name not in BROKER_KEYS:
             _parse(key, Setting(text=text, origin="set at run time", written_as=name), problems)
     built = _build(config.settings, config.secrets, dynamic, problems, list(config.notices))
+    if built is not None and any(map(is_store_key, dynamic)):
+        problems += [*security_problems(built), *metrics_port_problems(built)]
     if problems or built is None:
         raise ConfigErrors(problems)
     return built
 
 
-def _key_of_listener(config: BrokerConfig, name: str) -> Key | None:
-    """The key that `name` sets for one of the listeners; its name is in lower case."""
-    is_theirs = any(name.startswith(scoped_name(own.name, "")) for own in config.listeners)
-    return scoped_key(name) if is_theirs else None
+def is_secret(name: str) -> bool:
+    """Whether the value of the broker setting `name` is a secret."""
+    key = BROKER_KEYS.get(name) or scoped_key(name.lower())
+    return key is not None and key.type is ValueType.PASSWORD
+
+
+def shown_value(name: str, text: str) -> str:
+    """`text` as it may be shown if it is the value of the broker setting `name`.
+
+    Values of settings that this program does not know may be secrets too.
+    """
+    is_unknown = name not in BROKER_KEYS and scoped_key(name.lower()) is None
+    may_be_secret = is_unknown and name.startswith(tuple(REFUSED_PREFIXES))
+    return HIDDEN if is_secret(name) or may_be_secret else text
 
 
 def _read_file(text: str, name: str, problems: list[Problem]) -> Iterable[tuple[str, Setting]]:
@@ -248,11 +271,13 @@ def _build(
     _check_together(values, problems)
     if problems:
         return None
+    hidden = {name: text for name, text in dynamic.items() if is_secret(name)}
     return BrokerConfig(
         **fields,
         secrets=MappingProxyType(dict(secrets)),
+        dynamic_secrets=MappingProxyType({name: Secret(text) for name, text in hidden.items()}),
         settings=MappingProxyType(dict(settings)),
-        dynamic=MappingProxyType(dict(dynamic)),
+        dynamic=MappingProxyType({**dynamic, **dict.fromkeys(hidden, HIDDEN)}),
         notices=tuple(notices),
     )
 
@@ -320,6 +345,9 @@ _RANGES: Final = (
 
 
 def _check_together(values: Mapping[str, Value], problems: list[Problem]) -> None:
+    if not (values["max.connections.per.ip"] or values["max.connections.per.ip.overrides"]):
+        cure = "raise it, or name addresses in max.connections.per.ip.overrides"
+        problems.append(Problem("max.connections.per.ip", "0", "admits no one", cure))
     for low_name, high_name in _RANGES:
         low, high = values[low_name], values[high_name]
         if isinstance(low, int) and isinstance(high, int) and low > high:

@@ -111,7 +111,8 @@ class BrokerConfig:
 
     `settings` keeps the text and origin of each explicit broker setting under its canonical name;
     of secrets it has the name and the origin only, the values are in `secrets`.
-    `dynamic` keeps those set through the protocol at run time, which win. `config.topic` resolves
+    `dynamic` keeps those set through the protocol at run time, which win; the values of secrets
+    among them are in `dynamic_secrets`. `config.topic` resolves
     topic defaults from both. `notices` are sentences for the operator about settings that do not
     apply.
     """
@@ -128,11 +129,13 @@ class BrokerConfig:
     connections_max_idle_ms: int
     max_connections: int
     max_connections_per_ip: int
+    max_connections_per_ip_overrides: tuple[str, ...]
     max_connection_creation_rate: int
     queued_max_request_bytes: int
     queued_max_response_bytes: int
     queued_max_decompressed_bytes: int
     fetch_max_bytes: int
+    telemetry_max_bytes: int
     max_incremental_fetch_session_cache_slots: int
     metrics_listener: Listener | None
     metrics_auth: str
@@ -145,6 +148,7 @@ class BrokerConfig:
     log_clock_trust_delay_ms: int
     log_reserved_bytes: int
     remote_storage_url: str
+    remote_standby_enable: bool
     remote_log_manager_copy_max_bytes_per_second: int
     log_initial_task_delay_ms: int
     log_flush_offset_checkpoint_interval_ms: int
@@ -170,6 +174,9 @@ class BrokerConfig:
     group_consumer_max_session_timeout_ms: int
     group_consumer_min_heartbeat_interval_ms: int
     group_consumer_max_heartbeat_interval_ms: int
+    group_consumer_assignment_interval_ms: int
+    group_consumer_min_assignment_interval_ms: int
+    group_consumer_max_assignment_interval_ms: int
     group_share_session_timeout_ms: int
     group_share_min_session_timeout_ms: int
     group_share_max_session_timeout_ms: int
@@ -212,6 +219,7 @@ class BrokerConfig:
     insecure_allow: bool
     audit_log_file: str
     secrets: Mapping[str, Secret] = field(default_factory=lambda: MappingProxyType({}))
+    dynamic_secrets: Mapping[str, Secret] = field(default_factory=lambda: MappingProxyType({}))
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
     dynamic: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     notices: tuple[str, ...] = ()

@@ -27,7 +27,7 @@ class ReloadPlan:
 
 def plan_reload(running: BrokerConfig, given: BrokerConfig, fresh: BrokerConfig) -> ReloadPlan:
     """The changes from `running` to `fresh`; `given` is the configuration at the start."""
-    settings = dict(running.settings)
+    settings, secrets = dict(running.settings), dict(running.secrets)
     changed, needs_restart = [], []
     keys = dict(BROKER_KEYS)
     for name in (*running.settings, *given.settings, *fresh.settings):
@@ -36,17 +36,26 @@ def plan_reload(running: BrokerConfig, given: BrokerConfig, fresh: BrokerConfig)
     for name, key in keys.items():
         setting = fresh.settings.get(name)
         before = running if key.dynamic else given
-        if _text(setting) == _text(before.settings.get(name)):
+        is_same = fresh.secrets.get(name) == before.secrets.get(name)
+        if is_same and _text(setting) == _text(before.settings.get(name)):
             continue
         if not key.dynamic:
             needs_restart.append(name)
             continue
         changed.append(name)
         settings.pop(name, None)
+        secrets.pop(name, None)
         if setting is not None:
             settings[name] = setting
+        if name in fresh.secrets:
+            secrets[name] = fresh.secrets[name]
     return ReloadPlan(
-        config=replace(running, settings=MappingProxyType(settings), notices=fresh.notices),
+        config=replace(
+            running,
+            settings=MappingProxyType(settings),
+            secrets=MappingProxyType(secrets),
+            notices=fresh.notices,
+        ),
         changed=tuple(changed),
         needs_restart=tuple(needs_restart),
     )

@@ -51,6 +51,19 @@ class Secret:
         """Never the value."""
         return HIDDEN
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both are written the same way; what their files have is not compared."""
+        return isinstance(other, Secret) and self._text == other._text
+
+    def __hash__(self) -> int:
+        """As equality demands."""
+        return hash(self._text)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is given, but as nothing."""
+        return not self._text
+
     @property
     def is_literal(self) -> bool:
         """Whether the secret itself was written into the configuration."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 _OURS: Final = ("pipeline", "protocol", "client")
+_FOUND_BY_SPARK: Final = "pyspark_tidelog.py"
 _FOREIGN: Final = ("construct", "crcmod")
 
 
@@ -49,6 +50,8 @@ def _files() -> Iterator[tuple[str, Path]]:
     front = here.parent if prefix else here.parent / "tidelog"
     for name in ("__init__.py", "spark.py"):
         yield f"tidelog/{name}", front / name
+    # Spark finds the format by this module where the zip is in PYTHONPATH.
+    yield _FOUND_BY_SPARK, front.parent / _FOUND_BY_SPARK
     for package in _OURS:
         for path in (here.parent / package).rglob("*.py"):
             yield f"{prefix}{path.relative_to(here.parent)}", path

@@ -197,6 +197,8 @@ SUPPORTED: Mapping[ApiKey, VersionRange] = MappingProxyType(
         ApiKey.LIST_TRANSACTIONS: VersionRange(0, 2),
         ApiKey.CONSUMER_GROUP_HEARTBEAT: VersionRange(0, 1),
         ApiKey.CONSUMER_GROUP_DESCRIBE: VersionRange(0, 1),
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: VersionRange(0, 0),
+        ApiKey.PUSH_TELEMETRY: VersionRange(0, 0),
         ApiKey.LIST_CONFIG_RESOURCES: VersionRange(0, 1),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: VersionRange(0, 0),
         ApiKey.SHARE_GROUP_HEARTBEAT: VersionRange(1, 1),

@@ -18,6 +18,8 @@ listening before it pays for it.
 This module does not know which versions the *broker* honours: see ``protocol.api_keys.SUPPORTED``.
 """
 
+from collections.abc import Callable
+from functools import cache
 from struct import Struct
 from typing import Any, Final
 
@@ -95,6 +97,32 @@ def encode_request(message: Any, version: int) -> bytes:
     return b"".join(parts)
 
 
+@cache
+def struct_encoder(message: type, struct: type, version: int) -> Callable[[Any], Any]:
+    """The function that makes bytes of a `struct`, to stand for it in an array of `message`.
+
+    The array is declared as `pre_encoded`. The function raises MalformedRequest for a value that
+    does not fit its declared type.
+
+    Raises:
+        UnsupportedVersion: the message has no such version.
+    """
+    _check_version(message, version)
+    from protocol.declare import compiled
+
+    encode = compiled.write_encoder(struct, version, message)
+
+    def encoded(value: Any) -> bytes:
+        parts: list[Buffer] = []
+        try:
+            encode(value, parts.append)
+        except ENCODE_FAULTS as error:
+            raise _why_unencodable(value, version, message) from error
+        return b"".join(parts)
+
+    return encoded
+
+
 class ServerCodec:
     """One version of one API for a server, with all lookups done beforehand.
 
@@ -119,7 +147,7 @@ class ServerCodec:
         self._decode = _decoder(self._request, version)
         response = response_class(api_key)
         self._encode = _encoder(response, version)
-        self._is_scattered = _carries_records(response)
+        self._is_scattered = _has_long_parts(response)
         self._header_has_tags = version >= headers.flexible_since(api_key)
         header_bytes = len(headers.encode_response_header(api_key, version, 0))
         # Size of the frame after it, correlation id, and a tag section if the header has one.
@@ -154,8 +182,8 @@ class ServerCodec:
     def encode(self, correlation_id: int, message: Any) -> list[Buffer]:
         """The frame of an answer, its size included, as buffers to be sent one after the other.
 
-        Record payloads of ``SCATTER_FROM_BYTES`` and more are the message's own objects, not
-        copies. They must not change until they have been sent.
+        Record payloads and pre-encoded structs of ``SCATTER_FROM_BYTES`` and more are the message's
+        own objects, not copies. They must not change until they have been sent.
 
         Raises:
             MalformedRequest: a value does not fit its declared type.
@@ -239,19 +267,20 @@ def _why_undecodable(cls: type, version: int, buf: memoryview, position: int) ->
     return AssertionError(f"{cls.__name__} v{version}: fast and declared codec disagree")
 
 
-def _why_unencodable(message: Any, version: int) -> Exception:
+def _why_unencodable(value: Any, version: int, message: type | None = None) -> Exception:
     from protocol.declare import schema
 
     try:
-        schema.encode(message, version)
+        schema.encode(value, version, message)
     except MalformedRequest as error:
         return error
-    return AssertionError(f"{type(message).__name__} v{version}: codecs disagree")
+    return AssertionError(f"{type(value).__name__} v{version}: codecs disagree")
 
 
-def _carries_records(cls: type) -> bool:
+def _has_long_parts(cls: type) -> bool:
     return any(
         spec.element is RECORDS
-        or (isinstance(spec.element, type) and _carries_records(spec.element))
+        or spec.pre_encoded
+        or (isinstance(spec.element, type) and _has_long_parts(spec.element))
         for _, spec in field_specs(cls)
     )

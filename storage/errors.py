@@ -242,6 +242,17 @@ class Fenced(StoreFailed):
         self.epoch = epoch
 
 
+class FollowsBucket(StorageError):
+    """The log follows a bucket, whose owner is another broker: nothing may be appended here."""
+
+    def __init__(self) -> None:
+        """Name the cure; it is the same for all logs and changes of a standby."""
+        super().__init__(
+            "this broker is a standby, which only reads what its bucket has; write to the broker "
+            "that owns the bucket, or let this one take over: tidelog promote"
+        )
+
+
 class UnknownBucketFormat(StoreFailed):
     """A newer program has written to the bucket."""
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from client.admin import Admin
     from client.aio.batches import Delivery
+    from client.blocking.share_consumer import BlockingShareConsumer
     from client.consumer import Consumer
     from client.core.options import Security
     from client.descriptions import NewTopic
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         UnsupportedByBroker,
     )
     from client.producer import Producer
+    from client.share_consumer import ShareConsumer
     from client.types import (
         ConsumerRecord,
         OffsetAndMetadata,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Admin",
     "BadRecords",
+    "BlockingShareConsumer",
     "BrokerRefused",
     "BrokerUnreachable",
     "ClientBroken",
@@ -63,6 +66,7 @@ __all__ = [
     "Producer",
     "RecordMetadata",
     "Security",
+    "ShareConsumer",
     "TimestampType",
     "TopicPartition",
     "UnsupportedByBroker",
@@ -76,10 +80,12 @@ def __getattr__(name: str) -> object:
 
         globals()[name] = version_of_package()
     elif name in __all__:
-        from client import admin, consumer, descriptions, errors, producer, types
+        from client import admin, consumer, descriptions, errors, producer, share_consumer, types
         from client.aio import batches
+        from client.blocking import share_consumer as blocking
 
-        for module in (admin, batches, consumer, descriptions, producer, types, errors):
+        modules = (admin, batches, consumer, descriptions, producer, types, errors)
+        for module in (*modules, share_consumer, blocking):
             if name in vars(module):
                 globals()[name] = vars(module)[name]
                 break

@@ -33,14 +33,14 @@ class FetchWaiter:
 
 
 class FetchWaiters:
-    """All parked fetches, by log."""
+    """All parked fetches; `by_log` has them by log, and no log without any."""
 
-    __slots__ = ("_by_log", "_clock", "_parked")
+    __slots__ = ("_clock", "_parked", "by_log")
 
     def __init__(self, clock: Clock) -> None:
         """Start with none parked."""
         self._clock = clock
-        self._by_log: dict[Log, dict[FetchWaiter, None]] = {}
+        self.by_log: dict[Log, dict[FetchWaiter, None]] = {}
         self._parked: dict[FetchWaiter, None] = {}
 
     def __len__(self) -> int:
@@ -53,7 +53,7 @@ class FetchWaiters:
         waiter.parked = True
         self._parked[waiter] = None
         for log in waiter.logs:
-            self._by_log.setdefault(log, {})[waiter] = None
+            self.by_log.setdefault(log, {})[waiter] = None
         waiter.timer = self._clock.call_later(max_wait_ms, lambda: self._release(waiter, True))
 
     def remove(self, waiter: FetchWaiter) -> None:
@@ -66,15 +66,15 @@ class FetchWaiters:
             waiter.timer = None
         del self._parked[waiter]
         for log in waiter.logs:
-            waiters = self._by_log.get(log)
+            waiters = self.by_log.get(log)
             if waiters is not None:
                 waiters.pop(waiter, None)
                 if not waiters:
-                    del self._by_log[log]
+                    del self.by_log[log]
 
     def data_visible(self, log: Log, size_bytes: int) -> None:
         """`size_bytes` more of `log` lie below its high watermark."""
-        waiters = self._by_log.get(log)
+        waiters = self.by_log.get(log)
         if not waiters:
             return
         due = []
@@ -87,7 +87,7 @@ class FetchWaiters:
 
     def log_changed(self, log: Log) -> None:
         """`log` was deleted, went offline or lost its start: run every fetch that waits for it."""
-        for waiter in list(self._by_log.get(log, ())):
+        for waiter in list(self.by_log.get(log, ())):
             self._release(waiter, False)
 
     def release_all(self) -> None:

@@ -35,7 +35,7 @@ from broker.groups.internal_topic import CoordinatorServices, InternalTopic, Key
 from broker.groups.migration import MigrationPolicy
 from broker.groups.offsets.store import TopicPartition
 from broker.groups.timers import GroupTimers
-from config.group import HEARTBEAT_INTERVAL, SESSION_TIMEOUT, group_value
+from config.group import ASSIGNMENT_INTERVAL, HEARTBEAT_INTERVAL, SESSION_TIMEOUT, group_value
 from protocol.error_codes import ErrorCode
 
 GiveBack: TypeAlias = Callable[[ConsumerGroup, Sequence[KeyValue], WhenDone], object]
@@ -234,6 +234,7 @@ class ConsumerGroupCoordinator:
         return ConsumerLimits(
             session_timeout_ms=group_value(SESSION_TIMEOUT, overrides, self._config),
             heartbeat_interval_ms=group_value(HEARTBEAT_INTERVAL, overrides, self._config),
+            assignment_interval_ms=group_value(ASSIGNMENT_INTERVAL, overrides, self._config),
             size_max=self._config.group_consumer_max_size,
         )
 

@@ -112,15 +112,20 @@ class GroupCoordinator:
         self._timers = GroupTimers(services.sessions, self._wake)
         self._time = services.time
         self._next_expiry_ms = 0
+        self._followed: dict[int, int] = {}
 
     # -- life cycle ----------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Load groups and offsets; members get a full session to come back.
 
+        A standby loads offsets only, by `follow`.
+
         Raises:
             StorageError: the offsets topic cannot be created or read.
         """
+        if self._services.is_standby:
+            return
         self._set_next_expiry()
         self._services.topics.when_deleted(lambda topic: self.cleanup.topic_deleted(topic.name))
         self._services.topics.when_deleted(self.shares.topic_deleted)
@@ -139,6 +144,26 @@ class GroupCoordinator:
             self._ensure(group_id)
         count = len(self.classic_groups) + len(self.consumer_groups) + len(self.share_groups)
         logger.info("%d groups loaded", count)
+
+    def follow(self, partition: int) -> None:
+        """Take over the offsets that the log of a partition has got at a standby.
+
+        Raises StorageError.
+        """
+        log, begin = self._topic.log(partition), self._followed.get(partition)
+        self._topic.follow()
+        if begin is None:
+            loading.load(self._topic.replay(partition), self.offsets.table)
+            touched = set(self.offsets.table.groups())
+        else:
+            touched = loading.follow(
+                self._topic.replay(partition, begin),
+                self.offsets.table,
+                lambda group_id: self._topic.partition_of(group_id) == partition,
+            )
+        self._followed[partition] = log.log_end_offset
+        for group_id in touched:
+            self._ensure(group_id)
 
     def tick(self) -> None:
         """Expire offsets and groups that are past their retention, once per check interval."""

@@ -18,7 +18,7 @@ from broker.clocks.clock import Clock
 from broker.clocks.trusted_clock import TrustedClock
 from broker.errors import BrokerError
 from broker.group_commit import GroupCommit
-from broker.topics.registry import TopicRegistry
+from broker.topics.registry import CONSUMER_OFFSETS, TopicRegistry
 from config import BrokerConfig
 from protocol.error_codes import ErrorCode
 from protocol.records.batch import RecordBatch
@@ -26,6 +26,8 @@ from protocol.records.builder import build_batch
 from protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ControlType
 from protocol.records.record import Record, control_type, decode_batch
 from protocol.records.scan import scan_entries
+from protocol.stored.codec import version_of
+from protocol.stored.group_log import OFFSET_COMMIT_KEY
 from storage.append.plan import Origin
 from storage.errors import InvalidProducerEpoch, StorageError, TransactionCoordinatorFenced
 from storage.log.log import Log
@@ -45,7 +47,8 @@ _RECORD_OVERHEAD_BYTES = 32
 class CoordinatorServices:
     """The collaborators of a coordinator, which exists before any `Context`.
 
-    `sessions` times members; `clock` times all else. They differ when the clock is settable.
+    `sessions` times members; `clock` times all else. They differ when the clock is settable. At a
+    standby all topics follow those of the bucket's owner.
     """
 
     config: BrokerConfig
@@ -55,6 +58,7 @@ class CoordinatorServices:
     random: random.Random
     topics: TopicRegistry
     group_commit: GroupCommit
+    is_standby: bool = False
 
 
 class StoredBatch(NamedTuple):
@@ -95,13 +99,23 @@ class InternalTopic:
     async def open(self) -> None:
         """Create the topic unless it exists; an existing one keeps its partition count.
 
+        A standby creates none.
+
         Raises:
             StorageError: the data directory refuses.
         """
         topic = self._services.topics.find(self.name)
+        if topic is None and self._services.is_standby:
+            return
         if topic is None:
             topic = await self._services.topics.create(self.name, self._partitions, self._overrides)
         self._partitions = len(topic.partitions)
+
+    def follow(self) -> None:
+        """Take over the partition count of the topic, which a standby has got."""
+        topic = self._services.topics.find(self.name)
+        if topic is not None:
+            self._partitions = len(topic.partitions)
 
     @property
     def partitions(self) -> range:
@@ -137,7 +151,12 @@ class InternalTopic:
         With a producer id they become part of its open transaction. Long lists are split into
         batches. A refusal in the middle leaves the earlier ones in the log, which is harmless:
         records do not depend on each other, and a retry writes them all again.
+
+        At a standby nothing is written: see `_at_standby`.
         """
+        if self._services.is_standby:
+            when_done(self._at_standby(records))
+            return
         try:
             log = self.log(partition)
             next_offset = 0
@@ -148,6 +167,18 @@ class InternalTopic:
             when_done(_refusal(error))
             return
         self._when_durable(log, next_offset, when_done)
+
+    def _at_standby(self, records: Sequence[KeyValue]) -> ErrorCode:
+        """The answer to an append at a standby, whose topics are those of the bucket's owner.
+
+        It knows the members of its groups in memory only. A commit fails with an error that
+        consumers report and survive; one that they retry would hold up their polls.
+        """
+        if self.name != CONSUMER_OFFSETS:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if any(version_of(key) <= OFFSET_COMMIT_KEY for key, _ in records):
+            return ErrorCode.POLICY_VIOLATION
+        return ErrorCode.NONE
 
     def append_prepared(self, log: Log, batch: bytes, when_done: WhenDone) -> None:
         """Write one finished batch (a transaction marker) to any log, like `append`."""
@@ -166,8 +197,8 @@ class InternalTopic:
         self._services.group_commit.appended(log, result.size_bytes)
         self._when_durable(log, result.last_offset + 1, when_done)
 
-    def replay(self, partition: int) -> Iterator[StoredBatch]:
-        """Every batch in the log, oldest first; its records are valid until the next is taken.
+    def replay(self, partition: int, begin: int = 0) -> Iterator[StoredBatch]:
+        """The batches from `begin` on, oldest first; records are valid until the next is taken.
 
         A quarantined log yields none: see `is_available`.
 
@@ -179,7 +210,7 @@ class InternalTopic:
             # Half a state is worse than none: a lost record may have undone the rest.
             logger.error("%s-%d is not loaded: %s", self.name, partition, log.offline_reason)
             return
-        offset = log.log_start_offset
+        offset = max(begin, log.log_start_offset)
         while offset < log.log_end_offset:
             found = log.read(offset, max_bytes=_REPLAY_BYTES, isolation=Isolation.LOG_END)
             for entry in scan_entries(found.records):

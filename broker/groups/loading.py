@@ -11,7 +11,7 @@ Source: Kafka's `GroupMetadataManager.doLoadGroupsAndOffsets`.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -66,6 +66,38 @@ def load(batches: Iterable[StoredBatch], offsets: OffsetTable) -> Loaded:
     if loaded.skipped:
         logger.warning("%d records in the offsets topic are not understood", loaded.skipped)
     return loaded
+
+
+def follow(
+    batches: Iterable[StoredBatch], offsets: OffsetTable, has_ended: Callable[[str], bool]
+) -> set[str]:
+    """Apply batches that came after those of `load` to `offsets`; returns the groups in them.
+
+    The offsets of a transaction end with it for the groups that `has_ended` selects: those of the
+    partition that the batches are from.
+    """
+    touched = set()
+    for batch in batches:
+        if batch.is_commit is not None:
+            offsets.complete(batch.producer_id, is_commit=batch.is_commit, has_ended=has_ended)
+            continue
+        for key, value in batch.records:
+            try:
+                about = decode_key(key)
+                committed = None if value is None else decode_offset_value(value)
+            except UnknownRecord:
+                continue
+            if isinstance(about, GroupMetadataKey):
+                continue
+            tp = (about.topic, about.partition)
+            touched.add(about.group)
+            if committed is None:
+                offsets.remove(about.group, tp)
+            elif batch.is_transactional:
+                offsets.prepare(batch.producer_id, about.group, tp, committed)
+            else:
+                offsets.commit(about.group, tp, committed)
+    return touched
 
 
 def _resolve(batches: Iterable[StoredBatch]) -> tuple[_Newest, dict[int, _Newest]]:

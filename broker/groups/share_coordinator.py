@@ -25,7 +25,12 @@ from broker.groups.consumer.values import (
 )
 from broker.groups.internal_topic import CoordinatorServices, InternalTopic, KeyValue, WhenDone
 from broker.groups.share.group import ShareGroup
-from broker.groups.share.group_values import ShareGroupLimits, ShareHeartbeat, StoredShareGroup
+from broker.groups.share.group_values import (
+    ShareChangeKind,
+    ShareGroupLimits,
+    ShareHeartbeat,
+    StoredShareGroup,
+)
 from broker.groups.share.records import encode_change
 from broker.groups.share.sessions import ShareSession, ShareSessions
 from broker.groups.share.stored_state import ShareKey
@@ -81,6 +86,9 @@ class ShareGroupCoordinator:
         self._topic = topic
         self._topics = topics
         self._size_max = config.group_share_max_size
+        self.rebalances = 0
+        """How often a group got another target assignment."""
+
         self._timers = GroupTimers(services.sessions, self._wake)
 
     async def start(self) -> None:
@@ -115,8 +123,7 @@ class ShareGroupCoordinator:
         The topic of the states must be open: see `states`. A group that does not exist is created,
         unless the member is refused.
         """
-        group = self.groups.get(group_id) or ShareGroup(group_id, self._limits_of(group_id))
-        group.limits = self._limits_of(group_id)
+        group = self._find_or_create(group_id)
 
         def refuse(error: ErrorCode, text: str | None = None) -> None:
             who = request.member_id
@@ -197,6 +204,15 @@ class ShareGroupCoordinator:
         if group.is_empty and not group.is_stored:
             self.groups.pop(group.group_id, None)
 
+    def _find_or_create(self, group_id: str) -> ShareGroup:
+        """The group with its limits of now; a new one is not yet among `groups`."""
+        limits = self._limits_of(group_id)
+        group = self.groups.get(group_id)
+        if group is None:
+            return ShareGroup(group_id, limits)
+        group.limits = limits
+        return group
+
     def _limits_of(self, group_id: str) -> ShareGroupLimits:
         overrides: Mapping[str, str] = self._registry.group_overrides.get(group_id, _NO_OVERRIDES)
         config = self._registry.broker_config
@@ -216,7 +232,9 @@ class ShareGroupCoordinator:
     def _store(self, group: ShareGroup, when_done: WhenDone) -> None:
         """Store changes; if the log refuses, a restart finds the group as it was before them."""
         self._timers.set(group.group_id, group.wake_ms)
-        records = [encode_change(group.group_id, change) for change in group.drain()]
+        changes = group.drain()
+        self.rebalances += sum(each.kind is ShareChangeKind.ASSIGNMENT_EPOCH for each in changes)
+        records = [encode_change(group.group_id, change) for change in changes]
         if records:
             self._topic.append(self._topic.partition_of(group.group_id), records, when_done)
         else:
@@ -244,7 +262,7 @@ class ShareGroupCoordinator:
         self, group_id: str, begins: Sequence[tuple[str, Partition, int]], when_done: WhenDone
     ) -> None:
         """Let an empty group, created if need be, begin at these offsets."""
-        group = self.groups.get(group_id) or ShareGroup(group_id, self._limits_of(group_id))
+        group = self._find_or_create(group_id)
         if not group.is_empty:
             when_done(ErrorCode.NON_EMPTY_GROUP)
             return

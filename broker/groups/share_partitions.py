@@ -18,6 +18,7 @@ Source: KIP-932; Kafka's `SharePartitionManager`, `SharePartition`.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -82,6 +83,9 @@ class SharePartitions:
         self._timers = GroupTimers(services.sessions, self._wake)
         self.expired = 0
         """Records whose lock has expired."""
+
+        self.acknowledged: Counter[int] = Counter()
+        """Records that members have acknowledged durably, by type (`Ack`)."""
 
     def __len__(self) -> int:
         """How many are in memory."""
@@ -207,22 +211,26 @@ class SharePartitions:
         except AckRefused as refusal:
             when_done(refusal.error, str(refusal))
             return
+        acknowledged = _count(batches, share.start_offset)
         if not transition:
             self.acquired(loaded)
+            self.acknowledged += acknowledged
             when_done(ErrorCode.NONE, None)
             return
-        settle = partial(self._settle, loaded, transition, when_done)
+        settle = partial(self._settle, loaded, transition, acknowledged, when_done)
         self._states.write(self._change(loaded, transition.batches()), settle)
 
     def _settle(
         self,
         loaded: LoadedPartition,
         transition: Transition,
+        acknowledged: Counter[int],
         when_done: WhenAcknowledged,
         error: ErrorCode,
     ) -> None:
         if error is ErrorCode.NONE:
             loaded.partition.commit(transition)
+            self.acknowledged += acknowledged
         else:
             loaded.partition.rollback(transition, self._clock.monotonic_ms())
             self.acquired(loaded)
@@ -281,3 +289,15 @@ class SharePartitions:
 
 def _ignore(error: ErrorCode) -> None:
     """A restart finds the records available all the same."""
+
+
+def _count(batches: Sequence[AckBatch], start_offset: int) -> Counter[int]:
+    """How many records from `start_offset` on are acknowledged, by type."""
+    found: Counter[int] = Counter()
+    for batch in batches:
+        first = max(batch.first, start_offset)
+        if len(batch.types) == 1:
+            found[batch.types[0]] += max(0, batch.last - first + 1)
+        else:
+            found.update(batch.types[first - batch.first :])
+    return found

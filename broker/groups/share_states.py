@@ -18,7 +18,7 @@ Source: KIP-932; Kafka's `ShareCoordinatorShard`, `ShareCoordinatorOffsetsManage
 import asyncio
 import base64
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias
@@ -79,6 +79,8 @@ class ShareStates:
         self._opening = asyncio.Lock()
         self._next_prune_ms = 0
         self.is_open = False
+        self.written = 0
+        """Records appended to the topic."""
 
     # -- life cycle ----------------------------------------------------------------------------
 
@@ -141,6 +143,10 @@ class ShareStates:
     def __contains__(self, key: ShareKey) -> bool:
         """Whether a share partition is initialized."""
         return key in self._table
+
+    def __iter__(self) -> Iterator[ShareKey]:
+        """The initialized share partitions."""
+        return iter(list(self._table))
 
     def keys_of(self, group_id: str) -> list[ShareKey]:
         """The share partitions of a group."""
@@ -238,6 +244,7 @@ class ShareStates:
 
     def _append(self, encoded: Sequence[tuple[ShareKey, KeyValue]], when_done: WhenStored) -> None:
         """Append records, each to the partition of its key; `when_done` gets their offsets."""
+        self.written += len(encoded)
         by_partition: dict[int, list[KeyValue]] = {}
         positions: list[int] = []
         for key, record in encoded:

@@ -26,11 +26,11 @@ def handle(
     message: api.ApiVersionsRequest,
 ) -> api.ApiVersionsResponse:
     """Every key with its range of versions."""
-    if request.api_version >= _SOFTWARE_SINCE and not (
-        _SOFTWARE.fullmatch(message.client_software_name)
-        and _SOFTWARE.fullmatch(message.client_software_version)
-    ):
-        return api.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if request.api_version >= _SOFTWARE_SINCE:
+        software = (message.client_software_name, message.client_software_version)
+        if not all(_SOFTWARE.fullmatch(text) for text in software):
+            return api.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+        request.session.software = software
     features = finalized(context.config.workers)
     return api.ApiVersionsResponse(
         api_keys=[

@@ -17,6 +17,7 @@ from broker.groups.consumer.values import (
     HeartbeatAnswer,
     HeartbeatRequest,
     Partitions,
+    indexes_by_topic,
 )
 from broker.replies.pending import Pending
 from broker.requests.access import Check
@@ -122,13 +123,10 @@ def _response(answer: HeartbeatAnswer) -> api.ConsumerGroupHeartbeatResponse:
         assignment=None,
     )
     if answer.assigned is not None:
-        by_topic: dict[bytes, list[int]] = {}
-        for topic_id, index in sorted(answer.assigned):
-            by_topic.setdefault(topic_id, []).append(index)
         response.assignment = api.Assignment(
             topic_partitions=[
                 api.TopicPartitions(topic_id=topic_id, partitions=indexes)
-                for topic_id, indexes in by_topic.items()
+                for topic_id, indexes in indexes_by_topic(answer.assigned).items()
             ]
         )
     return response

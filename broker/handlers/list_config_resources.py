@@ -1,8 +1,7 @@
 """ListConfigResources (key 74, versions 0-1): the resources that DescribeConfigs would know.
 
-Version 0 dates from when the API listed only subscriptions to client metrics, and lists nothing:
-this broker collects no telemetry. Version 1 takes types; none means all. Groups are those with
-settings of their own.
+Version 0 dates from when the API listed only subscriptions to client metrics. Version 1 takes
+types; none means all. Groups are those with settings of their own.
 
 Source: KIP-714, KIP-1142; Kafka `KafkaApis.handleListConfigResources`.
 """
@@ -44,3 +43,5 @@ def _names(context: Context, resource_type: ResourceType) -> Iterator[str]:
         yield from (str(endpoint.node_id) for endpoint in context.endpoints)
     elif resource_type is ResourceType.GROUP:
         yield from sorted(context.topics.group_overrides)
+    elif resource_type is ResourceType.CLIENT_METRICS:
+        yield from sorted(context.telemetry.subscriptions.overrides)

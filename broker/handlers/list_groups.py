@@ -43,17 +43,15 @@ def _all(context: Context) -> Iterator[ListedGroup]:
             group_state=group.state.value,
             group_type=_CLASSIC,
         )
-    for consumers in list(context.groups.consumer_groups.values()):
-        yield ListedGroup(
-            group_id=consumers.group_id,
-            protocol_type=CONSUMER_PROTOCOL_TYPE,
-            group_state=consumers.state.value,
-            group_type=_CONSUMER,
-        )
-    for shares in list(context.groups.share_groups.values()):
-        yield ListedGroup(
-            group_id=shares.group_id,
-            protocol_type=_SHARE,
-            group_state=shares.state.value,
-            group_type=_SHARE,
-        )
+    of_types = (
+        (_CONSUMER, CONSUMER_PROTOCOL_TYPE, list(context.groups.consumer_groups.values())),
+        (_SHARE, _SHARE, list(context.groups.share_groups.values())),
+    )
+    for group_type, protocol_type, groups in of_types:
+        for each in groups:
+            yield ListedGroup(
+                group_id=each.group_id,
+                protocol_type=protocol_type,
+                group_state=each.state.value,
+                group_type=group_type,
+            )

@@ -68,7 +68,13 @@ from protocol.records.layout import NO_TIMESTAMP
 from storage.append.opening import Opening
 from storage.append.plan import examine_append
 from storage.disk.steps import Slice, Steps, off_loop
-from storage.errors import AppendRejected, StorageError, StorageFailed, TooMuchAtOnce
+from storage.errors import (
+    AppendRejected,
+    FollowsBucket,
+    StorageError,
+    StorageFailed,
+    TooMuchAtOnce,
+)
 
 if TYPE_CHECKING:
     from storage.log.log import Log
@@ -448,7 +454,7 @@ def _reject(
     context.metrics.appends_rejected[code.name.lower()] += 1
     if isinstance(error, StorageFailed) and log is not None:
         context.group_commit.append_failed(log, error)
-    if isinstance(error, ReadOnlyWindow):
+    if isinstance(error, ReadOnlyWindow | FollowsBucket):
         answer.error_message = str(error)
     if isinstance(error, AppendRejected):
         if log is not None:

@@ -11,6 +11,7 @@ from broker.groups.share.group import ShareGroup
 from broker.groups.share.group_values import ShareMember
 from broker.requests.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from broker.requests.context import Context, RequestContext
+from broker.requests.described_groups import absence, named_partitions
 from protocol.api import share_group_describe as api
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import Steps
@@ -27,25 +28,17 @@ def handle(
         if not group_id:
             described = api.DescribedGroup(group_id="", error_code=ErrorCode.INVALID_GROUP_ID)
         elif group is None:
-            described = _absent(context, group_id)
+            described = api.DescribedGroup(
+                group_id=group_id,
+                error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+                error_message=absence(context, group_id, "share"),
+            )
         else:
             described = _describe(context, group)
             described.authorized_operations = operations
         groups.append(described)
         yield None
     return api.ShareGroupDescribeResponse(groups=groups)
-
-
-def _absent(context: Context, group_id: str) -> api.DescribedGroup:
-    is_other = group_id in context.groups.classic_groups or group_id in (
-        context.groups.consumer_groups
-    )
-    what = "is not a share group" if is_other else "not found"
-    return api.DescribedGroup(
-        group_id=group_id,
-        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-        error_message=f"Group {group_id} {what}.",
-    )
 
 
 def _describe(context: Context, group: ShareGroup) -> api.DescribedGroup:
@@ -73,17 +66,9 @@ def _member(context: Context, member: ShareMember) -> api.Member:
 
 
 def _assignment(context: Context, partitions: Partitions) -> api.Assignment:
-    """The partitions by topic; a topic deleted meanwhile has no name and is left out."""
-    by_topic: dict[bytes, list[int]] = {}
-    for topic_id, index in sorted(partitions):
-        by_topic.setdefault(topic_id, []).append(index)
-    found = ((context.topics.find_by_id(topic_id), topic_id) for topic_id in by_topic)
     return api.Assignment(
         topic_partitions=[
-            api.TopicPartitions(
-                topic_id=topic_id, topic_name=topic.name, partitions=by_topic[topic_id]
-            )
-            for topic, topic_id in found
-            if topic is not None
+            api.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes)
+            for topic_id, name, indexes in named_partitions(context, partitions)
         ]
     )

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from broker.groups.consumer.values import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatAnswer
+from broker.groups.consumer.values import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatAnswer, indexes_by_topic
 from broker.groups.share.group_values import ShareHeartbeat
 from broker.replies.pending import Pending
 from broker.requests.context import Context, RequestContext
@@ -90,13 +90,10 @@ def _response(answer: HeartbeatAnswer) -> _Response:
         heartbeat_interval_ms=answer.heartbeat_interval_ms,
     )
     if answer.assigned is not None:
-        by_topic: dict[bytes, list[int]] = {}
-        for topic_id, index in sorted(answer.assigned):
-            by_topic.setdefault(topic_id, []).append(index)
         response.assignment = api.Assignment(
             topic_partitions=[
                 api.TopicPartitions(topic_id=topic_id, partitions=indexes)
-                for topic_id, indexes in by_topic.items()
+                for topic_id, indexes in indexes_by_topic(answer.assigned).items()
             ]
         )
     return response

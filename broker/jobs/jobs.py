@@ -18,6 +18,7 @@
 | identity-keys | 1 s                                       | read keys that tokens need     |
 | tiering       | 1 s                                       | uploads to the object store    |
 | bucket        | 0.2 s                                     | the bucket's journal and tails |
+| standby       | 0.5 s                                     | what the owner has shipped     |
 
 Retention, producer-ids, cleaner and pending-files follow the broker's clock, which may be settable
 (`broker.clocks.settable_clock`). The others serve sockets and the disk, and follow the real one.
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from broker.groups.coordinator import GroupCoordinator
     from broker.groups.offsets.lag import GroupLag
     from broker.jobs.bucket import BucketWriter
+    from broker.jobs.standby import Standby
     from broker.jobs.tiering import Tiering
     from broker.metrics import Metrics
     from broker.net.connection import Connections
@@ -102,6 +104,7 @@ class BackgroundJobs:
     identity_keys: IdentityKeysWatch
     tiering: "Tiering | None" = None
     bucket: "BucketWriter | None" = None
+    standby: "Standby | None" = None
 
     def __post_init__(self) -> None:
         """Start without a memory of earlier runs."""
@@ -120,7 +123,7 @@ class BackgroundJobs:
         """Put every job into `scheduler`."""
         config = self.config
         scheduler.add("sweep", SWEEP_INTERVAL_MS, self.connections.sweep)
-        is_first = self.data_dir.may_change
+        is_first = self.data_dir.may_change and self.standby is None
         if is_first:
             scheduler.add("coordinators", COORDINATOR_INTERVAL_MS, self.tick_coordinators)
         scheduler.add("loop-lag", LOOP_LAG_INTERVAL_MS, self.measure_loop_lag)
@@ -163,6 +166,11 @@ class BackgroundJobs:
 
             scheduler.add("bucket", BUCKET_INTERVAL_MS, self.bucket.run)
             self.group_commit.when_held = partial(scheduler.hurry, "bucket")
+
+        if self.standby is not None:
+            from broker.jobs.standby import INTERVAL_MS as STANDBY_INTERVAL_MS
+
+            scheduler.add("standby", STANDBY_INTERVAL_MS, self.standby.run)
 
     def _cleaner_backoff_ms(self) -> int:
         """The pause in force, which may change at run time; 0 means the shortest one."""

@@ -8,6 +8,7 @@ import random
 from typing import NamedTuple
 
 from broker.clocks.clock import Clock
+from broker.errors import StartError
 from broker.fetch.waiters import FetchWaiters
 from broker.group_commit import GroupCommit
 from broker.jobs.bucket import BucketWriter
@@ -17,7 +18,9 @@ from broker.remote.reads import RemoteReads
 from broker.space import SpaceGuard
 from broker.threads import Threads
 from broker.topics.registry import is_internal
+from config import BrokerConfig
 from storage.directory.data_dir import DataDir
+from storage.remote.engine import BadStoreUrl, open_store
 from storage.remote.object_store import ObjectStore
 
 
@@ -25,14 +28,26 @@ class StoreParts(NamedTuple):
     """The parts, each of which uses threads of its own."""
 
     reads: RemoteReads
-    bucket: BucketWriter
-    tiering: Tiering
+    bucket: BucketWriter | None
+    tiering: Tiering | None
+
+
+def configured_store(config: BrokerConfig, cluster_id: str) -> ObjectStore:
+    """The store of `remote.storage.url`. Raises StartError."""
+    url = config.remote_storage_url
+    try:
+        return open_store(url, cluster_id)
+    except BadStoreUrl as error:
+        raise StartError(
+            f"remote.storage.url={url} cannot be used: {error}", "mend that and start again"
+        ) from error
 
 
 def serve_store(
     store: ObjectStore,
     data_dir: DataDir,
     *,
+    is_standby: bool,
     group_commit: GroupCommit,
     space: SpaceGuard,
     fetch_waiters: FetchWaiters,
@@ -42,7 +57,10 @@ def serve_store(
     threads: Threads,
     source: random.Random,
 ) -> StoreParts:
-    """The parts for `store`; `clock` may be settable, `live` never is."""
+    """The parts for `store`; `clock` may be settable, `live` never is. A standby only reads."""
+    reads = RemoteReads(store, threads.downloads, live, metrics.remote)
+    if is_standby:
+        return StoreParts(reads, None, None)
     bucket = BucketWriter(
         data_dir,
         store,
@@ -66,4 +84,4 @@ def serve_store(
         threads=threads.uploads,
         random=source,
     )
-    return StoreParts(RemoteReads(store, threads.downloads, live, metrics.remote), bucket, tiering)
+    return StoreParts(reads, bucket, tiering)

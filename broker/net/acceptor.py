@@ -29,6 +29,7 @@ from broker.quotas.accepting import AcceptRates
 from broker.quotas.rates import MS_PER_S
 
 if TYPE_CHECKING:
+    from broker.security.audit import Audit
     from broker.security.tls.contexts import TlsContexts
 
 logger = logging.getLogger("tidelog.broker.net.acceptor")
@@ -42,8 +43,7 @@ HELD_MAX: Final = 256
 """Clients over the rate of their address that are held at once; further ones are closed at once."""
 
 _ACCEPTED_PER_TURN: Final = 64
-_LOG_INTERVAL_S: Final = 1.0
-"""One failed handshake is logged in this time."""
+_RATE_OF_ADDRESS: Final = "connection_creation_rate of its address"
 
 _PAUSE_AFTER_ERROR_MS: Final = 100
 """The pause after a failed accept: without file descriptors the socket stays ready."""
@@ -60,12 +60,14 @@ class Acceptor:
         make: Callable[[], asyncio.BaseProtocol],
         rates: AcceptRates | None,
         metrics: Metrics,
+        audit: "Audit",
         name: str,
     ) -> None:
         """Accept from `bound`, which listens already, and serve with `make()`.
 
         Without `contexts` there is no TLS, without `rates` no limit of new connections. Handshakes
-        take places of `handshakes` and are counted in `metrics` for the listener `name`.
+        take places of `handshakes` and are counted in `metrics` for the listener `name`. Failed
+        handshakes and refused clients go to `audit`.
         """
         self._socket = bound
         self._contexts = contexts
@@ -77,8 +79,8 @@ class Acceptor:
         self._held = 0
         self._waiting: socket.socket | None = None
         self._pause: asyncio.TimerHandle | None = None
-        self._logs_from_s = 0.0
         self._metrics = metrics
+        self._audit = audit
         self._name = name
         bound.setblocking(False)
         self._loop.add_reader(bound.fileno(), self._accept)
@@ -124,6 +126,7 @@ class Acceptor:
 
     def _serve(self, client: socket.socket, host: str) -> None:
         if self._rates and (hold_ms := self._rates.address_delay_ms(self._name, host)):
+            self._audit.connection_refused(host, self._name, _RATE_OF_ADDRESS)
             if self._held >= HELD_MAX:
                 client.close()
                 return
@@ -131,7 +134,7 @@ class Acceptor:
             self._start(self._hold(client, hold_ms), self._released)
         elif self._contexts is None:
             self._start(self._connect(client))
-        elif self._handshakes.begin(host):
+        elif self._handshakes.begin(host, self._name):
             ended = partial(self._handshakes.end, host)
             self._start(self._shake_hands(client, host, self._contexts), ended)
         else:
@@ -168,7 +171,7 @@ class Acceptor:
         try:
             await self._first_byte(client)
             async with self._handshakes.turn(host):
-                await self._loop.connect_accepted_socket(
+                transport, _ = await self._loop.connect_accepted_socket(
                     self._make,
                     client,
                     ssl=contexts.current,
@@ -178,14 +181,15 @@ class Acceptor:
         except (OSError, EOFError) as error:
             self._metrics.handshakes[self._name, "failed"] += 1
             client.close()
-            if self._loop.time() >= self._logs_from_s:
-                self._logs_from_s = self._loop.time() + _LOG_INTERVAL_S
-                logger.info("TLS handshake with %s failed: %s", host, error or "end of stream")
+            self._audit.handshake_failed(host, self._name, error)
         except asyncio.CancelledError:
             client.close()
             raise
         else:
             self._metrics.handshakes[self._name, "ok"] += 1
+            tls = transport.get_extra_info("ssl_object")
+            if tls is not None and (cipher := tls.cipher()) is not None:
+                self._metrics.tls[self._name, tls.version(), cipher[0]] += 1
 
     async def _first_byte(self, client: socket.socket) -> None:
         """Wait until the client has sent something, or has closed its end.

@@ -1,10 +1,14 @@
 """Addresses of listeners: the sockets bound to them, and why one cannot be had."""
 
 import errno
+import logging
 import socket
+from dataclasses import replace
 
 from broker.errors import AddressUnavailable
-from config import Listener
+from config import BrokerConfig, Listener
+
+logger = logging.getLogger("tidelog.broker.net.addresses")
 
 
 def bound_socket(listener: Listener) -> socket.socket:
@@ -43,3 +47,28 @@ def address_error(listener: Listener, error: OSError) -> AddressUnavailable:
     if error.errno == errno.EADDRNOTAVAIL:
         return AddressUnavailable(f"{where} is not an address of this machine", "correct the host")
     return AddressUnavailable(f"{where} cannot be opened ({error.strerror})", "choose another")
+
+
+def bound_metrics_socket(config: BrokerConfig) -> socket.socket | None:
+    """The socket of the metrics port, which listens later; None when no port is configured.
+
+    A port that is taken is replaced by a free one, unless it was configured.
+
+    Raises:
+        AddressUnavailable: it cannot be used.
+    """
+    listener = config.metrics_listener
+    if listener is None:
+        return None
+    try:
+        bound = bound_socket(listener)
+    except OSError as error:
+        if config.is_set("metrics.listener") or error.errno != errno.EADDRINUSE:
+            raise address_error(listener, error) from error
+        bound = bound_socket(replace(listener, port=0))
+        logger.warning(
+            "metrics port %d is taken; serving metrics on port %d",
+            listener.port,
+            bound.getsockname()[1],
+        )
+    return bound

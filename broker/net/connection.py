@@ -28,8 +28,7 @@ nothing is written after `close`.
 `Connections` holds what they share: the per-address count, the request-memory budget, the memory of
 unread answers, the turns and the once-a-second sweep that finds idle, trickling and stalled peers.
 One sweep costs less than a timer per connection, and a connection notes its activity by copying
-`tick`.
-Invariant: its `memory_bytes` is the sum of `held_bytes` over all connections.
+`tick`. Invariant: its `memory_bytes` is the sum of `held_bytes` over all connections.
 
 Source: Kafka's `SocketServer.Processor`, which mutes a channel with a request in flight.
 Read next: `broker.replies.turns`, `broker.net.dispatch`.
@@ -91,7 +90,7 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatcher = dispatcher
         self._dispatch = dispatcher.dispatch
         self._guard = guard
-        self.session = Session()
+        self.session = Session(listener=dispatcher.context.endpoint.listener)
         self.on_lost: Callable[[], object] = _nothing
         self._connections = connections
         self._receiver = FrameReceiver(connections.max_frame_bytes)
@@ -144,18 +143,16 @@ class Connection(asyncio.BufferedProtocol):
             transport.abort()
             return
         self.session.channel = self
+        self.session.peer_port = peer[1] if peer else 0
 
     def _open_session(self, guard: "ListenerGuard", transport: asyncio.Transport) -> str | None:
         """Begin the session, or return why the client's certificate is refused.
 
         On a SASL listener a gate stands before the dispatcher.
         """
-        certificate = None
         ssl_object = transport.get_extra_info("ssl_object")
-        if ssl_object is not None:
-            certificate = ssl_object.getpeercert(binary_form=True)
         try:
-            self.session = session = guard.session(self.peer_host, certificate)
+            self.session = session = guard.session_over(ssl_object, self.peer_host, self.id)
         except (MalformedName, NoRuleMatches) as error:
             return str(error)
         if session.sasl is None:
@@ -220,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _refuse(self, error: ProtocolError) -> None:
         self._connections.note_foreign(self, error)
-        self.close(str(error))
+        self.finish(str(error))
 
     def eof_received(self) -> None:
         """The peer has sent its last byte: close, as no answer is of use to it."""
@@ -321,7 +318,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             outcome = self._dispatch(frame, self)
         except (ProtocolError, ConnectionMustClose) as error:
-            self.close(str(error))
+            self.finish(str(error))
         else:
             if not isinstance(outcome, list):
                 if outcome is not None:
@@ -369,7 +366,9 @@ class Connection(asyncio.BufferedProtocol):
         """
         slots = self._slots
         if exchange.close_reason is not None:
-            self.close(exchange.close_reason)
+            while (last := slots.pop()) is not exchange:
+                last.abandon()
+            self.finish(exchange.close_reason)
             return
         if exchange.parts is not None:
             size_bytes = sum(map(len, exchange.parts))
@@ -494,7 +493,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def finish(self, reason: str, linger_ms: int = 0) -> None:
         """Start no further request; close `linger_ms` after the current ones are answered."""
-        self._linger_ms = linger_ms
+        self._linger_ms = max(self._linger_ms, linger_ms)
         self._finish_reason = reason
         self._drop_backlog()
         self._pause_reading()
@@ -513,7 +512,7 @@ class Connection(asyncio.BufferedProtocol):
             if tick - self.active_tick >= limits.CLOSING_TICKS and self._transport is not None:
                 self._transport.abort()
             return
-        if 0 <= self._authenticate_by_tick <= tick:
+        if 0 <= self._authenticate_by_tick <= tick and not self._slots:
             self.cut(f"it did not authenticate in {limits.AUTHENTICATION_TICKS} s")
         elif self._starved_tick >= 0:
             if tick - self._starved_tick >= limits.PROGRESS_WINDOW_TICKS:
@@ -557,16 +556,16 @@ class Connections:
         self.max_unauthenticated_frame_bytes = min(
             config.sasl_server_max_receive_size, self.max_frame_bytes
         )
-        self._max_connections = min(config.max_connections, limits.descriptors_for_connections())
-        self._max_per_host = config.max_connections_per_ip
+        self.room = limits.Room(lambda: config)
         self._memory_limit_bytes = config.queued_max_request_bytes
         self._idle_ticks = max(1, config.connections_max_idle_ms // limits.SWEEP_INTERVAL_MS)
         self._open: dict[Connection, None] = {}
         self._per_host: Counter[str] = Counter()
+        self.per_listener: Counter[str] = Counter()
         self._starved: dict[Connection, None] = {}
         self._is_feeding = False
         self._ids = itertools.count(1)
-        self._refusals_since_sweep = 0
+        self.on_refused: Callable[[str, str, str], object] = lambda host, listener, limit: None
         self._strangers: set[tuple[str, str]] = set()
         self._empty = asyncio.Event()
         self.handshakes = Handshakes(
@@ -592,42 +591,44 @@ class Connections:
         """A snapshot of the open connections."""
         return iter(list(self._open))
 
-    def _has_room(self, host: str, shaking: int, shaking_of_host: int) -> bool:
+    def _has_room(self, host: str, listener: str, shaking: int, shaking_of_host: int) -> bool:
         """Whether a client of `host` may begin a handshake; those that stall take places too."""
-        reason = self._why_full(len(self._open) + shaking, self._per_host[host] + shaking_of_host)
+        reason = self._why_full(host, listener, shaking, shaking_of_host)
         if reason is not None:
-            self._refuse(host, reason)
+            self._refuse(host, listener, reason)
         return reason is None
 
-    def _why_full(self, total: int, of_host: int) -> str | None:
-        """Why there is no room for one more besides so many, None if there is."""
-        if total >= self._max_connections:
-            return f"{self._max_connections} are open, the most there may be (max.connections)"
-        if of_host >= self._max_per_host:
-            return f"max.connections.per.ip = {self._max_per_host} are open"
-        return None
+    def _why_full(
+        self, host: str, listener: str, shaking: int = 0, shaking_of_host: int = 0
+    ) -> str | None:
+        return self.room.why_none(
+            host,
+            listener,
+            total=len(self._open) + shaking,
+            of_listener=self.per_listener[listener],
+            of_host=self._per_host[host] + shaking_of_host,
+        )
 
     def admit(self, connection: Connection) -> str | None:
         """Count `connection` in, or return why it is refused."""
         refusal = None
         if not connection.is_from_worker:
-            refusal = self._why_full(len(self._open), self._per_host[connection.peer_host])
+            refusal = self._why_full(connection.peer_host, connection.session.listener)
         if refusal is None:
             self._open[connection] = None
             if not connection.is_from_worker:
                 self._per_host[connection.peer_host] += 1
+                self.per_listener[connection.session.listener] += 1
             self.accepted += 1
             connection.id = next(self._ids)
             connection.active_tick = self.tick
         else:
-            self._refuse(connection.peer, refusal)
+            self._refuse(connection.peer_host, connection.session.listener, refusal)
         return refusal
 
-    def _refuse(self, peer: str, reason: str) -> None:
+    def _refuse(self, host: str, listener: str, limit: str) -> None:
         self.refused += 1
-        self._refusals_since_sweep += 1
-        if self._refusals_since_sweep <= limits.REFUSALS_LOGGED_PER_SWEEP:
-            logger.info("refusing %s: %s", peer, reason)
+        self.on_refused(host, listener, limit)
 
     def note_foreign(self, connection: Connection, error: ProtocolError) -> None:
         """Warn of a peer that speaks another protocol, once for each address and protocol."""
@@ -646,6 +647,7 @@ class Connections:
             return
         del self._open[connection]
         if not connection.is_from_worker:
+            self.per_listener[connection.session.listener] -= 1
             self._per_host[connection.peer_host] -= 1
             if not self._per_host[connection.peer_host]:
                 del self._per_host[connection.peer_host]
@@ -694,6 +696,5 @@ class Connections:
     def sweep(self) -> None:
         """Run once a second."""
         self.tick += 1
-        self._refusals_since_sweep = 0
         for connection in list(self._open):
             connection.sweep(self.tick, self._idle_ticks)

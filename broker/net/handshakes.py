@@ -24,9 +24,9 @@ from typing import Final
 SHARE: Final = 4
 """One address gets one of so many parts of the places."""
 
-HasRoom = Callable[[str, int, int], bool]
-"""Whether there is room for a client of an address, beside so many clients that have no connection
-yet, and so many of its own address."""
+HasRoom = Callable[[str, str, int, int], bool]
+"""Whether there is room for a client of an address on a listener, beside so many clients that have
+no connection yet, and so many of its own address."""
 
 
 class Handshakes:
@@ -42,9 +42,9 @@ class Handshakes:
         self._accepted: Counter[str] = Counter()
         self._started: Counter[str] = Counter()
 
-    def begin(self, host: str) -> bool:
-        """Count a client in that was accepted; False if there is no room for it."""
-        if not self._has_room(host, self._accepted.total(), self._accepted[host]):
+    def begin(self, host: str, listener: str) -> bool:
+        """Count a client in that `listener` has accepted; False if there is no room for it."""
+        if not self._has_room(host, listener, self._accepted.total(), self._accepted[host]):
             return False
         self._accepted[host] += 1
         return True

@@ -5,7 +5,7 @@ does not take goes the way of `Connection`. The lane is used only while requests
 waits to be started, so answers keep their order.
 """
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from broker.errors import ConnectionMustClose
 from broker.net import limits
@@ -38,6 +38,8 @@ class LaneConnection(Connection):
         super().__init__(dispatcher, connections, guard)
         self._lane: ProduceLane | None = lane
         self._usual_lane = lane
+        # Each read begins with it: one call less.
+        self.get_buffer = self._receiver.buffer  # type: ignore[method-assign]
 
     def _open_session(self, guard: "ListenerGuard", transport: "asyncio.Transport") -> str | None:
         refusal = super()._open_session(guard, transport)
@@ -61,7 +63,9 @@ class LaneConnection(Connection):
             or self._backlog
             or self._waits_for_turn
             or receiver.rest
-            or not self._may_start()
+            or self._write_paused
+            or self.muted_until_ms
+            or (self._slots and not self._may_start())
         ):
             return super()._cut(nbytes)
         answers: list[bytearray | DurableAnswer] = []
@@ -81,7 +85,7 @@ class LaneConnection(Connection):
                     frames = receiver.received(nbytes, position)
         except ConnectionMustClose as error:
             self._take(lane, answers)
-            self.close(str(error))
+            self.finish(str(error))
             return []
         except ProtocolError:
             # The requests before the malformed frame are served: their clients learn the offsets.
@@ -107,11 +111,12 @@ class LaneConnection(Connection):
                 else:
                     self._answered([answer])
         elif answers:
-            size_bytes = sum(map(len, cast(list[bytearray], answers)))
+            size_bytes = lane.answer_bytes
             self._connections.bytes_sent += size_bytes
             self._answers.made_bytes += size_bytes
             self._out += answers
-        self._write_out()
+        if self._out:
+            self._write_out()
         if self._answers.made_bytes >= self._answers.look_at:
             self._answers.check(self)
         if self._write_paused or len(self._slots) >= limits.PIPELINE_MAX:

@@ -1,9 +1,18 @@
-"""The limits of connections that are no settings, and the one that the system sets.
+"""The limits of connections: those of the settings, those that are none, and that of the system.
 
 Ticks are seconds, counted by the once-a-second sweep of `broker.net.connection`.
 """
 
 import resource
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from config.listeners import parse_limits
+from config.security.keys import CONNECTIONS, scoped_name
+
+if TYPE_CHECKING:
+    from config import BrokerConfig
 
 PIPELINE_MAX = 1024
 """Requests of one connection that may wait for their group commit; librdkafka queues a million."""
@@ -41,7 +50,6 @@ CLOSING_TICKS = 10
 """Seconds a peer may take to read the last answers of a connection that is being closed."""
 
 SWEEP_INTERVAL_MS = 1000
-REFUSALS_LOGGED_PER_SWEEP = 1
 STRANGERS_MAX = 1000
 CONNECTIONS_MIN = 16
 RESERVED_DESCRIPTORS = 64
@@ -54,6 +62,39 @@ def descriptors_for_connections() -> int:
     """
     soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(CONNECTIONS_MIN, soft // 2 - RESERVED_DESCRIPTORS)
+
+
+class Room:
+    """How many connections there may be, by the settings in force; some change at run time."""
+
+    def __init__(self, config: "Callable[[], BrokerConfig]") -> None:
+        """Ask `config` for the settings each time."""
+        self.config = config
+        self._descriptors = descriptors_for_connections()
+
+    def why_none(
+        self, host: str, listener: str, *, total: int, of_listener: int, of_host: int
+    ) -> str | None:
+        """Why there is no room for a client of `host` besides so many others, None if there is."""
+        config = self.config()
+        most = min(config.max_connections, self._descriptors)
+        if total >= most:
+            return f"{most} are open, the most there may be (max.connections)"
+        name = scoped_name(listener, CONNECTIONS)
+        text = config.text_of(name)
+        if text is not None and of_listener >= int(text):
+            return f"{name} = {int(text)} are open"
+        of_one = config.max_connections_per_ip
+        if config.max_connections_per_ip_overrides:
+            of_one = _limits(config.max_connections_per_ip_overrides).get(host, of_one)
+        if of_host >= of_one:
+            return f"max.connections.per.ip = {of_one} are open"
+        return None
+
+
+@lru_cache(maxsize=4)
+def _limits(items: tuple[str, ...]) -> dict[str, int]:
+    return parse_limits(items)
 
 
 def host_of(peer: tuple[object, ...] | None) -> str:

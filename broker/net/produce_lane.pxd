@@ -4,19 +4,22 @@
 from protocol.records.record_loops cimport RecordWalk
 from storage.log.lane cimport LogLane
 
-cdef int _PREFIX_BYTES, _ERROR_AT, _FIRST_VERSION, _LAST_VERSION, _FLEXIBLE_SINCE, _TOPIC_IDS_SINCE, _LOG_START_SINCE
+cdef bytes _PARTITION, _LOG_START, _NO_RECORD_ERRORS, _NO_RECORD_ERRORS_FLEXIBLE
+cdef int _PREFIX_BYTES, _ERROR_AT, _BASE_OFFSET_AT, _LOG_START_AT, _FIRST_VERSION, _LAST_VERSION, _FLEXIBLE_SINCE, _TOPIC_IDS_SINCE, _LOG_START_SINCE
 cdef int _ZSTD_SINCE, _RECORD_ERRORS_SINCE, _TOPIC_ID_BYTES, _CLIENT_ID_AT, _BATCH_OVERHEAD
 cdef int _NO_OFFSET, _PRODUCE, _ZSTD, _CODECS_END, _DURABLE, _NONE, _WRITTEN, _NOT_USUAL
 cdef int _ANSWERED, _WAITS
 
 
 cdef class ProduceLane:
-    cdef object _context, _access, _latency, _opening, _scratch
+    cdef object _context, _security, _topics, _clock, _space, _metrics, _commit
+    cdef object _access, _latency, _opening, _scratch
     cdef dict _by_name, _by_id, _lanes, _decided
     cdef list _parts, _open
     cdef long long _revision, _low_max_ns, _low_count, _low_ns, _credit, _now_ms, _batches, _records, _bytes
     cdef RecordWalk _scratch_walk
     cdef readonly bint slice_is_over, has_waits
+    cdef readonly long long answer_bytes
 
     cdef bint _begin(self, session, bint is_produce) except -1
     cdef int _observe(self, long long elapsed_ns) except -1
@@ -34,6 +37,6 @@ cdef class ProduceLane:
     ) except -2
     cdef _lane_of(self, bytes topic, long long index, int version)
     cdef list _write(
-        self, const unsigned char *data, memoryview view, int version, int acks, long long now_ms, bytearray answer
+        self, RecordWalk walk, memoryview view, int version, int acks, long long now_ms, bytearray answer
     )
-    cdef _append(self, LogLane lane, memoryview view, long long now_ms)
+    cdef _append(self, LogLane lane, RecordWalk walk, memoryview view, long long now_ms)

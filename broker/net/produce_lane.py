@@ -23,15 +23,12 @@ decides about the records of a producer that belongs to a transactional id.
 
 Order within a call: each frame is examined as a whole, then written, then answered. What its
 records cause elsewhere, the group commit and fetches that wait, comes once at the end of the call:
-it may run other requests.
-
-Like `protocol.records.record_loops` it runs compiled and plain.
+it may run other requests. Like `protocol.records.record_loops` it runs compiled and plain.
 """
 
 from __future__ import annotations
 
 import time
-from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from broker.errors import BrokerError, ConnectionMustClose
@@ -42,7 +39,7 @@ from broker.topics.registry import is_internal
 from protocol.acl import Operation, ResourceType
 from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
-from protocol.records.layout import BATCH_OVERHEAD, NO_TIMESTAMP, Codec
+from protocol.records.layout import BATCH_OVERHEAD, Codec
 from storage.append.opening import Opening
 from storage.errors import MessageTooLarge, StorageError, StorageFailed, TooMuchAtOnce
 
@@ -71,6 +68,8 @@ PARTITIONS_AT_ONCE: Final = 64
 BYTES_AT_ONCE: Final = 1024 * 1024
 """Larger requests with several partitions are served in steps."""
 
+_now_ns: Final = time.perf_counter_ns
+
 # Numbers of C when they are compiled, by the .pxd.
 _FIRST_VERSION: Final = 3
 _LAST_VERSION: Final = 13
@@ -97,14 +96,12 @@ _NOT_USUAL: Final = 0
 _ANSWERED: Final = 1
 _WAITS: Final = 2
 
-_INT32: Final = Struct(">i")
 _PREFIX_BYTES: Final = 8
 """The size of an answer and its correlation id."""
 
 _END: Final = bytes(4)
-"""The throttle time after the topics; in flexible versions between tags."""
-
 _FLEXIBLE_END: Final = bytes(6)
+"""The throttle time after the topics; in flexible versions between tags."""
 
 _ERROR_AT: Final = 4
 """Where the error code is in a partition's answer, between index and base offset."""
@@ -112,8 +109,10 @@ _ERROR_AT: Final = 4
 
 # A partition's answer: index, error code, base offset, log append time, since v5 the start of the
 # log, and then that no record has an error.
-_WITH_LOG_START: Final = Struct(">ihqqq").pack
-_WITHOUT_LOG_START: Final = Struct(">ihqq").pack
+_BASE_OFFSET_AT: Final = 6
+_LOG_START_AT: Final = 22
+_PARTITION: Final = bytes(14) + b"\xff" * 8
+_LOG_START: Final = bytes(8)
 _NO_RECORD_ERRORS: Final = bytes(4) + b"\xff\xff"
 _NO_RECORD_ERRORS_FLEXIBLE: Final = b"\x01\0\0"
 
@@ -238,6 +237,23 @@ def _tags_end(
 
 
 @cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _put(
+    answer: bytearray,
+    position: cython.Py_ssize_t,
+    value: cython.longlong,
+    size: cython.int,
+) -> cython.void:
+    """Write `value` as a signed integer into the `size` bytes at `position`."""
+    data: cython.p_uchar = answer
+    while size > 0:
+        size -= 1
+        data[position + size] = value & 0xFF
+        value >>= 8
+
+
+@cython.cfunc
 def _add_partition(
     answer: bytearray,
     version: cython.int,
@@ -247,10 +263,14 @@ def _add_partition(
     log_start_offset: cython.longlong,
 ) -> None:
     """Add a partition to `answer`: no record in it has an error, and none was stamped."""
+    at: cython.Py_ssize_t = len(answer)
+    answer += _PARTITION
+    _put(answer, at, index, 4)
+    _put(answer, at + _ERROR_AT, code, 2)
+    _put(answer, at + _BASE_OFFSET_AT, first_offset, 8)
     if version >= _LOG_START_SINCE:
-        answer += _WITH_LOG_START(index, code, first_offset, NO_TIMESTAMP, log_start_offset)
-    else:
-        answer += _WITHOUT_LOG_START(index, code, first_offset, NO_TIMESTAMP)
+        answer += _LOG_START
+        _put(answer, at + _LOG_START_AT, log_start_offset, 8)
     if version >= _FLEXIBLE_SINCE:
         answer += _NO_RECORD_ERRORS_FLEXIBLE
     elif version >= _RECORD_ERRORS_SINCE:
@@ -266,11 +286,15 @@ class ProduceLane:
     Attributes:
         slice_is_over: whether the last `serve` ended because it had used up its slice.
         has_waits: whether an answer of the last call waits for the disk.
+        answer_bytes: the size of the answers of the last call that do not.
     """
 
     def __init__(self, context: Context, scratch: memoryview) -> None:
         """Serve requests out of `scratch`, the buffer that all connections share, and others."""
         self._context = context
+        self._security, self._topics = context.security, context.topics
+        self._clock, self._space = context.clock, context.space
+        self._metrics, self._commit = context.metrics, context.group_commit
         self._access = context.security.access
         self._decided: Decided | None = None
         self._latency = context.metrics.api(ApiKey.PRODUCE).latency_ns
@@ -285,10 +309,9 @@ class ProduceLane:
         self._revision = -1
         self._parts: list[LogLane] = []
         self._open: list[LogLane] = []
-        self._credit = self._now_ms = 0
-        self._batches = self._records = self._bytes = 0
-        self.slice_is_over = False
-        self.has_waits = False
+        self._credit = self._now_ms = self._batches = self._records = self._bytes = 0
+        self.slice_is_over = self.has_waits = False
+        self.answer_bytes = 0
 
     def serve(
         self,
@@ -318,7 +341,7 @@ class ProduceLane:
         is_produce: cython.bint = end >= 6 and _int16(data, 4) == _PRODUCE
         if not self._begin(session, is_produce):
             return 0
-        started_ns: cython.longlong = time.perf_counter_ns()
+        started_ns: cython.longlong = _now_ns()
         outcome: cython.int
         try:
             while end - position >= 4 and room > 0:
@@ -332,7 +355,7 @@ class ProduceLane:
                     break
                 position += 4 + size
                 room -= 1
-                now_ns = time.perf_counter_ns()
+                now_ns = _now_ns()
                 if outcome == _ANSWERED:
                     self._observe(now_ns - started_ns)
                 started_ns = now_ns
@@ -352,13 +375,12 @@ class ProduceLane:
         """Serve one frame without its size; False, with nothing changed, if it is not usual."""
         if not self._begin(session, True):
             return False
-        started_ns = time.perf_counter_ns()
+        started_ns = _now_ns()
         try:
-            outcome = self._serve_frame(
-                RecordWalk(frame), frame, 0, len(frame), started_ns, answers
-            )
+            walk = RecordWalk(frame)
+            outcome = self._serve_frame(walk, frame, 0, len(frame), started_ns, answers)
             if outcome == _ANSWERED:
-                self._observe(time.perf_counter_ns() - started_ns)
+                self._observe(_now_ns() - started_ns)
         finally:
             self._end()
         return bool(outcome != _NOT_USUAL)
@@ -370,13 +392,14 @@ class ProduceLane:
         another call, and drops all decisions.
         """
         self.slice_is_over = self.has_waits = False
-        if not is_produce or self._context.security.throttle is not None:
+        self.answer_bytes = 0
+        if not is_produce or self._security.throttle is not None:
             return False
-        self._credit = self._context.space.credit
-        self._now_ms = self._context.clock.wall_ms()
+        self._credit = self._space.credit
+        self._now_ms = self._clock.wall_ms()
         if self._access is not None:
             self._decided = self._access.decided(session.principal, session.peer_host)
-        revision = self._context.topics.revision
+        revision = self._topics.revision
         if revision != self._revision:
             self._revision = revision
             self._by_name.clear()
@@ -401,26 +424,34 @@ class ProduceLane:
         if not self._open:
             return
         opened, self._open = self._open, []
-        context = self._context
-        metrics = context.metrics
-        commit = context.group_commit
+        metrics, commit = self._metrics, self._commit
         appended: list[tuple[Log, int, int]] = []
         lane: LogLane
-        for lane in opened:
-            lane.close()
-            if lane.appended_bytes:
-                appended.append((lane.log, lane.appended_bytes, lane.acknowledged))
-                lane.forget()
-        context.space.credit = self._credit
-        metrics.batches_appended += self._batches
-        metrics.records_appended += self._records
-        metrics.bytes_appended += self._bytes
-        self._batches = self._records = self._bytes = 0
-        for log, size_bytes, _ in appended:
-            commit.appended(log, size_bytes)
-        for log, _, next_offset in appended:
-            if next_offset:
-                commit.acknowledge(log, next_offset)
+        closed: cython.Py_ssize_t = 0
+        try:
+            for lane in opened:
+                closed += 1
+                lane.close()
+                if lane.appended_bytes:
+                    appended.append((lane.log, lane.appended_bytes, lane.acknowledged))
+                    lane.forget()
+        except BaseException:
+            # It costs this log, and this connection; the other logs get their numbers back.
+            opened[closed - 1].forget()
+            self._open = opened[closed:]
+            self._end()
+            raise
+        finally:
+            self._space.credit = self._credit
+            metrics.batches_appended += self._batches
+            metrics.records_appended += self._records
+            metrics.bytes_appended += self._bytes
+            self._batches = self._records = self._bytes = 0
+            for log, size_bytes, _ in appended:
+                commit.appended(log, size_bytes)
+            for log, _, next_offset in appended:
+                if next_offset:
+                    commit.acknowledge(log, next_offset)
 
     def _serve_frame(
         self,
@@ -457,11 +488,12 @@ class ProduceLane:
             for lane in self._parts:
                 self._credit -= lane.batch.size
             answer = bytearray(_PREFIX_BYTES)
-            _INT32.pack_into(answer, 4, _int32(data, start + 4))
-            durable = self._write(data, view, version, acks, now_ms, answer)
+            _put(answer, 4, _int32(data, start + 4), 4)
+            durable = self._write(walk, view, version, acks, now_ms, answer)
             if acks == _NONE:
                 return _ANSWERED
             if not durable:
+                self.answer_bytes += len(answer)
                 answers.append(answer)
                 return _ANSWERED
             self.has_waits = True
@@ -597,7 +629,7 @@ class ProduceLane:
     def _find(
         self, by_topic: dict[bytes, dict[int, LogLane]], topic: bytes, index: int
     ) -> LogLane | None:
-        topics = self._context.topics
+        topics = self._topics
         try:
             name = topics.get_by_id(topic).name if by_topic is self._by_id else topic.decode()
             log = None if is_internal(name) else topics.led_log(name, index)
@@ -614,7 +646,7 @@ class ProduceLane:
 
     def _write(
         self,
-        data: cython.p_const_uchar,
+        walk: RecordWalk,
         view: memoryview,
         version: cython.int,
         acks: cython.int,
@@ -625,6 +657,7 @@ class ProduceLane:
 
         Raises ConnectionMustClose.
         """
+        data: cython.p_const_uchar = walk.data if cython.compiled else view
         is_flexible: cython.bint = version >= _FLEXIBLE_SINCE
         failure: str | None = None
         waits: list[Wait] | None = None
@@ -640,7 +673,7 @@ class ProduceLane:
                     answer.append(0)  # the tags of the topic before
                 answer += data[lane.head : lane.head_end]
             first_offset, log_start_offset = lane.end_offset, lane.start_offset
-            code = self._append(lane, view, now_ms)
+            code = self._append(lane, walk, view, now_ms)
             if code is not None:
                 first_offset = log_start_offset = _NO_OFFSET
                 failure = failure or f"{log.topic}-{log.partition}: {code.name}"
@@ -655,24 +688,22 @@ class ProduceLane:
         if acks == _NONE and failure is not None:
             raise ConnectionMustClose(f"Produce with acks=0 failed for {failure}")
         answer += _FLEXIBLE_END if is_flexible else _END
-        _INT32.pack_into(answer, 0, len(answer) - 4)
+        _put(answer, 0, len(answer) - 4, 4)
         return waits
 
-    def _append(self, lane: LogLane, view: memoryview, now_ms: cython.longlong) -> ErrorCode | None:
+    def _append(
+        self, lane: LogLane, walk: RecordWalk, view: memoryview, now_ms: cython.longlong
+    ) -> ErrorCode | None:
         """Write and count the examined batch; None, or the error when the disk has refused it."""
         try:
-            lane.write(view, now_ms)
+            lane.write(walk, view, now_ms)
         except StorageError as error:
-            return self._refuse(lane.log, error)
+            code = error_code(error)
+            self._metrics.appends_rejected[code.name.lower()] += 1
+            if isinstance(error, StorageFailed):
+                self._commit.append_failed(lane.log, error)
+            return code
         self._batches += 1
         self._records += lane.batch.records_count
         self._bytes += lane.batch.size
         return None
-
-    def _refuse(self, log: Log, error: StorageError) -> ErrorCode:
-        """Count the failure of an append, as the handler does; its code."""
-        code = error_code(error)
-        self._context.metrics.appends_rejected[code.name.lower()] += 1
-        if isinstance(error, StorageFailed):
-            self._context.group_commit.append_failed(log, error)
-        return code

@@ -113,8 +113,8 @@ class FrameReceiver:
         """Whether a frame has begun and not ended."""
         return self._frame is not None or bool(self._prefix)
 
-    def buffer(self) -> memoryview:
-        """Where the next bytes go; never empty, valid until `received`."""
+    def buffer(self, sizehint: int = 0) -> memoryview:
+        """Where the next bytes go, whatever the `sizehint`; never empty, valid until `received`."""
         frame = self._frame
         if frame is None:
             return SCRATCH if self._trusted_bytes <= SCRATCH_BYTES else _SCRATCH_OF_LARGE
@@ -126,7 +126,8 @@ class FrameReceiver:
         The first `served` bytes are frames that were served where they are.
 
         Raises:
-            MalformedFrame: a size prefix is negative or above the limit.
+            MalformedFrame: the first size prefix is negative or above the limit. After frames that
+                are whole a later one is left in `rest`.
         """
         frame = self._frame
         if frame is None:
@@ -161,9 +162,12 @@ class FrameReceiver:
         position = 0
         while end - position >= _PREFIX_BYTES:
             (size,) = _PREFIX.unpack_from(data, position)
-            position += _PREFIX_BYTES
             if not 0 <= size <= self.max_frame_bytes:
-                raise MalformedFrame(size, self.max_frame_bytes)
+                if not frames:
+                    raise MalformedFrame(size, self.max_frame_bytes)
+                self.rest = bytes(data[position:end])
+                return frames
+            position += _PREFIX_BYTES
             if position + size > end:
                 self._begin_frame(data[position:end], size)
                 return frames

@@ -66,6 +66,8 @@ class SaslGate:
                     sasl.versions_answered()
             return outcome
         if admission is Admission.CLOSE:
+            if sasl.is_authenticated:
+                self._context.metrics.sessions_expired[self._session.listener] += 1
             raise ConnectionMustClose(
                 "the session has expired"
                 if sasl.is_authenticated

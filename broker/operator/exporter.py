@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from broker.errors import BrokerError
+from broker.groups.share.values import Ack
 from broker.metrics import Distribution, Metrics
 from broker.quotas.book import ENTITY_TYPES
 from broker.threads import IMPORTING
@@ -24,9 +26,11 @@ if TYPE_CHECKING:
     from broker.fetch.sessions import FetchSessions
     from broker.fetch.waiters import FetchWaiters
     from broker.groups.offsets.lag import GroupLag
+    from broker.groups.share_coordinator import ShareGroupCoordinator
     from broker.net.connection import Connections
     from broker.security.service import Security
     from broker.security.tls.contexts import TlsContexts
+    from broker.telemetry.service import Telemetry
     from broker.topics.registry import TopicRegistry
 
 
@@ -41,6 +45,8 @@ class BrokerCollector:
         fetch_waiters: "FetchWaiters",
         fetch_sessions: "FetchSessions",
         group_lag: "GroupLag",
+        shares: "ShareGroupCoordinator",
+        telemetry: "Telemetry",
         security: "Security",
         contexts: Mapping[str, "TlsContexts"],
     ) -> None:
@@ -51,6 +57,8 @@ class BrokerCollector:
         self._fetch_waiters = fetch_waiters
         self._fetch_sessions = fetch_sessions
         self._group_lag = group_lag
+        self._shares = shares
+        self._telemetry = telemetry
         self._security = security
         self._contexts = contexts
         self._started_s = time.time()
@@ -66,6 +74,10 @@ class BrokerCollector:
         yield from self._commits()
         if shows_names:
             yield from self._groups()
+        yield from self._share_groups()
+        if shows_names:
+            yield from self._share_partitions()
+        yield from self._client_telemetry()
         yield from self._upkeep()
         yield from self._remote()
 
@@ -88,8 +100,18 @@ class BrokerCollector:
         yield failures
 
     def _traffic(self) -> Iterator[Any]:
+        from prometheus_client.core import GaugeMetricFamily
+
         connections, metrics = self._connections, self._metrics
         yield _gauge("tidelog_connections", "Connections open now", len(connections))
+        of_listeners = GaugeMetricFamily(
+            "tidelog_listener_connections",
+            "Connections of a listener open now",
+            labels=["listener"],
+        )
+        for listener, count in connections.per_listener.items():
+            of_listeners.add_metric([listener], count)
+        yield of_listeners
         yield _counter("tidelog_connections_accepted", "Connections taken", connections.accepted)
         yield _counter(
             "tidelog_connections_refused", "Connections over a limit", connections.refused
@@ -188,20 +210,38 @@ class BrokerCollector:
         for name, contexts in self._contexts.items():
             expiry.add_metric([name], contexts.certificate.not_after_ms / 1000)
         yield expiry
-        handshakes = CounterMetricFamily(
-            "tidelog_tls_handshakes", "TLS handshakes", labels=["listener", "result"]
+        yield _labelled_counter(
+            "tidelog_tls_handshakes", "TLS handshakes", ("listener", "result"), metrics.handshakes
         )
-        for labels, count in metrics.handshakes.items():
-            handshakes.add_metric(labels, count)
-        yield handshakes
-        logins = CounterMetricFamily(
-            "tidelog_authentications",
-            "SASL authentications",
-            labels=["listener", "mechanism", "result"],
+        yield _labelled_counter(
+            "tidelog_tls_connections",
+            "Connections over TLS that were accepted",
+            ("listener", "version", "cipher"),
+            metrics.tls,
         )
-        for words, count in metrics.authentications.items():
-            logins.add_metric(words, count)
-        yield logins
+        of_login = ("listener", "mechanism", "result")
+        yield _labelled_counter(
+            "tidelog_authentications", "SASL authentications", of_login, metrics.authentications
+        )
+        yield _labelled_counter(
+            "tidelog_reauthentications",
+            "SASL authentications of clients that had logged in before",
+            of_login,
+            metrics.reauthentications,
+        )
+        yield _labelled_counter(
+            "tidelog_sessions_expired",
+            "Connections closed since their SASL session had ended",
+            "listener",
+            metrics.sessions_expired,
+        )
+        security = self._security
+        yield _counter(
+            "tidelog_authorization_refusals", "Rights that were missing", security.audit.refusals
+        )
+        rules = 0 if security.access is None else len(security.access)
+        yield _gauge("tidelog_acls", "Rules in force", rules)
+        yield _gauge("tidelog_users", "SCRAM credentials of users", len(security.credentials))
         yield CounterMetricFamily(
             "tidelog_audit_lines_lost",
             "Lines that are missing in the audit log's file",
@@ -223,6 +263,10 @@ class BrokerCollector:
             "tidelog_sync_acks", "Acknowledgements completed by syncs", commits.acks_completed
         )
         yield _counter("tidelog_sync_failures", "Syncs that failed", commits.sync_failures)
+
+    def client_figures(self) -> Iterator[bytes]:
+        """The metrics that clients have pushed as text, in pieces."""
+        return self._telemetry.figures.lines()
 
     def partitions(self) -> Iterator[bytes]:
         """The metrics of all partitions as text, in pieces that take about a millisecond each.
@@ -281,6 +325,100 @@ class BrokerCollector:
         yield records
         yield seconds
         yield slopes
+
+    def _share_groups(self) -> Iterator[Any]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        shares = self._shares
+        groups = GaugeMetricFamily(
+            "tidelog_share_groups", "Share groups, by state", labels=["state"]
+        )
+        states = Counter(group.state.value for group in shares.groups.values())
+        for state, count in sorted(states.items()):
+            groups.add_metric([state], count)
+        yield groups
+        yield _counter(
+            "tidelog_share_rebalances", "Target assignments of share groups", shares.rebalances
+        )
+        yield _gauge("tidelog_share_sessions", "Share sessions open", len(shares.sessions))
+        yield _gauge(
+            "tidelog_share_session_partitions",
+            "Partitions in share sessions",
+            sum(len(session.partitions) for session in shares.sessions),
+        )
+        yield _labelled_counter(
+            "tidelog_share_acknowledged_records",
+            "Records acknowledged by members of share groups, by type",
+            "type",
+            Counter(
+                {Ack(kind).name.lower(): n for kind, n in shares.partitions.acknowledged.items()}
+            ),
+        )
+        yield _counter(
+            "tidelog_share_expired_records",
+            "Records whose lock expired before their member acknowledged them",
+            shares.partitions.expired,
+        )
+        yield _counter(
+            "tidelog_share_state_records",
+            "Records written to __share_group_state",
+            shares.states.written,
+        )
+
+    def _client_telemetry(self) -> Iterator[Any]:
+        telemetry = self._telemetry
+        telemetry.forget()
+        yield _gauge(
+            "tidelog_telemetry_instances",
+            "Clients that asked for a subscription to their metrics",
+            len(telemetry.instances),
+        )
+        yield _gauge(
+            "tidelog_telemetry_figures", "Figures that clients have pushed", len(telemetry.figures)
+        )
+        yield _labelled_counter(
+            "tidelog_telemetry_pushes", "Pushes of clients, by error", "error", telemetry.pushes
+        )
+        yield _counter(
+            "tidelog_telemetry_dropped",
+            "Values of clients that were left out: too many, or of another type than before",
+            telemetry.figures.dropped,
+        )
+
+    def _share_partitions(self) -> Iterator[Any]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        labels = ["group", *_PARTITION_LABELS]
+        lag = GaugeMetricFamily(
+            "tidelog_share_lag_records", "Records that a share group has not done", labels=labels
+        )
+        records = GaugeMetricFamily(
+            "tidelog_share_in_flight_records",
+            "Records from the first that is not done to the last that was delivered",
+            labels=labels,
+        )
+        ranges = GaugeMetricFamily(
+            "tidelog_share_in_flight_ranges", "Ranges of equal state among them", labels=labels
+        )
+        for key in self._shares.states:
+            topic = self._topics.find_by_id(key.topic_id)
+            if topic is None:
+                continue
+            try:
+                end = self._topics.led_log(topic.name, key.partition).high_watermark
+            except BrokerError:
+                continue
+            values = [key.group_id, topic.name, str(key.partition)]
+            offset = self._shares.offset(key, end)
+            if offset.lag >= 0:
+                lag.add_metric(values, offset.lag)
+            loaded = self._shares.partitions.find(key)
+            if loaded is not None:
+                records.add_metric(values, loaded.partition.in_flight)
+                ranges.add_metric(values, loaded.partition.run_count)
+        yield lag
+        yield records
+        yield ranges
 
     def _remote(self) -> Iterator[Any]:
         remote = self._metrics.remote
@@ -421,12 +559,16 @@ def _gauge(name: str, help_text: str, value: float) -> Any:
     return GaugeMetricFamily(name, help_text, value=value)
 
 
-def _labelled_counter(name: str, help_text: str, label: str, counts: Counter[str]) -> Any:
+def _labelled_counter(
+    name: str, help_text: str, labels: str | tuple[str, ...], counts: Mapping[Any, int]
+) -> Any:
+    """A counter by one label, or by several, whose values are tuples then."""
     from prometheus_client.core import CounterMetricFamily
 
-    family = CounterMetricFamily(name, help_text, labels=[label])
-    for value, count in sorted(counts.items()):
-        family.add_metric([value], count)
+    names = (labels,) if isinstance(labels, str) else labels
+    family = CounterMetricFamily(name, help_text, labels=names)
+    for values, count in sorted(counts.items()):
+        family.add_metric((values,) if isinstance(labels, str) else values, count)
     return family
 
 
@@ -464,3 +606,4 @@ def render(collector: BrokerCollector, *, shows_names: bool) -> Iterator[bytes]:
     yield generate_latest(registry)
     if shows_names:
         yield from collector.partitions()
+        yield from collector.client_figures()

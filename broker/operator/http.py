@@ -15,6 +15,7 @@ once. TLS handshakes have places of their own, so clients of the other listeners
 | /skew      | a topic's times are audited: `broker.operator.skew`       | records are damaged    |
 | /histogram | records are counted by time: `broker.operator.histogram`  | a partition is offline |
 | /clock     | the clock is settable, also POST: `broker.operator.clock` |                        |
+| /standby   | this is a standby, also POST: `broker.operator.standby`   | the store fails (POST) |
 
 Names of topics and groups and times of records are data: `broker.operator.port_access` says who may
 see them. A client that has to prove its identity gets 401, one without the right 403; /healthz and
@@ -97,7 +98,7 @@ class MetricsServer:
         self._server = secure(
             bound,
             handshakes=Handshakes(
-                lambda _, shaking, of_host: (
+                lambda _, __, shaking, of_host: (
                     shaking < CONNECTIONS_MAX and of_host < CONNECTIONS_MAX // SHARE
                 ),
                 at_once=HANDSHAKES_AT_ONCE,

@@ -112,6 +112,7 @@ class HttpConnection:
         return Question(
             method=request.method.decode("ascii"),
             sets_clock=b"x-tidelog-clock" in headers,
+            is_command=b"x-tidelog-command" in headers,
             target=request.target.decode("ascii"),
             host=None if host is None else host.decode("latin-1"),
             authorization=headers.get(b"authorization", b""),

@@ -7,7 +7,9 @@ asks worker 1 for the whole. A question about one partition goes to its worker a
 that the client has asked checks the rights.
 
 Bounds. A worker that does not answer within `PART_PATIENCE_S` is named in the answer, with the
-reason. A document over `DOCUMENT_BYTES_MAX` is refused where it is made, before it is sent.
+reason. Parts that do not fit together after `ROUNDS_MAX` rounds are not joined: the question is
+refused, and may be asked again. A document over `DOCUMENT_BYTES_MAX` is refused where it is made,
+before it is sent.
 
 Read next: `broker.operator.queries` (`TopicQuery`), `broker.workers.link`.
 """
@@ -121,16 +123,24 @@ class WorkerQueries:
     # --- worker 1 -------------------------------------------------------------------------------
 
     async def _whole(self, path: str, asked: Asked) -> Document:
-        """The answer from the parts of all workers that have to do with it."""
+        """The answer from the parts of all workers that have to do with it.
+
+        Raises:
+            Refused: as `_parts`, or the parts of no round fit together.
+        """
         topic_query = self._queries[path]
         workers = sorted(self._workers(topic_query, asked))
         for _ in range(ROUNDS_MAX):
             parts, unanswered = await self._parts(path, asked, workers)
             changed = topic_query.again(asked, parts)
             if changed is None:
-                break
+                return topic_query.whole(asked, parts, unanswered)
             asked = changed
-        return topic_query.whole(asked, parts, unanswered)
+        raise Refused(
+            f"the parts of worker {', '.join(map(str, workers))} did not fit together in "
+            f"{ROUNDS_MAX} rounds, because the topic changed meanwhile; ask again",
+            503,
+        )
 
     async def _parts(
         self, path: str, asked: Asked, workers: Sequence[int]

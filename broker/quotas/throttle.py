@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from broker.errors import ThrottlingQuotaExceeded
 from broker.quotas.book import (
     CLIENT_ID,
+    CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     IP,
@@ -120,6 +121,15 @@ class Usage(NamedTuple):
     bound: float
     rate: float | None = None
     tokens: float | None = None
+
+
+class Excess(NamedTuple):
+    """A limit that a client is over; `entity` has the names by which the client is measured."""
+
+    entity: tuple[tuple[str, str], ...]
+    key: str
+    bound: float
+    rate: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,8 +305,13 @@ class Throttle:
         *,
         clock: "Clock",
         metrics: "Metrics",
+        on_excess: Callable[[Excess, int], object] = lambda excess, delay_ms: None,
     ) -> None:
-        """Enforce `book`; `quotas_changed` has to be called after each change of it."""
+        """Enforce `book`; `quotas_changed` has to be called after each change of it.
+
+        `on_excess` gets every limit that a client is over, and the delay of that client.
+        """
+        self._on_excess = on_excess
         self._book = book
         self._windows = windows
         self._mutes = mutes
@@ -355,7 +370,7 @@ class Throttle:
         api_key = request.api_key
         if api_key == ApiKey.PRODUCE and limits.producer is not None:
             delay_ms = limits.producer.charge(frame_bytes, self._clock.monotonic_ms())
-            self._hold(request, "produce", delay_ms)
+            self._hold(request, "produce", PRODUCER_BYTE_RATE, delay_ms)
         elif api_key == ApiKey.FETCH and limits.consumer is not None:
             # So that one fetch passes, however low the bound is.
             seconds = (self._windows.count - 1) * self._windows.size_ms / MS_PER_S
@@ -410,8 +425,11 @@ class Throttle:
         meter = _Meter(self._rate(("ip", host), now_ms), bound)
         delay_ms = min(meter.charge(1, now_ms), self._windows.size_ms)
         if delay_ms:
+            rate = self._rate(("ip", host), now_ms).measure(now_ms)
             meter.record(-1, now_ms)
             self._metrics.throttled("connection", delay_ms)
+            excess = Excess(((IP, host),), CONNECTION_CREATION_RATE, bound, rate)
+            self._on_excess(excess, delay_ms)
         return delay_ms
 
     def _answered(self, request: Request, answer: Any, delay_ms: int, meter: _Meter | None) -> None:
@@ -420,20 +438,41 @@ class Throttle:
             return
         own_ms = answer.throttle_time_ms
         if own_ms:
-            kind = "fetch" if request.api_key == ApiKey.FETCH else "controller_mutation"
-            self._hold(request, kind, own_ms)
+            if request.api_key == ApiKey.FETCH:
+                self._hold(request, "fetch", CONSUMER_BYTE_RATE, own_ms)
+            else:
+                self._hold(request, "controller_mutation", CONTROLLER_MUTATION_RATE, own_ms)
         time_ms = 0
         if meter is not None:
             now_ms = self._clock.monotonic_ms()
             time_ms = min(meter.charge(0, now_ms), self._windows.size_ms)
-            self._hold(request, "request", time_ms)
+            self._hold(request, "request", REQUEST_PERCENTAGE, time_ms)
         answer.throttle_time_ms = max(own_ms, delay_ms, time_ms)
 
-    def _hold(self, request: Request, kind: str, delay_ms: int) -> None:
+    def _hold(self, request: Request, kind: str, key: str, delay_ms: int) -> None:
         if delay_ms:
             self._metrics.throttled(kind, delay_ms)
+            self._report(request, key, delay_ms)
             if request.session.channel is not None:
                 self._mutes.mute(request.session.channel, delay_ms)
+
+    def _report(self, request: Request, key: str, delay_ms: int) -> None:
+        limit = self._book.limit(key, request.session.user, request.client_id or "")
+        if limit is None:
+            return
+        names = ((USER, limit.user), (CLIENT_ID, limit.client_id))
+        entity = tuple((kind, name) for kind, name in names if name is not None)
+        now_ms, windows = self._clock.monotonic_ms(), self._windows
+        if key == CONTROLLER_MUTATION_RATE:
+            bucket = self._bucket((limit.user, limit.client_id), limit.bound, now_ms)
+            window_ms = windows.controller_count * windows.controller_size_ms
+            rate = limit.bound + max(0.0, -bucket.left(now_ms)) * MS_PER_S / window_ms
+        elif key == CONSUMER_BYTE_RATE:  # what the client has not got is not recorded
+            window_ms = self._rate((key, limit.user, limit.client_id), now_ms).window_ms(now_ms)
+            rate = limit.bound * (1 + delay_ms / window_ms)
+        else:
+            rate = self._rate((key, limit.user, limit.client_id), now_ms).measure(now_ms)
+        self._on_excess(Excess(entity, key, limit.bound, rate), delay_ms)
 
     def _timed_steps(self, steps: Any, meter: _Meter) -> Generator[Any, Any, Any]:
         """`steps`, a generator or a coroutine, with the time of each step counted."""

@@ -49,9 +49,17 @@ class Check:
         """Whether the client has a right; a refusal goes to the audit log."""
         if self.sees(operation, resource_type, name):
             return True
-        request = self.request
+        request, access = self.request, self._access
+        assert access is not None
         self.context.security.audit.refused(
-            request.session, ApiKey(request.api_key).name, operation, resource_type, name
+            request.session,
+            ApiKey(request.api_key).name,
+            operation,
+            resource_type,
+            name,
+            lambda: (
+                access.decide(self._principal, self._host, operation, resource_type, name).reason
+            ),
         )
         return False
 

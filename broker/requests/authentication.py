@@ -1,12 +1,13 @@
 """SASL between a request and the state machine: run a token, or refuse after a delay.
 
-A failed authentication is answered late (`connection.failed.authentication.delay.ms`), and the
-connection closes right after the answer, so that guessing passwords is slow. What the client sent
-after the failed request is never served.
+A failed authentication is answered late (`connection.failed.authentication.delay.ms`, and later for
+an address that fails again and again), and the connection closes right after the answer, so that
+guessing passwords is slow. What the client sent after the failed request is never served.
 
 Source: Kafka `SaslServerAuthenticator`, `Selector.DelayedAuthenticationFailureClose`.
 """
 
+from collections import Counter
 from typing import Any
 
 from broker.replies.pending import Pending
@@ -39,7 +40,7 @@ def authenticate(context: Context, session: Session, token: bytes) -> Steps[Auth
         outcome, now_ms=context.clock.monotonic_ms(), wall_ms=context.clock.wall_ms()
     )
     if result.is_done:
-        context.metrics.authentications[session.listener, sasl.mechanism, "ok"] += 1
+        _counter(context, is_again=was_authenticated)[session.listener, sasl.mechanism, "ok"] += 1
         context.security.audit.authenticated(session, sasl.mechanism, again=was_authenticated)
         session.on_authenticated()
     return result
@@ -65,7 +66,8 @@ def _note_failure(context: Context, session: Session, reason: str) -> None:
     sasl = session.sasl
     assert sasl is not None
     name = sasl.exchange.claimed_name if sasl.exchange is not None else ""
-    context.metrics.authentications[session.listener, sasl.mechanism or "none", "failed"] += 1
+    counter = _counter(context, is_again=sasl.is_authenticated)
+    counter[session.listener, sasl.mechanism or "none", "failed"] += 1
     context.security.audit.login_failed(
         session.peer_host,
         sasl.mechanism or "no mechanism",
@@ -74,6 +76,11 @@ def _note_failure(context: Context, session: Session, reason: str) -> None:
         # Names of unknown users are not written down: people type passwords into this field.
         name if name and context.security.credentials.has_user(name) else "",
     )
+
+
+def _counter(context: Context, *, is_again: bool) -> Counter[tuple[str, str, str]]:
+    metrics = context.metrics
+    return metrics.reauthentications if is_again else metrics.authentications
 
 
 def close_after(
@@ -89,6 +96,6 @@ def close_after(
         else:
             pending.resolve(answer)
 
-    delay_ms = context.config.connection_failed_authentication_delay_ms
+    delay_ms = context.security.failures.count(session.peer_host)
     pending.on_abandon = context.clock.call_later(delay_ms, deliver).cancel
     return pending

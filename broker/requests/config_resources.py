@@ -6,12 +6,11 @@
 | 4    | this broker's id    | the broker's settings, the dynamic ones changeable            |
 | 4    | empty               | the cluster-wide default: the same on one node                |
 | 8    | this broker's id    | loggers and their levels, changed until the next start        |
-| 16   | any                 | a subscription to clients' metrics: none, they are not taken  |
+| 16   | any                 | a subscription to clients' metrics                            |
 | 32   | group               | a group's own timings over the broker's, member or not        |
 
 Differs from Kafka:
 
-* clients' metrics are not collected;
 * a broker setting that does not exist is refused; Kafka keeps it without effect. Settings without
   meaning here are kept without effect, even those that Kafka cannot change;
 * no level makes the audit log lose lines: that is up to the configuration and its files;
@@ -26,11 +25,11 @@ Source: KIP-133, KIP-226, KIP-339, KIP-412, KIP-714, KIP-848; Kafka `ConfigHelpe
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import IntEnum
-from functools import partial
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from broker.errors import (
     InvalidConfig,
@@ -41,9 +40,22 @@ from broker.errors import (
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.security.audit import AUDIT_LOGGER
+from broker.security.tls.contexts import TlsUnusable
+from broker.telemetry.settings import (
+    CLIENT_METRICS_KEYS,
+    check_client_metrics,
+    describe_client_metrics,
+)
+from broker.telemetry.subscriptions import pattern_problem
 from broker.topics.registry import check_topic_name
 from broker.topics.windows import WindowTopic
-from config import ConfigErrors, check_group_overrides, check_topic_overrides, with_dynamic
+from config import (
+    BrokerConfig,
+    ConfigErrors,
+    check_group_overrides,
+    check_topic_overrides,
+    with_dynamic,
+)
 from config.broker_keys import BROKER_KEYS
 from config.describe import (
     ConfigSource,
@@ -51,14 +63,15 @@ from config.describe import (
     Synonym,
     describe_broker,
     describe_group,
-    describe_topic,
 )
 from config.group import GROUP_KEYS
+from config.security.keys import is_store_key
 from config.topic import canonical_topic_key, resolve
 from config.topic_keys import TOPIC_KEYS
 from config.values import Key, ValueType, format_value
 from protocol.api import alter_configs, describe_configs, incremental_alter_configs
 from protocol.error_codes import ErrorCode
+from protocol.registry import struct_encoder
 
 
 class ResourceType(IntEnum):
@@ -134,6 +147,17 @@ class Resource:
             ConfigErrors: with every problem; nothing was changed.
         """
 
+    async def try_and_replace(
+        self, overrides: Mapping[str, str], given: Collection[str], *, validate_only: bool
+    ) -> None:
+        """Check `overrides`, and make them the resource's own settings unless `validate_only`.
+
+        `given` are the names that the request has. Raises what `check` and `replace` raise.
+        """
+        self.check(overrides)
+        if not validate_only:
+            self.replace(overrides)
+
     def current(self, key: Key) -> str:
         """The text of the value in force where no override is set."""
         return format_value(key.default)
@@ -193,7 +217,7 @@ class _Topic(Resource):
         self._window = topic if isinstance(topic, WindowTopic) else None
 
     def describe(self) -> list[Entry]:
-        return describe_topic(self._topic.overrides, self._context.topics.broker_config)
+        return self._context.topics.describe(self._topic.overrides)
 
     def is_default(self, entry: Entry) -> bool:
         return entry.source is not ConfigSource.TOPIC
@@ -245,11 +269,35 @@ class _Broker(Resource):
         return key.dynamic
 
     def overrides(self) -> dict[str, str]:
-        return dict(self._context.topics.broker_config.dynamic)
+        return self._context.topics.broker_overrides
 
     def check(self, overrides: Mapping[str, str]) -> None:
+        self._checked(overrides)
+
+    async def try_and_replace(
+        self, overrides: Mapping[str, str], given: Collection[str], *, validate_only: bool
+    ) -> None:
+        """Also build what key stores among `overrides` ask for, and use it."""
+        config = self._checked(overrides)
+        of_listeners = [name for name in given if is_store_key(name)]
+        if of_listeners and not self._name:
+            raise InvalidRequest(
+                f"{of_listeners[0]} is of one broker; name this one, "
+                f"{self._context.endpoint.node_id}."
+            )
+        tls = self._context.security.tls
         try:
-            with_dynamic(self._context.topics.broker_config, overrides)
+            async with tls.tried(config, given, is_bound=True) as put_in_force:
+                if not validate_only:
+                    self.replace(overrides)
+                    put_in_force()
+        except TlsUnusable as error:
+            raise InvalidRequest(str(error)) from error
+
+    def _checked(self, overrides: Mapping[str, str]) -> BrokerConfig:
+        """The settings of the broker with `overrides`."""
+        try:
+            return with_dynamic(self._context.topics.broker_config, overrides)
         except ConfigErrors as error:
             raise InvalidRequest(str(error)) from error
 
@@ -349,15 +397,35 @@ class _Loggers(Resource):
 
 
 class _ClientMetrics(Resource):
-    """A subscription to clients' metrics; there is never one."""
+    """A subscription to clients' metrics."""
 
-    def __init__(self, name: str) -> None:
+    keys = CLIENT_METRICS_KEYS
+
+    def __init__(self, context: Context, name: str) -> None:
         if not name:
             raise InvalidRequest("A subscription to client metrics needs a name.")
+        self._subscriptions = context.telemetry.subscriptions
+        self._name = name
+
+    def describe(self) -> list[Entry]:
+        return describe_client_metrics(self.overrides())
+
+    def is_changeable(self, key: Key) -> bool:
+        return True
+
+    def overrides(self) -> dict[str, str]:
+        return dict(self._subscriptions.overrides.get(self._name, {}))
 
     def check(self, overrides: Mapping[str, str]) -> None:
-        if overrides:
-            raise InvalidConfig("Clients' metrics are not collected by this broker.")
+        problems = check_client_metrics(overrides)
+        if problems:
+            raise InvalidRequest(str(ConfigErrors(problems)))
+        problem = pattern_problem(overrides)
+        if problem is not None:
+            raise InvalidConfig(problem)
+
+    def replace(self, overrides: Mapping[str, str]) -> None:
+        self._subscriptions.replace(self._name, overrides)
 
 
 class _Group(Resource):
@@ -415,13 +483,32 @@ def find_resource(context: Context, resource_type: int, name: str) -> Resource:
     if resource_type == ResourceType.BROKER_LOGGER:
         return _Loggers(context, name)
     if resource_type == ResourceType.CLIENT_METRICS:
-        return _ClientMetrics(name)
+        return _ClientMetrics(context, name)
     if resource_type == ResourceType.GROUP:
         return _Group(context, name)
     known = ", ".join(f"{known.value} ({known.name.lower()})" for known in ResourceType)
     raise InvalidRequest(
         f"Configuration resources of type {resource_type} are unknown; use one of {known}."
     )
+
+
+class EncodedSettings:
+    """The settings of one answer as bytes; of each name the last is kept, to be used again.
+
+    So what topics inherit is encoded once for all of them.
+    """
+
+    def __init__(self, message: type, struct: type, version: int) -> None:
+        """Encode settings as `struct` of `message`."""
+        self._encode = struct_encoder(message, struct, version)
+        self._last: dict[str, tuple[Entry, bool, Any]] = {}
+
+    def encoded(self, entry: Entry, make: Callable[[], Any], *, is_changeable: bool = True) -> Any:
+        """What `make` makes of `entry`, which depends on these arguments alone."""
+        last = self._last.get(entry.key.name)
+        if last is None or last[0] is not entry or last[1] is not is_changeable:
+            last = self._last[entry.key.name] = (entry, is_changeable, self._encode(make()))
+        return last[2]
 
 
 AskedChange: TypeAlias = (
@@ -444,15 +531,13 @@ def complaint_about(
     return None
 
 
-def act_on(
-    context: Context,
-    asked: AskedChange | describe_configs.DescribeConfigsResource,
+@contextmanager
+def refusals_in(
     answer: alter_configs.AlterConfigsResourceResponse | describe_configs.DescribeConfigsResult,
-    act: Callable[[Resource], object],
-) -> None:
-    """Find a resource and `act` on it; a refusal becomes the answer's error."""
+) -> Iterator[None]:
+    """A refusal in the block becomes the error of `answer`."""
     try:
-        act(find_resource(context, asked.resource_type, asked.resource_name))
+        yield
     except REFUSALS as error:
         answer.error_code = error_code(error)
         answer.error_message = str(error)
@@ -487,16 +572,18 @@ async def change(
         answer.error_message = complaint
         return answer
 
-    def act(resource: Resource) -> None:
-        resource.check_each_once(config.name for config in asked.configs)
-        overrides = wanted(resource)
-        resource.check(overrides)
-        if not validate_only:
-            resource.replace(overrides)
+    given = [config.name for config in asked.configs]
 
-    await context.topics.alone(partial(act_on, context, asked, answer, act))
+    async def act() -> None:
+        with refusals_in(answer):
+            resource = find_resource(context, asked.resource_type, asked.resource_name)
+            resource.check_each_once(given)
+            overrides = wanted(resource)
+            await resource.try_and_replace(overrides, given, validate_only=validate_only)
+
+    await context.topics.make(act())
     if answer.error_code == ErrorCode.NONE and not validate_only:
-        names = ", ".join(config.name for config in asked.configs) or "none"
+        names = ", ".join(given) or "none"
         context.security.audit.changed(
             request,
             f"changed settings of {ResourceType(asked.resource_type).name} "

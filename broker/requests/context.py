@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from broker.requests.answers import AnswerMemory
     from broker.security.service import Security
     from broker.space import SpaceGuard
+    from broker.telemetry.service import Telemetry
     from broker.topics.registry import TopicRegistry
     from broker.transactions.coordinator import TransactionCoordinator
     from config import BrokerConfig
@@ -74,6 +75,7 @@ class Context:
     groups: "GroupCoordinator"
     transactions: "TransactionCoordinator"
     security: "Security"
+    telemetry: "Telemetry"
     remote: "RemoteReads | None" = None
     """Reads of the object store; None when the broker has none."""
 

@@ -63,6 +63,8 @@ ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
         storage_errors.ObjectDamaged: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.Fenced: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.DirectoryOlder: ErrorCode.KAFKA_STORAGE_ERROR,
+        # A producer retries until the standby is promoted.
+        storage_errors.FollowsBucket: ErrorCode.NOT_LEADER_OR_FOLLOWER,
         storage_errors.UnknownBucketFormat: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.ObjectExists: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.ObjectMissing: ErrorCode.KAFKA_STORAGE_ERROR,

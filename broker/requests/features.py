@@ -12,16 +12,18 @@ A level is listed only when the broker implements it: the last one changes the r
 producers. The cluster has no other release to agree with, so the levels are fixed.
 
 A broker of several workers has no share groups: their state lies in worker 1, and their records
-with all of them.
+with all of them. It takes no metrics of clients either: a client pushes to any of them.
 
 Differs from Kafka: the levels cannot be changed; Kafka can lower and raise them.
 
 Source: KIP-584, KIP-1022; Kafka `MetadataVersion`, `GroupVersion`, `TransactionVersion`.
 """
 
+import functools
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from broker.telemetry import otlp
 from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
 
 GROUP_VERSION = "group.version"
@@ -47,12 +49,19 @@ SHARE_APIS = frozenset(
 )
 """The APIs of share groups."""
 
+TELEMETRY_APIS = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
+"""The APIs by which clients push their metrics: served where the extra `telemetry` is installed."""
 
+
+@functools.cache
 def served_apis(workers: int) -> Mapping[ApiKey, VersionRange]:
     """The APIs of a broker of so many workers, in key order."""
-    if workers == 1:
-        return SUPPORTED
-    return {key: versions for key, versions in SUPPORTED.items() if key not in SHARE_APIS}
+    missing: frozenset[ApiKey] = frozenset()
+    if workers > 1:
+        missing |= SHARE_APIS | TELEMETRY_APIS
+    if not otlp.is_installed():
+        missing |= TELEMETRY_APIS
+    return {key: versions for key, versions in SUPPORTED.items() if key not in missing}
 
 
 def finalized(workers: int) -> Mapping[str, int]:

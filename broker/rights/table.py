@@ -83,6 +83,9 @@ FREE: Final = frozenset(
         # No right counts for these: the client has to be the token's owner or a renewer.
         ApiKey.RENEW_DELEGATION_TOKEN,
         ApiKey.EXPIRE_DELEGATION_TOKEN,
+        # As in Kafka: a subscription, which takes a right, asks every client for its metrics.
+        ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+        ApiKey.PUSH_TELEMETRY,
     }
 )
 """APIs without a guard."""

@@ -1,10 +1,21 @@
 """The audit log: logins, refusals and changes by administrators.
 
 Lines go to the logger `tidelog.audit`, which has a level of its own, and with their facts one by
-one to `broker.security.audit_file`, if there is such a file. Equal refusals and failed logins are
-folded: the first is logged at once, further ones are counted, and the count is on the next line
-after `FOLD_MS`. So a client that asks for 100,000 forbidden topics, or tries 100,000 passwords,
-writes one line in that time.
+one to `broker.security.audit_file`, if there is such a file. What strangers can repeat at will is
+folded: the first of equal events is logged at once, further ones are counted, and the last of them
+is logged with the count when the time of the event is over. So a client that asks for 100,000
+forbidden topics, or tries 100,000 passwords, writes two lines.
+
+| event                          | equal are those of                           | for            |
+|--------------------------------|----------------------------------------------|----------------|
+| a refusal                      | principal, address, API, operation, resource | `FOLD_MS`      |
+| a failed login                 | address, listener, mechanism, reason, user   | `FOLD_MS`      |
+| a failed handshake of TLS      | the broker                                   | `STRANGERS_MS` |
+| a refused connection           | the broker                                   | `STRANGERS_MS` |
+| a client over its quota        | the entity and the key of the quota          | `QUOTA_MS`     |
+
+Of each event at most `KINDS_MAX` kinds are told apart at once; more are equal to each other. So an
+attacker with many addresses or names cannot fill the disk either.
 
 Nothing secret is ever handed to this module: no passwords, tokens or keys, and no names that a
 stranger claims. Names of certificates and topics may have any character: those that would end the
@@ -12,20 +23,31 @@ line, or move or hide text of it, are written as Python escapes.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from broker.quotas.throttle import Excess
 from broker.quotas.throttle import Request as TimedRequest
 from broker.security.audit_file import AuditFile
-from broker.security.session import Session
+from broker.security.session import NO_SOFTWARE, Session
 from protocol.acl import Operation, ResourceType
 from protocol.api_keys import ApiKey
+
+if TYPE_CHECKING:
+    from broker.clocks.clock import Clock
+    from broker.security.tls.certificate import Certificate
 
 AUDIT_LOGGER: Final = "tidelog.audit"
 logger = logging.getLogger("tidelog.audit")
 
 FOLD_MS: Final = 10_000
-_KINDS_MAX: Final = 1_000
+STRANGERS_MS: Final = 1_000
+QUOTA_MS: Final = 60_000
+KINDS_MAX: Final = 100
 _NAME_MAX: Final = 256
 
 
@@ -37,14 +59,25 @@ class Request(TimedRequest, Protocol):
         """Who the client is."""
 
 
+@dataclass(slots=True)
+class _Fold:
+    """Equal events: the last one, and how many there were after the one that was logged."""
+
+    level: int
+    text: Callable[[], str]
+    fields: Callable[[], dict[str, Any]]
+    count: int = 0
+
+
 class Audit:
     """The audit log of one broker. Loop thread only."""
 
-    def __init__(self, monotonic_ms: Callable[[], int], file: AuditFile | None = None) -> None:
-        """Fold equal refusals by the clock `monotonic_ms`; write to `file` as well."""
-        self._monotonic_ms = monotonic_ms
+    def __init__(self, clock: "Clock", file: AuditFile | None = None) -> None:
+        """Fold equal events by `clock`; write to `file` as well."""
+        self._clock = clock
         self._file = file
-        self._folded: dict[tuple[object, ...], tuple[int, int]] = {}
+        self._folds: dict[tuple[str, object], _Fold] = {}
+        self._kinds: Counter[str] = Counter()
         self.refusals = 0
 
     def refused(
@@ -54,12 +87,15 @@ class Audit:
         operation: Operation,
         resource_type: ResourceType,
         name: str,
+        why: Callable[[], str] | None = None,
     ) -> None:
-        """A client may not do something; `api` is the name of what it asked."""
+        """A client may not do something; `api` is the name of what it asked, `why` the rule."""
         self.refusals += 1
-        self._write_folded(
+        self._fold(
             logging.INFO,
+            "refused",
             (session.principal, session.peer_host, api, operation, resource_type),
+            FOLD_MS,
             lambda: (
                 f"{session.principal} at {session.peer_host} may not {operation.name} the "
                 f"{resource_type.name.lower().replace('_', ' ')} {name[:_NAME_MAX]!r} ({api})"
@@ -70,6 +106,7 @@ class Audit:
                 "operation": operation.name,
                 "resource_type": resource_type.name,
                 "resource": name[:_NAME_MAX],
+                **({"rule": why()} if why is not None else {}),
             },
         )
 
@@ -78,9 +115,11 @@ class Audit:
     ) -> None:
         """A client has not proved its identity; it claimed to be `known_user`, if there is one."""
         claimed = f" (user {known_user})" if known_user else ""
-        self._write_folded(
+        self._fold(
             logging.WARNING,
+            "login failed",
             (peer_host, mechanism, listener, reason, known_user),
+            FOLD_MS,
             lambda: (
                 f"{peer_host} failed to authenticate with {mechanism} on listener {listener}: "
                 f"{reason}{claimed}"
@@ -105,9 +144,11 @@ class Audit:
 
     def refused_certificate(self, peer_host: str, listener: str, reason: Exception) -> None:
         """A certificate that an authority has signed gives no name to its client."""
-        self._write_folded(
+        self._fold(
             logging.WARNING,
+            "login failed",
             (peer_host, listener, str(reason)),
+            FOLD_MS,
             lambda: f"{peer_host} failed to authenticate on listener {listener}: {reason}",
             lambda: {
                 **_where("login failed", peer_host, listener),
@@ -115,6 +156,70 @@ class Audit:
                 "reason": str(reason),
             },
         )
+
+    def handshake_failed(self, peer_host: str, listener: str, reason: object) -> None:
+        """A client has not got as far as a TLS connection."""
+        reason = str(reason)[:_NAME_MAX] or "end of stream"
+        self._fold(
+            logging.INFO,
+            "handshake failed",
+            None,
+            STRANGERS_MS,
+            lambda: f"TLS handshake with {peer_host} on listener {listener} failed: {reason}",
+            lambda: {**_where("handshake failed", peer_host, listener), "reason": reason},
+        )
+
+    def connection_refused(self, peer_host: str, listener: str, limit: str) -> None:
+        """A client was not served because of a limit of connections."""
+        self._fold(
+            logging.INFO,
+            "connection refused",
+            None,
+            STRANGERS_MS,
+            lambda: f"refused a connection of {peer_host} on listener {listener}: {limit}",
+            lambda: {**_where("connection refused", peer_host, listener), "limit": limit},
+        )
+
+    def throttled(self, excess: Excess, delay_ms: int) -> None:
+        """A client is over a quota and has to wait."""
+        entity = {kind: name[:_NAME_MAX] for kind, name in excess.entity}
+        words = ", ".join(f"{kind} {name!r}" for kind, name in entity.items())
+        self._fold(
+            logging.INFO,
+            "throttled",
+            (excess.key, excess.entity),
+            QUOTA_MS,
+            lambda: (
+                f"{words} is over {excess.key} = {excess.bound:g} with {excess.rate:.6g} and waits "
+                f"{delay_ms} ms"
+            ),
+            lambda: {
+                "event": "throttled",
+                "entity": entity,
+                "key": excess.key,
+                "bound": excess.bound,
+                "rate": round(excess.rate, 3),
+                "delay_ms": delay_ms,
+            },
+        )
+
+    def certificate_replaced(self, listener: str, certificate: "Certificate") -> None:
+        """A listener shows another certificate from now on, or has read the same one again."""
+        fields = _certificate("certificate replaced", listener, certificate)
+        line = (
+            f"listener {listener} uses the certificate of {certificate.subject} with the SHA-256 "
+            f"{certificate.fingerprint} until {fields['not_after']}"
+        )
+        self._write(logging.INFO, line, fields, is_kept=True)
+
+    def certificate_kept(self, listener: str, certificate: "Certificate", why: str) -> None:
+        """A listener's key or certificate was to be read again, and cannot be used."""
+        fields = {**_certificate("certificate kept", listener, certificate), "reason": why}
+        line = (
+            f"listener {listener} keeps the certificate with the SHA-256 "
+            f"{certificate.fingerprint}: {why}"
+        )
+        self._write(logging.WARNING, line, fields, is_kept=True)
 
     def changed(self, request: Request, what: str) -> None:
         """An administrator has changed something."""
@@ -143,29 +248,59 @@ class Audit:
         if self._file is not None:
             self._file.reopen()
 
+    def write_folded(self) -> None:
+        """Write what is folded now, without waiting for its time."""
+        for fold in self._folds.values():
+            if fold.count:
+                self._write_last(fold)
+
     def close(self) -> None:
-        """Write the rest to the file, and close it."""
+        """Write what is folded, and the rest to the file, and close it."""
+        self.write_folded()
+        self._folds.clear()
         if self._file is not None:
             self._file.close()
 
-    def _write_folded(
+    def _fold(
         self,
         level: int,
-        kind: tuple[object, ...],
+        event: str,
+        kind: object,
+        fold_ms: int,
         text: Callable[[], str],
         fields: Callable[[], dict[str, Any]],
     ) -> None:
-        """Write the line about an event, or count it while lines of its kind are folded."""
-        now_ms = self._monotonic_ms()
-        since_ms, count = self._folded.get(kind, (now_ms - FOLD_MS, 0))
-        if now_ms - since_ms < FOLD_MS:
-            self._folded[kind] = (since_ms, count + 1)
+        """Write the line about an event, or count it while events of its kind are folded."""
+        key = event, kind
+        fold = self._folds.get(key)
+        if fold is None and self._kinds[event] >= KINDS_MAX:
+            key = event, _OTHERS
+            fold = self._folds.get(key)
+        if fold is not None:
+            fold.level, fold.text, fold.fields = level, text, fields
+            fold.count += 1
             return
-        if len(self._folded) >= _KINDS_MAX:
-            self._folded.clear()
-        self._folded[kind] = (now_ms, 0)
-        more = f"; {count} more like it before" if count else ""
-        self._write(level, text() + more, {**fields(), "more_before": count})
+        self._folds[key] = _Fold(level, text, fields)
+        self._kinds[event] += 1
+        self._clock.call_later(fold_ms, partial(self._unfold, key, fold_ms))
+        self._write(level, text(), {**fields(), "more_before": 0})
+
+    def _unfold(self, key: tuple[str, object], fold_ms: int) -> None:
+        """Write the last one of the events that were folded, and fold further ones."""
+        fold = self._folds.get(key)
+        if fold is None:
+            return
+        if fold.count:
+            self._write_last(fold)
+            self._clock.call_later(fold_ms, partial(self._unfold, key, fold_ms))
+        else:
+            del self._folds[key]
+            self._kinds[key[0]] -= 1
+
+    def _write_last(self, fold: _Fold) -> None:
+        more, fold.count = fold.count - 1, 0
+        line = f"{fold.text()}; {more} more like it before" if more else fold.text()
+        self._write(fold.level, line, {**fold.fields(), "more_before": more})
 
     def _write(
         self, level: int, line: str, fields: Mapping[str, Any], *, is_kept: bool = False
@@ -177,10 +312,31 @@ class Audit:
             self._file.write(fields, is_kept=is_kept)
 
 
+_OTHERS: Final = object()
+"""The kind of all events above `KINDS_MAX`."""
+
+
+def _certificate(event: str, listener: str, certificate: "Certificate") -> dict[str, Any]:
+    moment = datetime.fromtimestamp(certificate.not_after_ms / 1000, UTC)
+    return {
+        "event": event,
+        "listener": listener,
+        "subject": certificate.subject,
+        "fingerprint": certificate.fingerprint,
+        "not_after": moment.isoformat(timespec="seconds").replace("+00:00", "Z"),
+    }
+
+
 def _where(event: str, peer_host: str, listener: str) -> dict[str, Any]:
     return {"event": event, "host": peer_host, "listener": listener}
 
 
 def _who(event: str, session: Session) -> dict[str, Any]:
     where = _where(event, session.peer_host, session.listener)
+    if session.connection_id:
+        where["connection"] = session.connection_id
+    if session.tls:
+        where["tls"] = session.tls
+    if session.software != NO_SOFTWARE:
+        where["software"] = " ".join(session.software)[:_NAME_MAX]
     return {**where, "principal": str(session.principal)}

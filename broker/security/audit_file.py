@@ -4,7 +4,8 @@ A line is one JSON object in ASCII, so no name can end it or hide text of it. It
 so several workers may share a file. The loop never waits for the disk: during a write further lines
 are collected, and a write that fails is tried again each second. With `LINES_MAX` lines waiting
 more are left out and counted, except changes by administrators, each of which has cost a sync; the
-next line says how many are missing.
+next line says how many are missing. Lines that the last write, at the stop, cannot append are
+counted as lost and reported in the broker's own log.
 
 The file is not rotated here. After it was moved lines go on to the moved one until SIGHUP. Lines
 are not synced: after a power cut the last ones may be missing.
@@ -30,7 +31,7 @@ _MODE: Final = 0o600
 
 
 class AuditFile:
-    """One open file. Loop thread only, but for the writes."""
+    """One open file. Loop thread only, but for the writes, which keep what they leave over."""
 
     def __init__(self, path: str, thread: Pool, clock: Clock) -> None:
         """Open the file for appending, and make it if there is none; `thread` is one thread.
@@ -46,6 +47,7 @@ class AuditFile:
         self._clock = clock
         self._waiting: list[bytes] = []
         self._unwritten = b""
+        self._error: OSError | None = None
         self._under_way = self._unsaid = 0
         self._is_busy = self._is_torn = self._has_failed = self._is_closed = False
         try:
@@ -63,8 +65,7 @@ class AuditFile:
             self._unsaid += 1
             return
         if self._unsaid:
-            self._waiting.append(self._line({"event": "lines lost", "count": self._unsaid}))
-            self._unsaid = 0
+            self._waiting.append(self._lines_lost())
         self._waiting.append(self._line(fields))
         if not self._is_busy:
             self._begin()
@@ -86,9 +87,25 @@ class AuditFile:
         self._thread.submit(lambda: os.close(former), lambda _, __: None)
 
     def close(self) -> None:
-        """Write what waits, and close the file."""
+        """Write what waits, and close the file; what cannot be written is counted and reported."""
         self._is_closed = True
+        if self._unsaid:
+            self._waiting.append(self._lines_lost())
         self._thread.run_all([self._next_write(), lambda: os.close(self._file)])
+        if self._unwritten:
+            lost = self._unwritten.count(b"\n")
+            self.lost += lost
+            logger.error(
+                "%s: cannot write %s: %s; %d lines are lost, because the broker stops",
+                SETTING,
+                self.path,
+                self._error and self._error.strerror,
+                lost,
+            )
+
+    def _lines_lost(self) -> bytes:
+        count, self._unsaid = self._unsaid, 0
+        return self._line({"event": "lines lost", "count": count})
 
     def _line(self, fields: Mapping[str, Any]) -> bytes:
         now = datetime.fromtimestamp(self._clock.wall_ms() / 1000, UTC)
@@ -100,18 +117,26 @@ class AuditFile:
             self._is_busy = True
             self._thread.submit(self._next_write(), self._written)
 
-    def _next_write(self) -> Callable[[], tuple[bytes, bool, OSError | None]]:
-        """A call that appends all lines that wait, as `_append` does."""
-        file, prefix = self._file, b"\n" if self._is_torn else b""
-        data = self._unwritten + b"".join(self._waiting)
+    def _next_write(self) -> Callable[[], None]:
+        """A call that appends all lines that wait, after those that the call before left over."""
+        file, lines = self._file, b"".join(self._waiting)
         self._under_way += len(self._waiting)
-        self._waiting, self._unwritten = [], b""
-        return lambda: _append(file, prefix, data)
+        self._waiting = []
 
-    def _written(self, result: Any, failure: BaseException | None) -> None:
+        def write() -> None:
+            prefix = b"\n" if self._is_torn else b""
+            self._unwritten, self._is_torn, self._error = _append(
+                file, prefix, self._unwritten + lines
+            )
+
+        return write
+
+    def _written(self, _: None, failure: BaseException | None) -> None:
         if failure is not None:
             raise failure
-        self._unwritten, self._is_torn, error = result
+        if self._is_closed:
+            return  # `close` has written the rest, or said that it could not
+        error = self._error
         if error is None:
             self._under_way, self._is_busy, self._has_failed = 0, False, False
             self._begin()

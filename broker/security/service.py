@@ -8,6 +8,7 @@ Read next: `broker.security.sasl`, `broker.security.acls`, `broker.security.tls.
 
 import base64
 import secrets
+import ssl
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -43,6 +44,7 @@ from broker.security.credentials import (
     UnreadableCredential,
     Upsertion,
 )
+from broker.security.failed_logins import FailedLogins
 from broker.security.mechanism import MechanismUnusable, SaslExchange
 from broker.security.plain import PasswordCache, PlainExchange
 from broker.security.principal import Principal, parse_principals, user
@@ -54,11 +56,12 @@ from broker.security.scram import (
 from broker.security.session import Session
 from broker.security.tls.contexts import TlsContexts, TlsUnusable, reveal
 from broker.security.tls.distinguished_name import MalformedName, subject_of
+from broker.security.tls.listeners import TlsListeners
 from broker.security.tls.principal_mapping import NoRuleMatches, PrincipalMapping, RuleRefused
 from broker.security.tokens import KIND_TOKEN, Tokens
 from broker.threads import Pool
 from config import BrokerConfig, Listener
-from config.security.keys import ListenerSecurity, listener_security
+from config.security.keys import ListenerSecurity, listener_security, scoped_name
 from config.values import InvalidValue
 from protocol.acl import Acl
 from storage.directory.metadata import Json
@@ -90,9 +93,9 @@ class ListenerGuard:
     """What one listener asks of its clients."""
 
     def __init__(
-        self, name: str, security: ListenerSecurity, owner: "Security", *, now_ms: int
+        self, name: str, security: ListenerSecurity, owner: "Security", *, now_ms: int | None
     ) -> None:
-        """Read keys and certificates.
+        """Read keys and certificates; without `now_ms` they may have expired.
 
         Raises:
             TlsUnusable: they cannot be used.
@@ -124,24 +127,39 @@ class ListenerGuard:
             return kerberos(self.security.kerberos, reveal)
         return owner.exchange_maker(mechanism)
 
-    def session(self, peer_host: str, certificate: bytes | None) -> Session:
+    def session_over(
+        self, tls: ssl.SSLObject | None, peer_host: str, connection_id: int
+    ) -> Session:
+        """The session of a client that has just connected, over TLS or not; raises as `session`."""
+        if tls is None:
+            return self.session(peer_host, None, connection_id)
+        cipher = tls.cipher()
+        words = f"{tls.version()} {cipher[0] if cipher else ''}"
+        return self.session(peer_host, tls.getpeercert(binary_form=True), connection_id, words)
+
+    def session(
+        self, peer_host: str, certificate: bytes | None, connection_id: int = 0, tls: str = ""
+    ) -> Session:
         """The session of a client that has just connected, maybe with a certificate (DER).
 
         Raises:
             MalformedName: the certificate's subject cannot be read.
             NoRuleMatches: no rule gives it a name.
         """
+        made = partial(
+            Session, listener=self.name, peer_host=peer_host, connection_id=connection_id, tls=tls
+        )
         if self._mechanisms:  # the client is who its mechanism says, whatever its certificate
             sasl = SaslSession(self._mechanisms, max_reauth_ms=self.security.max_reauth_ms)
-            return Session(listener=self.name, peer_host=peer_host, sasl=sasl)
+            return made(sasl=sasl)
         if certificate is None:
-            return Session(listener=self.name, peer_host=peer_host)
+            return made()
         try:
             principal = user(self._mapping.name_of(subject_of(certificate)))
         except (MalformedName, NoRuleMatches) as error:
             self._audit.refused_certificate(peer_host, self.name, error)
             raise
-        session = Session(listener=self.name, peer_host=peer_host, principal=principal)
+        session = made(principal=principal)
         self._audit.authenticated(session, "a certificate")
         return session
 
@@ -184,25 +202,51 @@ class Security:
                 allow_if_no_acl=config.allow_everyone_if_no_acl_found,
             )
 
+        path = config.audit_log_file
+        file = AuditFile(path, audit_thread, clock) if path and audit_thread else None
+        self.audit = Audit(clock, file)
+        self.failures = FailedLogins(
+            clock.monotonic_ms, config.connection_failed_authentication_delay_ms
+        )
+        self.tls: TlsListeners
+        """The certificates of the listeners, set by `open_guards`."""
+
         self.mutes = Mutes(clock)
         self._throttle = Throttle(
-            self.quotas, windows_of(config), self.mutes, clock=clock, metrics=metrics
+            self.quotas,
+            windows_of(config),
+            self.mutes,
+            clock=clock,
+            metrics=metrics,
+            on_excess=self.audit.throttled,
         )
         self.throttle = self._throttle if len(self.quotas) else None
         """What enforces the quotas, or None when none is set."""
 
-        path = config.audit_log_file
-        file = AuditFile(path, audit_thread, clock) if path and audit_thread else None
-        self.audit = Audit(clock.monotonic_ms, file)
-
-    def guard(self, config: BrokerConfig, listener: Listener, *, now_ms: int) -> ListenerGuard:
-        """The guard of `listener`; certificates have to be valid at `now_ms`.
+    def open_guards(
+        self, config: BrokerConfig, wall_ms: Callable[[], int], threads: Pool
+    ) -> dict[str, ListenerGuard]:
+        """The guards of all listeners that have one, by name; `threads` read their files again.
 
         Raises:
-            StartError: its key or certificate cannot be used.
+            StartError: a key or certificate cannot be used now.
         """
+        metrics = config.metrics_listener
+        guards = {
+            listener.name: self._guard(config, listener, now_ms=wall_ms())
+            for listener in (*config.listeners, *([metrics] if metrics else []))
+            if listener.protocol != "PLAINTEXT"
+        }
+        contexts = {name: guard.tls for name, guard in guards.items() if guard.tls is not None}
+        self.tls = TlsListeners(contexts, wall_ms, threads, self.audit)
+        return guards
+
+    def _guard(self, config: BrokerConfig, listener: Listener, *, now_ms: int) -> ListenerGuard:
         try:
             security = listener_security(config, listener)
+            if scoped_name(listener.name, "ssl.keystore.key") in config.dynamic_secrets:
+                # It is in no file, so only a request can replace it, to a broker that runs.
+                return ListenerGuard(listener.name, security, self, now_ms=None)
             return ListenerGuard(listener.name, security, self, now_ms=now_ms)
         except (TlsUnusable, RuleRefused, MechanismUnusable) as error:
             raise StartError(

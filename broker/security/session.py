@@ -5,10 +5,14 @@ principal. On a listener without SASL the principal is fixed when the connection
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from broker.quotas.throttle import Channel
 from broker.security.principal import ANONYMOUS, Principal
 from broker.security.sasl import SaslSession
+
+NO_SOFTWARE: Final = ("unknown", "unknown")
+"""Of a client that has not named its library."""
 
 
 class Session:
@@ -17,12 +21,16 @@ class Session:
     __slots__ = (
         "_fixed",
         "channel",
+        "connection_id",
         "listener",
         "on_authenticated",
         "on_closed",
         "on_failed",
         "peer_host",
+        "peer_port",
         "sasl",
+        "software",
+        "tls",
     )
 
     def __init__(
@@ -32,6 +40,8 @@ class Session:
         peer_host: str = "",
         principal: Principal = ANONYMOUS,
         sasl: SaslSession | None = None,
+        connection_id: int = 0,
+        tls: str = "",
     ) -> None:
         """Begin with `principal`, or let `sasl` find it out.
 
@@ -40,10 +50,17 @@ class Session:
             peer_host: the address of the client, without its port.
             principal: who the client is when there is no SASL.
             sasl: the state machine of a SASL listener.
+            connection_id: the number of the connection, 0 for none.
+            tls: the version of TLS and the cipher suite, empty without TLS.
         """
         self.listener = listener
         self.peer_host = peer_host
+        self.peer_port = 0
+        self.software = NO_SOFTWARE
+        """The name and the version that the client gives of itself (ApiVersions)."""
         self.sasl = sasl
+        self.connection_id = connection_id
+        self.tls = tls
         self.channel: Channel | None = None
         """The connection, while it is open."""
         self.on_closed: Callable[[], object] = _nothing

@@ -15,9 +15,9 @@ Source: Kafka's `Topic.validate`, `KafkaApis`, `ReplicaManager.getPartitionOrErr
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from broker.clocks.clock import Clock
 from broker.errors import (
@@ -39,6 +39,7 @@ from broker.topics.changes import Changes, Result
 from broker.topics.peers import Peers
 from broker.topics.windows import Windows, WindowTopic
 from config import BrokerConfig, ConfigErrors, check_group_overrides, with_dynamic
+from config.describe import Entry, TopicDescriptions
 from storage.directory.claim import KRAFT_METADATA_TOPIC
 from storage.directory.data_dir import DataDir, Topic
 from storage.directory.metadata import FIRST_WORKER
@@ -136,6 +137,7 @@ class TopicRegistry:
         self._threads = threads
         self._data_dir = data_dir
         self._config = config
+        self._descriptions: TopicDescriptions | None = None
         self._clock = clock
         self._node_id = data_dir.node_id
         self._by_id: dict[bytes, Topic] = {
@@ -163,6 +165,12 @@ class TopicRegistry:
     def broker_config(self) -> BrokerConfig:
         """The broker's configuration with the settings changed at run time applied."""
         return self._data_dir.broker_config
+
+    def describe(self, overrides: Mapping[str, str]) -> list[Entry]:
+        """Every setting of a topic whose own settings are `overrides`, in the table's order."""
+        if self._descriptions is None or self._descriptions.broker is not self.broker_config:
+            self._descriptions = TopicDescriptions(self.broker_config)
+        return self._descriptions.of(overrides)
 
     @property
     def revision(self) -> int:
@@ -540,7 +548,11 @@ class TopicRegistry:
         async def made() -> Result:
             return change()
 
-        return await self._changes.make(made())
+        return await self.make(made())
+
+    async def make(self, change: Coroutine[Any, Any, Result]) -> Result:
+        """As `alone`, for a change that has to wait in its middle."""
+        return await self._changes.make(change)
 
     def set_overrides(self, name: str, overrides: Mapping[str, str]) -> None:
         """Replace the topic's own settings; open logs use them from their next operation on.
@@ -556,6 +568,11 @@ class TopicRegistry:
             self._refuse_window(name)
             raise UnknownTopicOrPartition(name)
         self._data_dir.set_topic_overrides(name, dict(overrides))
+
+    @property
+    def broker_overrides(self) -> dict[str, str]:
+        """The broker's settings made at run time, with their secrets."""
+        return self._data_dir.broker_overrides
 
     def set_broker_overrides(self, overrides: Mapping[str, str]) -> None:
         """Replace the broker's settings made at run time; topics use them at once.

@@ -196,6 +196,8 @@ class FurtherWorker:
         try:
             if kind in (KIND_TOPIC, KIND_BROKER_OVERRIDES):
                 await self._topics.follow(kind, list(keys))
+                if kind == KIND_BROKER_OVERRIDES:
+                    await self._security.tls.follow(self._topics.broker_config)
             else:
                 self._security.follow(kind, keys)
         except (StorageError, ValueError) as error:

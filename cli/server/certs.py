@@ -11,6 +11,7 @@ from broker.security.tls.contexts import TlsUnusable, build_context, reveal
 from cli.exit_codes import ExitCode
 from cli.options import json_option
 from cli.output import print_json, print_table
+from cli.server.checkup import in_force
 from cli.server.serve import command_line_settings, read_config
 from config import load
 from config.security.keys import listener_security
@@ -39,6 +40,7 @@ def show(*, config_file: str | None, pairs: tuple[str, ...], as_json: bool) -> i
         environment=os.environ,
         command_line=command_line_settings(None, None, pairs),
     )
+    config = in_force(config)
     found: list[dict[str, Any]] = []
     for listener in config.listeners:
         settings = listener_security(config, listener).tls

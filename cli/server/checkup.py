@@ -25,11 +25,18 @@ from broker.security.credentials import KIND_SCRAM, parse_credential
 from broker.security.principal import ANONYMOUS, USER_TYPE, Principal, parse_principal
 from broker.security.scram import SCRAM_BY_NAME, ScramCredential
 from broker.security.service import KIND_ACL
-from broker.security.tls.contexts import TlsUnusable, build_context, reveal
+from broker.security.tls.contexts import (
+    TlsUnusable,
+    build_context,
+    reveal,
+    revocations_end_ms,
+)
 from cli.server.secure import PROPERTIES
-from config import BrokerConfig, Listener
+from config import BrokerConfig, ConfigErrors, Listener, with_dynamic
+from config.security.cipher_suites import is_weak
 from config.security.keys import ListenerSecurity, TlsSettings, listener_security
 from protocol.acl import WILDCARD, Acl, Operation, Permission, ResourceType
+from storage.directory.metadata import KIND_BROKER_OVERRIDES, ONLY_KEY
 from storage.directory.metadata_journal import JOURNAL_FILE, read_documents
 
 ITERATIONS_GOOD = 8192
@@ -96,6 +103,9 @@ def examine_security(config: BrokerConfig) -> Iterator[Finding]:
     """Every check of security, the outermost wall first."""
     try:
         place = _place(config)
+    except ConfigErrors as error:
+        yield bad("settings made at run time", str(error), "set others, or change the file")
+        return
     except ValueError as error:
         yield bad("metadata journal", str(error), "restore metadata.journal from a copy")
         return
@@ -111,11 +121,28 @@ def examine_security(config: BrokerConfig) -> Iterator[Finding]:
         yield from list(check(place)) or [good(name, seen)]
 
 
-def _place(config: BrokerConfig) -> _Place:
+def in_force(config: BrokerConfig) -> BrokerConfig:
+    """`config` with what was set at run time, as far as the metadata journal can be read.
+
+    Raises:
+        ConfigErrors: the two do not fit together.
+    """
+    found = read_documents(_journal(config), KIND_BROKER_OVERRIDES).get(ONLY_KEY)
+    if not isinstance(found, dict):
+        return config
+    return with_dynamic(config, {name: str(text) for name, text in found.items()})
+
+
+def _journal(config: BrokerConfig) -> bytes:
     try:
-        journal = Path(config.data_dir, JOURNAL_FILE).read_bytes()
+        return Path(config.data_dir, JOURNAL_FILE).read_bytes()
     except OSError:
-        journal = b""
+        return b""
+
+
+def _place(config: BrokerConfig) -> _Place:
+    journal = _journal(config)
+    config = in_force(config)
     users: dict[str, list[ScramCredential]] = {}
     for key, document in read_documents(journal, KIND_SCRAM).items():
         _, name, credential = parse_credential(key, document)
@@ -179,6 +206,7 @@ def _certificate(
     cure = "put a new certificate in its place (docs/security.md); SIGHUP makes the broker read it"
     try:
         _, certificate = build_context(settings, reveal)
+        revocations_end_ms(settings)
     except TlsUnusable as error:
         yield bad(check, str(error), "correct the ssl.* settings or the files that they name")
         return
@@ -190,6 +218,14 @@ def _certificate(
         yield bad(check, f"{certificate.subject} is not valid yet", "set the clock, or renew it")
     elif days < EXPIRY_WARNING_DAYS:
         yield warn(check, f"{certificate.subject} expires in {days} days", cure)
+    weak = [suite for suite in settings.cipher_suites if is_weak(suite)]
+    if weak:
+        yield warn(
+            f"cipher suites of {listener.name}",
+            f"{_listed(weak)} may leak what they encrypt (CBC)",
+            "leave them out of ssl.cipher.suites once no client needs them",
+        )
+    yield from _revocations(listener, settings, now_ms)
     hosts = [one.host for one in config.advertised_listeners if one.name == listener.name]
     for host in hosts or [listener.host]:
         if host not in _ANY_HOST and not _covers(certificate.names, host):
@@ -199,6 +235,18 @@ def _certificate(
                 f"it is for {names}, but clients connect to {host}",
                 f"make one with the name {host}, or advertise another address",
             )
+
+
+def _revocations(listener: Listener, settings: TlsSettings, now_ms: int) -> Iterator[Finding]:
+    end_ms = revocations_end_ms(settings)
+    check, cure = f"revocation lists of {listener.name}", "put the next list in its place"
+    if end_ms is None:
+        return
+    days = (end_ms - now_ms) // _DAY_MS
+    if days < 0:
+        yield bad(check, f"one has ended {-days} days ago: clients are refused", cure)
+    elif days < 1:
+        yield warn(check, "one ends within a day, and clients are refused then", cure)
 
 
 def _covers(names: Iterable[str], host: str) -> bool:
@@ -221,7 +269,9 @@ def _files(place: _Place) -> Iterator[Finding]:
         metrics = listener_security(config, config.metrics_listener).tls
         named += [] if metrics is None else [metrics]
     keys = [settings.keystore_location for settings in named]
-    secrets = [secret.file for secret in config.secrets.values()]
+    secrets = [
+        secret.file for secret in (*config.secrets.values(), *config.dynamic_secrets.values())
+    ]
     own = [f"{config.data_dir}/{name}" for name in (JOURNAL_FILE, "ca.key", PROPERTIES)]
     for path in dict.fromkeys(path for path in (*keys, *secrets, *own) if path):
         yield from _secret_file(path, "a secret")

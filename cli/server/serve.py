@@ -49,6 +49,12 @@ Clients connect with:
 @click.option("--config", "config_file", metavar="FILE", help="A .properties or .toml file.")
 @click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="One setting; repeatable.")
 @click.option(
+    "--standby",
+    "standby_url",
+    metavar="URL",
+    help="Follow the bucket of another broker, read-only, until 'tidelog promote'.",
+)
+@click.option(
     "--insecure",
     is_flag=True,
     help="Let other machines reach listeners without TLS and users: only in a trusted network.",
@@ -97,6 +103,7 @@ def command(
     listen: str | None,
     config_file: str | None,
     pairs: tuple[str, ...],
+    standby_url: str | None,
     insecure: bool,
     secure: bool,
     clock_kind: str,
@@ -125,6 +132,8 @@ def command(
         raise click.UsageError("--clock-sessions settable needs --clock settable")
     set_up(level=log_level, form=log_format, file=log_file)
     settings = command_line_settings(data_dir, listen, pairs)
+    if standby_url is not None:
+        settings |= {"remote.storage.url": standby_url, "remote.standby.enable": "true"}
     if insecure:
         settings["insecure.allow"] = "true"
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import click
 
-from cli.options import BrokerOptions, TimeType, ask_admin, now_ms
+from cli.options import DURATION, BrokerOptions, TimeType, ask_admin, now_ms
 from cli.output import format_count, print_json
 from cli.time.options import metrics_options
 from client.admin import Admin
-from client.times import format_time, parse_duration, parse_time
+from client.times import format_time, parse_time
 
 
 def _checked(text: str) -> str:
@@ -18,8 +18,6 @@ def _checked(text: str) -> str:
 
 
 _WHEN = TimeType("TIME", _checked)
-_DURATION = TimeType("DURATION", parse_duration)
-"""A duration such as 8d or 1h30m, in milliseconds; negative with a minus sign."""
 
 
 @click.group()
@@ -58,7 +56,7 @@ def set_clock(*, when: str, **options: Any) -> None:
 
 
 @command.command()
-@click.argument("duration_ms", metavar="DURATION", type=_DURATION)
+@click.argument("duration_ms", metavar="DURATION", type=DURATION)
 @metrics_options
 def advance(*, duration_ms: int, **options: Any) -> None:
     """Let a DURATION pass, such as 8d or 1h30m."""
@@ -70,7 +68,7 @@ def advance(*, duration_ms: int, **options: Any) -> None:
 @command.command(
     context_settings={"ignore_unknown_options": True}, short_help="Move the wall clock alone."
 )
-@click.argument("duration_ms", metavar="DURATION", type=_DURATION)
+@click.argument("duration_ms", metavar="DURATION", type=DURATION)
 @metrics_options
 def jump(*, duration_ms: int, **options: Any) -> None:
     """Move the wall clock alone, as a clock that is set wrong does; -8d moves it back.

@@ -1,4 +1,4 @@
-"""``tidelog topic``: create, list, describe, alter, grow, trim and delete topics."""
+"""``tidelog topic``: create, list, describe, alter, grow and delete topics, and their records."""
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -13,6 +13,7 @@ from cli.options import (
     BrokerOptions,
     ask_admin,
     broker_options,
+    check_contradiction,
     confirm,
     json_option,
     parse_pairs,
@@ -20,17 +21,19 @@ from cli.options import (
 from cli.output import RIGHT, format_size, note, print_json, print_table, time_fields
 from cli.records.consume import StartType
 from cli.records.reading import Start
+from cli.time.options import ask_about
 from client.admin import Admin
 from client.core.offsets import EARLIEST, LATEST
 from client.descriptions import ConfigEntry, ConfigSource
-from client.errors import BrokerRefused, NotThere, UnsupportedByBroker
-from client.types import OffsetAndTimestamp, TopicPartition
+from client.errors import BrokerRefused, UnsupportedByBroker
+from client.times import format_time
+from client.types import OffsetAndTimestamp, RecordsBefore, TopicPartition
 from protocol.error_codes import ErrorCode
 
 
 @click.group()
 def command() -> None:
-    """Create, list, describe, alter, trim and delete topics."""
+    """Create, list, describe, alter and delete topics."""
 
 
 @command.command()
@@ -264,93 +267,6 @@ def alter(
 
 @command.command()
 @click.argument("name", type=TOPIC)
-@click.option(
-    "--before",
-    "end",
-    type=StartType(),
-    required=True,
-    help="Up to the first record of this time or later, this offset, or all: latest.",
-)
-@click.option(
-    "-p",
-    "--partition",
-    "numbers",
-    type=click.IntRange(min=0),
-    multiple=True,
-    help="Only this partition; repeatable.",
-)
-@click.option("--execute", is_flag=True, help="Delete; without this nothing is changed.")
-@broker_options
-@json_option
-def trim(
-    *,
-    name: str,
-    end: Start,
-    numbers: tuple[int, ...],
-    execute: bool,
-    broker: BrokerOptions,
-    as_json: bool,
-) -> None:
-    """Delete the records at the beginning of a topic.
-
-    Shows what would go; with --execute it is deleted, for good.
-
-    Example: tidelog topic trim flights --before -30d --execute
-    """
-    if end.word == "earliest":
-        raise click.UsageError("--before earliest deletes nothing: give a time or an offset")
-    rows = ask_admin(broker, lambda admin: _trim(admin, name, end, numbers, execute=execute))
-    if as_json:
-        names = ("partition", "from", "to")
-        partitions = [dict(zip(names, row, strict=True)) for row in rows]
-        print_json({"topic": name, "dry_run": not execute, "partitions": partitions})
-        return
-    headings = [f"{RIGHT}PARTITION", f"{RIGHT}EARLIEST", f"{RIGHT}NEW EARLIEST", f"{RIGHT}OFFSETS"]
-    click.echo(f"{'Deleted' if execute else 'Would delete'} the beginning of {name}:")
-    print_table(headings, [(str(p), old, new, new - old) for p, old, new in rows])
-    if not execute:
-        note("Nothing was changed; add --execute to do it.")
-
-
-async def _trim(
-    admin: Admin, name: str, end: Start, numbers: tuple[int, ...], *, execute: bool
-) -> list[tuple[int, int, int]]:
-    """(partition, earliest offset before, earliest offset then) of each partition."""
-    there = (await admin.describe_topic(name)).partitions
-    if missing := set(numbers) - set(there):
-        raise NotThere.partition(name, min(missing), len(there))
-    partitions = [TopicPartition(name, n) for n in numbers or there]
-    earliest = await _offsets(admin, partitions, EARLIEST)
-    latest = await _offsets(admin, partitions, LATEST)
-    if end.time_ms is not None:
-        hits = await admin.first_records(dict.fromkeys(partitions, end.time_ms))
-        wanted = {tp: hit.offset if (hit := hits[tp]) else latest[tp] for tp in partitions}
-    elif end.offset is not None:
-        for tp in partitions:
-            if not earliest[tp] <= end.offset <= latest[tp]:
-                raise CommandFailed(
-                    f"{tp} has no offset {end.offset}: it has {earliest[tp]} to {latest[tp]}; "
-                    "choose one of these, and with --partition one partition (nothing was changed)"
-                )
-        wanted = dict.fromkeys(partitions, end.offset)
-    else:
-        wanted = latest
-    goals = {tp: min(max(wanted[tp], earliest[tp]), latest[tp]) for tp in partitions}
-    changed = {tp: goal for tp, goal in goals.items() if goal > earliest[tp]}
-    if execute and changed:
-        goals |= await admin.delete_records(changed)
-    return [(tp.partition, earliest[tp], goals[tp]) for tp in partitions]
-
-
-async def _offsets(
-    admin: Admin, partitions: list[TopicPartition], end: int
-) -> dict[TopicPartition, int]:
-    found = await admin.list_offsets(dict.fromkeys(partitions, end))
-    return {tp: hit.offset for tp, hit in found.items() if hit is not None}
-
-
-@command.command()
-@click.argument("name", type=TOPIC)
 @click.argument("total", type=click.IntRange(min=1))
 @broker_options
 def partitions(*, name: str, total: int, broker: BrokerOptions) -> None:
@@ -372,3 +288,121 @@ def delete(*, names: tuple[str, ...], yes: bool, broker: BrokerOptions) -> None:
 
     ask_admin(broker, lambda admin: admin.delete_topic(*names))
     click.echo(f"Deleted {', '.join(names)}.")
+
+
+@command.command("delete-records", short_help="Delete the records at the beginning of a topic.")
+@click.argument("name", type=TOPIC)
+@click.option(
+    "--before",
+    type=StartType(),
+    required=True,
+    metavar="TIME|OFFSET|latest",
+    help="Up to the first record at or after a time, up to an offset, or all: latest.",
+)
+@click.option(
+    "-p",
+    "--partition",
+    "numbers",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Only this partition; repeatable.",
+)
+@click.option("--execute", is_flag=True, help="Delete them; without this nothing is changed.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only show what would go (the default).")
+@broker_options
+@json_option
+def delete_records(
+    *,
+    name: str,
+    before: Start,
+    numbers: tuple[int, ...],
+    execute: bool,
+    dry_run: bool,
+    broker: BrokerOptions,
+    as_json: bool,
+) -> None:
+    """Delete the records of a topic that are before a time or an offset, for good.
+
+    Before a time, each partition loses what is before its first record at or after it, and no newer
+    record. Older records that arrived after a newer one stay.
+
+    \b
+    Examples:
+      tidelog topic delete-records flights --before -30d --execute
+      tidelog topic delete-records flights --before offset:1000 -p 0
+    """
+    check_contradiction(execute=execute, dry_run=dry_run)
+    if before.word == "earliest":
+        raise click.UsageError("--before earliest deletes nothing: give a time or an offset")
+
+    async def work(
+        admin: Admin, partitions: list[TopicPartition]
+    ) -> dict[TopicPartition, RecordsBefore]:
+        plan = await _records_before(admin, partitions, before)
+        if execute:
+            stops = {tp: one.stop for tp, one in plan.items() if one.start < one.stop}
+            await admin.delete_records(stops)
+        return plan
+
+    plan = ask_about(broker, name, numbers, work)
+    if as_json:
+        rows = [
+            {
+                "partition": tp.partition,
+                "from": one.start,
+                "to": one.stop,
+                "end": one.end,
+                "next": None if one.next_ms is None else time_fields(one.next_ms),
+            }
+            for tp, one in plan.items()
+        ]
+        print_json({"topic": name, "dry_run": not execute, "partitions": rows})
+        return
+    if before.time_ms is not None:
+        place = f" before {format_time(before.time_ms)}"
+    else:
+        place = "" if before.offset is None else f" before offset {before.offset}"
+    click.echo(f"{'Deleted' if execute else 'Would delete'} the records of {name}{place}:")
+    headings = [f"{RIGHT}PARTITION", f"{RIGHT}FROM", f"{RIGHT}TO", f"{RIGHT}OFFSETS"]
+    headings += [f"{RIGHT}LEFT", "NEXT RECORD"]
+    print_table(
+        headings,
+        [
+            (
+                str(tp.partition),
+                one.start,
+                one.stop,
+                one.stop - one.start,
+                one.end - one.stop,
+                "-" if one.next_ms is None else format_time(one.next_ms),
+            )
+            for tp, one in plan.items()
+        ],
+    )
+    if not execute:
+        note("Nothing was changed; add --execute to do it.")
+
+
+async def _records_before(
+    admin: Admin, partitions: list[TopicPartition], before: Start
+) -> dict[TopicPartition, RecordsBefore]:
+    """As `Admin.records_before`, of any end; the time of the next record is known for a time only.
+
+    Raises:
+        CommandFailed: a partition does not have the offset.
+    """
+    if before.time_ms is not None:
+        return await admin.records_before(partitions, before.time_ms)
+    starts = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
+    plan = {}
+    for tp in partitions:
+        start, end = _offset(starts[tp]) or 0, _offset(ends[tp]) or 0
+        stop = end if before.offset is None else before.offset
+        if not start <= stop <= end:
+            raise CommandFailed(
+                f"{tp} has no offset {stop}: it has {start} to {end}; choose one of these, and "
+                "with --partition one partition (nothing was changed)"
+            )
+        plan[tp] = RecordsBefore(start, stop, end, None)
+    return plan

@@ -6,7 +6,7 @@ This module owns the requests only and passes the broker's answers on unchanged.
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
@@ -61,15 +61,11 @@ async def group_lags(
     metrics_url: str, group_id: str, security: Security = NOT_SECURED
 ) -> dict[tuple[str, int], GroupLag]:
     """How far a group is behind in time, by topic and partition. Raises as `request_document`."""
-    answer = await _request(metrics_url, "GET /metrics", security)
-    head, _, body = answer.partition(b"\r\n\r\n")
-    if not head.startswith(b"HTTP/1.1 200"):
-        raise InvalidUse(f"the metrics port refused: {body.decode(errors='replace').strip()}")
+    lines = await _exposition(metrics_url, security, _LAG_IN_SECONDS)
     # Imported here: it costs 50 ms, and few programs ask for this.
     from prometheus_client.parser import text_string_to_metric_families
 
-    lines = body.decode().split("\n")
-    text = "\n".join(line for line in lines if line.startswith(_LAG_IN_SECONDS))
+    text = "\n".join(lines)
     found: dict[tuple[str, int], dict[str, float]] = {}
     for family in text_string_to_metric_families(f"{text}\n"):
         for sample in family.samples:
@@ -80,6 +76,29 @@ async def group_lags(
         place: GroupLag(figures.get(_LAG_IN_SECONDS), figures.get(f"{_LAG_IN_SECONDS}_slope"))
         for place, figures in found.items()
     }
+
+
+async def request_metrics(
+    metrics_url: str, names: Sequence[str], security: Security = NOT_SECURED
+) -> dict[str, float]:
+    """Metrics that have no labels, by name; one that is missing is left out.
+
+    Raises as `request_document`.
+    """
+    wanted = tuple(f"{name} " for name in names)
+    lines = await _exposition(metrics_url, security, wanted)
+    return {name: float(value) for name, value in (line.split(" ") for line in lines)}
+
+
+async def _exposition(
+    metrics_url: str, security: Security, beginnings: str | tuple[str, ...]
+) -> list[str]:
+    """The lines of /metrics that begin so."""
+    answer = await _request(metrics_url, "GET /metrics", security)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/1.1 200"):
+        raise InvalidUse(f"the metrics port refused: {body.decode(errors='replace').strip()}")
+    return [line for line in body.decode().split("\n") if line.startswith(beginnings)]
 
 
 async def request_clock(
@@ -100,6 +119,23 @@ async def request_clock(
         raise UnsupportedByBroker(
             "the broker's clock cannot be set: start it with tidelog serve --clock settable"
         )
+    return _decode(answer)
+
+
+async def request_standby(
+    metrics_url: str, security: Security = NOT_SECURED, *, promotes: bool = False
+) -> dict[str, Any]:
+    """The state of a standby, which is first told to take its bucket over if it `promotes`.
+
+    Raises:
+        BrokerUnreachable: no answer from there.
+        InvalidUse: it could not take the bucket over.
+        UnsupportedByBroker: it is no standby.
+    """
+    line = "POST /standby?promote" if promotes else "GET /standby"
+    answer = await _request(metrics_url, line, security, "X-Tidelog-Command: promote\r\n")
+    if answer.startswith((b"HTTP/1.1 404", b"HTTP/1.1 405")):
+        raise UnsupportedByBroker("the broker is no standby: see tidelog serve --standby")
     return _decode(answer)
 
 

@@ -231,24 +231,9 @@ class PartitionReader:
                     return []
                 leader_epoch = batch.partition_leader_epoch
             self.leader_epoch = leader_epoch
-            topic, number = self.partition
-            first = self.position or 0
-            kind = entry.timestamp_type
-            return [
-                ConsumerRecord(
-                    topic,
-                    number,
-                    record.offset,
-                    record.timestamp,
-                    kind,
-                    record.key,
-                    record.value,
-                    record.headers,
-                    leader_epoch,
-                )
-                for record in iter_records(view)
-                if record.offset >= first
-            ]
+            return records.to_records(
+                self.partition, view, entry.timestamp_type, leader_epoch, self.position or 0
+            )
         except ProtocolError as error:
             raise self._bad(entry.base_offset, error) from error
 

@@ -95,6 +95,11 @@ class Cluster:
         self._coordinators: dict[tuple[CoordinatorType, str], int] = {}
 
     @property
+    def clock(self) -> Clock:
+        """The time that this client waits by."""
+        return self._pool
+
+    @property
     def brokers(self) -> Mapping[int, Broker]:
         """The brokers of the last metadata, by node id."""
         return self._metadata.brokers

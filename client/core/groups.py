@@ -13,6 +13,7 @@ from client.errors import BrokerRefused, ClientError, UnsupportedByBroker
 from client.subscription import PROTOCOL_TYPE, decode_assignment
 from client.types import OffsetAndMetadata, TopicPartition
 from protocol.api.consumer_group_describe import ConsumerGroupDescribeRequest
+from protocol.api.consumer_group_describe import DescribedGroup as ConsumerGroupInfo
 from protocol.api.delete_groups import DeleteGroupsRequest
 from protocol.api.describe_groups import (
     DescribedGroup,
@@ -20,6 +21,7 @@ from protocol.api.describe_groups import (
     DescribeGroupsRequest,
 )
 from protocol.api.list_groups import ListGroupsRequest
+from protocol.api.share_group_describe import DescribedGroup as ShareGroupInfo
 from protocol.error_codes import ErrorCode
 
 
@@ -134,20 +136,25 @@ async def _describe_consumers(cluster: Cluster, group_id: str) -> GroupInfo | No
         state=group.group_state,
         protocol_type=PROTOCOL_TYPE,
         assignor=group.assignor_name,
-        members=tuple(
-            GroupMemberInfo(
-                member_id=member.member_id,
-                instance_id=member.instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                partitions=tuple(
-                    TopicPartition(topic.topic_name, index)
-                    for topic in member.assignment.topic_partitions
-                    for index in topic.partitions
-                ),
-            )
-            for member in group.members
-        ),
+        members=members_of(group),
+    )
+
+
+def members_of(group: ConsumerGroupInfo | ShareGroupInfo) -> tuple[GroupMemberInfo, ...]:
+    """The members of a group whose coordinator assigns; those of share groups are not static."""
+    return tuple(
+        GroupMemberInfo(
+            member_id=member.member_id,
+            instance_id=getattr(member, "instance_id", None),
+            client_id=member.client_id,
+            client_host=member.client_host,
+            partitions=tuple(
+                TopicPartition(topic.topic_name, index)
+                for topic in member.assignment.topic_partitions
+                for index in topic.partitions
+            ),
+        )
+        for member in group.members
     )
 
 

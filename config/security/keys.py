@@ -16,10 +16,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from config.listeners import METRICS
 from config.model import BrokerConfig, Listener
 from config.rows import flag, number
+from config.security.cipher_suites import SUITES_OF_TLS_1_2, SUITES_OF_TLS_1_3
 from config.values import INT32_MAX, Key, Secret, Value, ValueType
 
+CLIENT_AUTH: Final = "ssl.client.auth"
+CONNECTIONS: Final = "max.connections"
 CONNECTION_RATE: Final = "max.connection.creation.rate"
 MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER", "GSSAPI")
 SIGNATURES: Final = (
@@ -37,16 +41,23 @@ METRICS_TOKEN: Final = "metrics.auth.token"
 _PREFIX: Final = "listener.name."
 
 
-def _word(name: str, default: str, doc: str, *choices: str) -> Key:
-    return Key(name=name, type=ValueType.STRING, default=default, doc=doc, choices=choices)
+def _word(name: str, default: str, doc: str, *choices: str, dynamic: bool = False) -> Key:
+    return Key(
+        name=name,
+        type=ValueType.STRING,
+        default=default,
+        doc=doc,
+        choices=choices,
+        dynamic=dynamic,
+    )
 
 
 def _words(name: str, default: tuple[str, ...], doc: str, *choices: str) -> Key:
     return Key(name=name, type=ValueType.LIST, default=default, doc=doc, choices=choices)
 
 
-def _secret(name: str, doc: str) -> Key:
-    return Key(name=name, type=ValueType.PASSWORD, default="", doc=doc)
+def _secret(name: str, doc: str, *, dynamic: bool = False) -> Key:
+    return Key(name=name, type=ValueType.PASSWORD, default="", doc=doc, dynamic=dynamic)
 
 
 def _windows(prefix: str, what: str) -> tuple[Key, ...]:
@@ -69,45 +80,56 @@ def _jwks_address(value: Value) -> str | None:
     return "neither https://HOST/PATH nor file:///PATH"
 
 
+_STORE_KEYS: Final = (
+    _word(
+        "ssl.keystore.type",
+        "PEM",
+        "The form of the key and certificate of a TLS listener. PKCS12 needs tidelog[keystores].",
+        *_STORE_TYPES,
+        dynamic=True,
+    ),
+    _word(
+        "ssl.keystore.location",
+        "",
+        "A file with the private key and the certificate chain; in PEM in any order.",
+        dynamic=True,
+    ),
+    _secret("ssl.keystore.password", "The password of a key store in PKCS12 or JKS.", dynamic=True),
+    _secret("ssl.key.password", "Decrypts the private key.", dynamic=True),
+    _secret("ssl.keystore.key", "The private key itself, as PEM.", dynamic=True),
+    _secret(
+        "ssl.keystore.certificate.chain", "The certificate chain itself, as PEM.", dynamic=True
+    ),
+    _word(
+        "ssl.truststore.type",
+        "PEM",
+        "The form of the certificates that clients are verified with.",
+        *_STORE_TYPES,
+        dynamic=True,
+    ),
+    _word(
+        "ssl.truststore.location",
+        "",
+        "A file with the certificate authorities that may sign clients' certificates.",
+        dynamic=True,
+    ),
+    _secret(
+        "ssl.truststore.password",
+        "The password of a trust store in PKCS12 or JKS; one in JKS is not verified without it.",
+        dynamic=True,
+    ),
+    _secret("ssl.truststore.certificates", "These authorities themselves, as PEM.", dynamic=True),
+)
+STORE_KEYS: Final = frozenset(key.name for key in _STORE_KEYS)
+"""Settings that may change while the broker runs, for one listener at a time (KIP-226)."""
+
 LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
     {
         key.name: key
         for key in (
+            *_STORE_KEYS,
             _word(
-                "ssl.keystore.type",
-                "PEM",
-                "The form of the key and certificate of a TLS listener. PKCS12 needs "
-                "tidelog[keystores].",
-                *_STORE_TYPES,
-            ),
-            _word(
-                "ssl.keystore.location",
-                "",
-                "A file with the private key and the certificate chain; in PEM in any order.",
-            ),
-            _secret("ssl.keystore.password", "The password of a key store in PKCS12 or JKS."),
-            _secret("ssl.key.password", "Decrypts the private key."),
-            _secret("ssl.keystore.key", "The private key itself, as PEM."),
-            _secret("ssl.keystore.certificate.chain", "The certificate chain itself, as PEM."),
-            _word(
-                "ssl.truststore.type",
-                "PEM",
-                "The form of the certificates that clients are verified with.",
-                *_STORE_TYPES,
-            ),
-            _word(
-                "ssl.truststore.location",
-                "",
-                "A file with the certificate authorities that may sign clients' certificates.",
-            ),
-            _secret(
-                "ssl.truststore.password",
-                "The password of a trust store in PKCS12 or JKS; one in JKS is not verified "
-                "without it.",
-            ),
-            _secret("ssl.truststore.certificates", "These authorities themselves, as PEM."),
-            _word(
-                "ssl.client.auth",
+                CLIENT_AUTH,
                 "none",
                 "Whether clients need a certificate. On a SASL_SSL listener only the form with "
                 "the listener's prefix counts, as in Kafka.",
@@ -128,12 +150,56 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                 "TLSv1.2",
                 "TLSv1.3",
             ),
+            _word(
+                "ssl.protocol",
+                "TLSv1.3",
+                "The newest TLS version that is served; TLS stands for any.",
+                "TLSv1.2",
+                "TLSv1.3",
+                "TLS",
+            ),
+            _words(
+                "ssl.cipher.suites",
+                (),
+                "The cipher suites that are served, the preferred ones first; by default those "
+                "with AES-GCM and ChaCha20. A TLS version without a suite in this list is not "
+                "served. Name all suites of TLS 1.3 or none: Python cannot choose among them.",
+                *SUITES_OF_TLS_1_3,
+                *SUITES_OF_TLS_1_2,
+            ),
+            flag(
+                "ssl.allow.dn.changes",
+                False,
+                "Whether a key store that is set at run time may have a certificate with another "
+                "subject than the one in force.",
+            ),
+            flag(
+                "ssl.allow.san.changes",
+                False,
+                "Whether a key store that is set at run time may have a certificate without a "
+                "host name or address of the one in force.",
+            ),
+            _word(
+                "ssl.crl.location",
+                "",
+                "Tidelog's own. A PEM file with revocation lists of the authorities that sign "
+                "clients' certificates. A client is refused if its certificate is in the list, or "
+                "if its authority has no list there that is in force.",
+            ),
             _words(
                 "sasl.enabled.mechanisms",
                 ("SCRAM-SHA-512", "SCRAM-SHA-256"),
                 "The SASL mechanisms on offer. PLAIN checks passwords against the SCRAM "
                 "credentials.",
                 *MECHANISMS,
+            ),
+            number(
+                CONNECTIONS,
+                10_000,
+                "Connections open at once; further ones are closed at once. With a listener's "
+                "prefix its own limit, besides that of the whole broker.",
+                low=1,
+                dynamic=True,
             ),
             number(
                 CONNECTION_RATE,
@@ -365,6 +431,24 @@ class TlsSettings:
     client_auth: str
     principal_mapping_rules: str
     enabled_protocols: tuple[str, ...]
+    protocol: str = "TLSv1.3"
+    cipher_suites: tuple[str, ...] = ()
+    crl_location: str = ""
+    allow_dn_changes: bool = False
+    allow_san_changes: bool = False
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The TLS versions that are served: those of the settings that have a suite."""
+        suites = set(self.cipher_suites)
+        wanted = set(self.enabled_protocols)
+        if self.protocol == "TLSv1.2":
+            wanted.discard("TLSv1.3")
+        if suites and suites.isdisjoint(SUITES_OF_TLS_1_2):
+            wanted.discard("TLSv1.2")
+        if suites and suites.isdisjoint(SUITES_OF_TLS_1_3):
+            wanted.discard("TLSv1.3")
+        return tuple(sorted(wanted))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -430,6 +514,22 @@ def scoped_key(name: str) -> Key | None:
     return MECHANISM_KEYS.get(key_name) if mechanism.upper() in MECHANISMS else None
 
 
+def of_one_listener(config: BrokerConfig, name: str) -> Key | None:
+    """The key that `name` sets for a listener of `config`; the name is in lower case."""
+    listeners = [one.name for one in config.listeners]
+    if config.metrics_listener is not None:
+        listeners.append(METRICS)
+    if any(name.startswith(scoped_name(listener, "")) for listener in listeners):
+        return scoped_key(name)
+    return None
+
+
+def is_store_key(name: str) -> bool:
+    """Whether `name` sets a key or trust store, of one listener or of all."""
+    key = scoped_key(name) or LISTENER_KEYS.get(name)
+    return key is not None and key.name in STORE_KEYS
+
+
 def listener_security(config: BrokerConfig, listener: Listener) -> ListenerSecurity:
     """The security of `listener`: its own settings, else the general ones, else defaults."""
     of = _SettingsOf(config, listener)
@@ -462,10 +562,10 @@ class _SettingsOf:
     def value(self, name: str, mechanism: str = "") -> Value:
         of_mechanism = scoped_name(self._listener, f"{mechanism.lower()}.{name}")
         for full in (of_mechanism, scoped_name(self._listener, name), name):
-            setting = self._config.settings.get(full)
+            text = self._config.text_of(full)
             is_too_general = full == name and name in _PREFIXED_ONLY and self.is_sasl
-            if setting is not None and not is_too_general:
-                return LISTENER_KEYS[name].parse(setting.text)
+            if text is not None and not is_too_general:
+                return LISTENER_KEYS[name].parse(text)
         return LISTENER_KEYS[name].default
 
     def text(self, name: str) -> str:
@@ -480,8 +580,11 @@ class _SettingsOf:
         return int(str(self.value(name, mechanism)))
 
     def secret(self, name: str) -> Secret | None:
-        secrets = self._config.secrets
-        return secrets.get(scoped_name(self._listener, name)) or secrets.get(name)
+        scoped, config = scoped_name(self._listener, name), self._config
+        if scoped in config.dynamic_secrets:
+            found = config.dynamic_secrets[scoped]
+            return None if found.is_empty else found  # so it takes a given one out of force
+        return config.secrets.get(scoped) or config.secrets.get(name)
 
 
 def _tls_settings(of: _SettingsOf) -> TlsSettings:
@@ -496,9 +599,14 @@ def _tls_settings(of: _SettingsOf) -> TlsSettings:
         truststore_location=of.text("ssl.truststore.location"),
         truststore_password=of.secret("ssl.truststore.password"),
         truststore_certificates=of.secret("ssl.truststore.certificates"),
-        client_auth=of.text("ssl.client.auth"),
+        client_auth=of.text(CLIENT_AUTH),
         principal_mapping_rules=of.text("ssl.principal.mapping.rules"),
         enabled_protocols=of.words("ssl.enabled.protocols"),
+        protocol=of.text("ssl.protocol"),
+        cipher_suites=of.words("ssl.cipher.suites"),
+        crl_location=of.text("ssl.crl.location"),
+        allow_dn_changes=of.value("ssl.allow.dn.changes") is True,
+        allow_san_changes=of.value("ssl.allow.san.changes") is True,
     )
 
 
@@ -518,5 +626,5 @@ def _oauth_settings(of: _SettingsOf) -> OAuthSettings:
     )
 
 
-_PREFIXED_ONLY: Final = frozenset({"ssl.client.auth"})
+_PREFIXED_ONLY: Final = frozenset({CLIENT_AUTH})
 """On SASL listeners these count with the listener's prefix only (Kafka `ChannelBuilders`)."""

@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from config.errors import Problem
 from config.listeners import METRICS
 from config.model import BrokerConfig, Listener
+from config.security.cipher_suites import SUITES_OF_TLS_1_3
 from config.security.keys import (
+    CLIENT_AUTH,
     JWKS,
     METRICS_TOKEN,
     ListenerSecurity,
     OAuthSettings,
     TlsSettings,
     listener_security,
+    scoped_name,
 )
 
 
@@ -24,6 +27,26 @@ def security_problems(config: BrokerConfig) -> Iterator[Problem]:
         security = listener_security(config, listener)
         for reason, cure in _complaints(security, listener, config):
             yield Problem("listeners", str(listener), reason, cure)
+
+
+def security_notices(config: BrokerConfig) -> Iterator[str]:
+    """What has no effect although it was set, for the operator."""
+    for listener in config.listeners:
+        tls = listener_security(config, listener).tls
+        if tls is None or tls.client_auth != "none":
+            continue
+        of_all = config.text_of(CLIENT_AUTH)
+        own = scoped_name(listener.name, CLIENT_AUTH)
+        if of_all not in (None, "none") and config.text_of(own) is None:
+            yield (
+                f"{CLIENT_AUTH} = {of_all} does not count on listener {listener.name}, where users "
+                f"log in, as in Kafka; set {own} to ask for certificates there"
+            )
+        elif tls.crl_location:
+            yield (
+                f"ssl.crl.location = {tls.crl_location} does nothing on listener {listener.name}: "
+                f"it asks for no certificates ({own})"
+            )
 
 
 def _complaints(
@@ -78,11 +101,29 @@ def _complaints_about_tls(tls: TlsSettings) -> Iterator[tuple[str, str]]:
     if has_text and tls.certificate_chain is None:
         yield ("a key without its certificate", "set ssl.keystore.certificate.chain")
     yield from _complaints_about_stores(tls)
+    yield from _complaints_about_suites(tls)
     trusts = tls.truststore_location or tls.truststore_certificates
     if tls.client_auth != "none" and not trusts:
         yield (
             "clients' certificates are asked for, but none would be trusted",
             "set ssl.truststore.location to the authority that signs them",
+        )
+
+
+def _complaints_about_suites(tls: TlsSettings) -> Iterator[tuple[str, str]]:
+    missing = [name for name in SUITES_OF_TLS_1_3 if name not in tls.cipher_suites]
+    if 0 < len(missing) < len(SUITES_OF_TLS_1_3):
+        yield (
+            f"ssl.cipher.suites has suites of TLS 1.3, but not {', '.join(missing)}; they cannot "
+            "be chosen one by one",
+            "name all three, or none of them to serve TLS 1.2 only",
+        )
+    elif not tls.versions:
+        yield (
+            "no TLS version is left to serve: ssl.enabled.protocols = "
+            f"{','.join(tls.enabled_protocols)}, ssl.protocol = {tls.protocol}, ssl.cipher.suites "
+            f"= {','.join(tls.cipher_suites) or 'all'}",
+            "name a version, and suites of that version",
         )
 
 

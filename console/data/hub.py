@@ -5,6 +5,7 @@ it explains, forecasts and counts what Kafka's protocol has no request for.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +23,14 @@ KEPT_S: Final = 10.0
 _TIMEOUT_MS: Final = 10_000
 _PORT_S: Final = 3.0
 _SETTING: Final = "metrics.listener"
+
+_COUNTERS: Final = {
+    "records_per_s": "tidelog_records_appended_total",
+    "bytes_per_s": "tidelog_appended_bytes_total",
+}
+_HELD: Final = "tidelog_partitions_held_by_future"
+_RATE_MIN_S: Final = 1.0
+_RATE_MAX_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,7 @@ class Hub:
         )
         self._topics: tuple[float, dict[str, TopicInfo]] = (0.0, {})
         self._kind: tuple[float, ClusterKind | None] = (0.0, None)
+        self._counted: tuple[float, dict[str, float]] = (-math.inf, {})
 
     async def close(self) -> None:
         """Disconnect."""
@@ -124,6 +134,29 @@ class Hub:
             why_not=why_not,
             has_settable_clock=has_settable_clock,
         )
+
+    async def activity(self) -> dict[str, float | None]:
+        """What a Tidelog takes in a second, and how many partitions a timestamp ahead holds.
+
+        The rates are those since the question before, None without one in the last minute.
+
+        Raises:
+            ClientError: the brokers have no metrics port, or it does not answer.
+        """
+        found = await self.admin.metrics(
+            [_HELD, *_COUNTERS.values()], metrics_url=self.options.broker_http
+        )
+        counted_at, before = self._counted
+        at = time.monotonic()
+        seconds = at - counted_at
+        rates: dict[str, float | None] = dict.fromkeys(_COUNTERS)
+        if _RATE_MIN_S <= seconds <= _RATE_MAX_S:
+            for rate, name in _COUNTERS.items():
+                # A broker that was restarted counts from 0 again.
+                rates[rate] = max(0.0, found.get(name, 0.0) - before.get(name, 0.0)) / seconds
+        if seconds >= _RATE_MIN_S:
+            self._counted = (at, found)
+        return {**rates, "held_by_future": found.get(_HELD)}
 
     async def now_ms(self) -> int:
         """The present of the brokers: the settable clock's where there is one, else ours."""

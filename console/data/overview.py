@@ -21,6 +21,8 @@ DETAILS_MAX: Final = 50
 """Rows of the list that are asked for in detail at once."""
 NEAR_MAX: Final = 5
 ROWS_MAX: Final = 500
+ACTIVITY_PARTITIONS_MAX: Final = 2000
+"""With more partitions the metrics are megabytes, too much for a page that asks again and again."""
 
 _TAG: Final = re.compile(r"</?[a-z][^<>]*>")
 _SHOWN_SETTINGS: Final = (
@@ -36,6 +38,7 @@ async def describe_cluster(hub: Hub) -> dict[str, Any]:
     cluster = await hub.admin.cluster()
     topics, kind, now_ms = await asyncio.gather(hub.topics(), hub.kind(), hub.now_ms())
     own = [info for info in topics.values() if not info.is_internal]
+    partitions = sum(len(info.partitions) for info in topics.values())
     offline = sum(
         part.leader < 0 for info in topics.values() for part in info.partitions.values()
     )
@@ -52,7 +55,8 @@ async def describe_cluster(hub: Hub) -> dict[str, Any]:
         "has_settable_clock": kind.has_settable_clock,
         "topics": len(own),
         "internal_topics": len(topics) - len(own),
-        "partitions": sum(len(info.partitions) for info in topics.values()),
+        "partitions": partitions,
+        "has_activity": kind.has_metrics_port and partitions <= ACTIVITY_PARTITIONS_MAX,
         "offline": offline,
         "bytes": await _total_bytes(hub),
         "now_ms": now_ms,

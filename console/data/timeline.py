@@ -219,7 +219,7 @@ async def draw_day(hub: Hub, topic: str, now_ms: int, lookups: int) -> list[int]
         asked |= {"buckets": DAY_HOURS + 1, "bytes": _DAY_BYTES, "limit": _COUNTED_MAX}
         with suppress(UnsupportedByBroker, InvalidUse):
             page = await hub.ask_tidelog("/histogram", asked)
-            if not page.get("elsewhere") and not page["missing_bytes"]:
+            if not page.get("unanswered") and not page["missing_bytes"]:
                 return list(bars_of([page])["bars"])
     edges = edges_between(from_ms, now_ms, max(1, min(DAY_HOURS, lookups - 2)))
     drawn = spread(partitions, max(1, lookups // (len(edges) + 1)))

@@ -20,6 +20,7 @@ export function inspector(root, { name, partition, offset, close, signal }) {
     const raw = address(`/topics/${part(name)}/raw`, { partition, offset, part: which });
     return [el("div", { class: "bar" }, el("h2", {}, which === "key" ? "Key" : "Value"), el("span", { class: "tag" }, shown.format), el("span", { class: "dim" }, formatSize(shown.size)), el("span", { class: "grow" }),
       choice(FORMATS, formats[which], (value) => { formats[which] = value; load(); }, `Format of the ${which}`),
+      which === "key" && shown.format === "text" && !shown.is_cut && el("a", { href: sameKey(name, shown.text), title: "All records of the topic with this key" }, "Same key"),
       copyButton("Copy", shown.text), shown.size > 0 && el("a", { href: raw, download: "" }, "Download")),
     shown.note && el("div", { class: "note" }, shown.note),
     shown.is_cut && el("div", { class: "note warn" }, "Only the first 256 KiB are shown; the download has all of it."),
@@ -54,6 +55,12 @@ export function inspector(root, { name, partition, offset, close, signal }) {
   }
 
   load();
+}
+
+/** The topic's page with a filter by this key. */
+function sameKey(name, key) {
+  const quoted = key.replace(/[\\"]/g, "\\$&");
+  return `/topics/${part(name)}?${new URLSearchParams({ f: `key = "${quoted}"` })}`;
 }
 
 function distance(ms, other) {

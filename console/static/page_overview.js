@@ -4,11 +4,15 @@ import { card, el, empty, failure, replace, skeleton, table } from "./dom.js";
 import { formatCount, formatDuration, formatSize, formatTime, plural } from "./time.js";
 import { trendMark } from "./lag.js";
 
+const FIRST = 1_500;
+const EVERY = 10_000;
+
 const tile = (value, text, kind = "") => el("div", { class: "tile" }, el("b", { class: kind }, value), el("span", {}, text));
 
 export async function show(root, { signal, refresh }) {
   const found = await get("/cluster", {}, signal);
   const groups = el("div", {}, skeleton(120));
+  const activity = el("div", { class: "tiles", "aria-label": "Activity", role: "group" });
   const isTidelog = found.kind === "Tidelog";
   replace(root,
     el("div", { class: "head" }, el("h1", {}, "Overview"), el("span", { class: `tag ${isTidelog ? "good" : ""}` }, isTidelog ? "Tidelog" : "Apache Kafka"),
@@ -22,6 +26,7 @@ export async function show(root, { signal, refresh }) {
       tile(formatCount(found.offline), "partitions offline", found.offline ? "bad" : ""),
       tile(formatSize(found.bytes), found.bytes === null ? "size may not be asked" : "on disk"),
       tile(formatCount(found.brokers.length), found.brokers.length === 1 ? "broker" : "brokers")),
+    found.has_activity && activity,
     card("Groups that are furthest behind", el("a", { href: "/groups" }, "All groups"), groups),
     card("Brokers", null, table([
       { title: "Id", right: true, cell: (one) => one.id },
@@ -29,6 +34,7 @@ export async function show(root, { signal, refresh }) {
       { title: "Rack", cell: (one) => one.rack ?? "-" },
       { title: "", cell: (one) => one.id === found.controller_id && el("span", { class: "tag" }, "controller") },
     ], found.brokers), el("p", { class: "dim" }, `Cluster ${found.cluster_id ?? "without an id"}`)));
+  if (found.has_activity) follow(activity, signal);
   try {
     const { groups: rows } = await get("/groups", {}, signal);
     const behind = rows.filter((row) => row.records).sort((a, b) => (b.lag_ms ?? 0) - (a.lag_ms ?? 0)).slice(0, 8);
@@ -41,5 +47,24 @@ export async function show(root, { signal, refresh }) {
     ], behind) : empty(rows.length ? `None of ${plural(rows.length, "group")} is behind.` : "There are no groups."));
   } catch (error) {
     if (!signal.aborted) replace(groups, failure(error, refresh));
+  }
+}
+
+/** What is produced, asked again and again; a rate needs two answers. */
+async function follow(tiles, signal) {
+  const draw = (now) => replace(tiles,
+    tile(now.records_per_s === null ? "…" : formatCount(Math.round(now.records_per_s)), "records a second"),
+    tile(now.bytes_per_s === null ? "…" : formatSize(Math.round(now.bytes_per_s)), "produced a second"),
+    tile(formatCount(now.held_by_future), now.held_by_future ? "partitions held by a timestamp ahead of the clock: see a topic's segments" : "partitions held by a timestamp ahead", now.held_by_future ? "bad" : ""));
+  draw({ records_per_s: null, bytes_per_s: null, held_by_future: null });
+  let wait = FIRST;
+  while (!signal.aborted) {
+    try {
+      draw(await get("/activity", {}, signal));
+    } catch (error) {
+      if (!signal.aborted) replace(tiles, failure(error));
+    }
+    await new Promise((done) => { setTimeout(done, wait); });
+    wait = EVERY;
   }
 }

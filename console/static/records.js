@@ -3,6 +3,7 @@ import { address, get, part } from "./api.js";
 import { button, choice, copyButton, el, empty, failure, labelled, replace, skeleton, table } from "./dom.js";
 import { copyDialog } from "./copy_records.js";
 import { inspector } from "./inspector.js";
+import { keptFilters } from "./kept_filters.js";
 import { param, setParams, settings } from "./state.js";
 import { formatAge, formatCount, formatSize, formatTime, plural } from "./time.js";
 
@@ -17,9 +18,17 @@ export function recordsView(root, { name, window: span, title, clear, signal }) 
   const body = el("div", {}, skeleton(200, "Reading records"));
   const side = el("div");
   const status = el("div", { "aria-live": "polite" });
-  const filter = el("input", { class: "grow-1", type: "search", "aria-label": "Filter", "data-key": "/", value: param("f") ?? "", placeholder: 'Filter: value.user = "ann" and size > 100', onchange: () => { setParams({ f: filter.value }); restart(); } });
+  const filter = el("input", { class: "grow-1", type: "search", "aria-label": "Filter", "data-key": "/", value: param("f") ?? "", placeholder: 'Filter: value.user = "ann" and size > 100', onchange: () => search(filter.value) });
+  const kept = keptFilters({ topic: name, current: () => param("f") ?? "", use: search });
   const order = param("order") ?? "time";
   const question = () => ({ ...span, p: param("p"), f: param("f"), order: param("order") });
+
+  function search(text) {
+    filter.value = text;
+    setParams({ f: text });
+    kept.draw();
+    restart();
+  }
 
   function draw() {
     if (!rows.length) {
@@ -33,6 +42,7 @@ export function recordsView(root, { name, window: span, title, clear, signal }) 
       { title: "Offset", right: true, cell: (row) => formatCount(row.offset) },
       { title: "Key", class: "cut key", cell: (row) => row.key ?? el("span", { class: "dim" }, "null") },
       { title: "Value", class: "cut", cell: (row) => row.value ?? el("span", { class: "dim" }, "null") },
+      { title: "Headers", right: true, cell: (row) => row.headers || el("span", { class: "dim" }, "-") },
       { title: "Size", right: true, class: "nowrap", cell: (row) => formatSize(row.size) },
     ], rows, { open, label: "Records" }));
   }
@@ -92,7 +102,7 @@ export function recordsView(root, { name, window: span, title, clear, signal }) 
       settings.export === "1" && ["jsonl", "csv"].map((format) => el("a", { href: address(`/topics/${part(name)}/export`, { ...question(), format }), download: "" }, format === "csv" ? "CSV" : "JSON Lines")),
       settings.readOnly !== "1" && button("Copy to a topic…", () => copyDialog({ name, question })),
       copyButton("Copy rows", () => rows.map((row) => JSON.stringify(row)).join("\n"))),
-    el("div", { class: "bar" }, filter, labelled("order", choice(ORDERS, order, (value) => { setParams({ order: value === "time" ? "" : value }); restart(); }, "Order"))),
+    el("div", { class: "bar" }, filter, kept, labelled("order", choice(ORDERS, order, (value) => { setParams({ order: value === "time" ? "" : value }); restart(); }, "Order"))),
     body, status), side);
   replace(root, layout);
   document.addEventListener("escape", () => root.isConnected && side.firstChild && close(), { signal });

@@ -4,7 +4,8 @@ import { button, card, copyButton, el, failure, labelled, notice, replace, table
 import { command } from "./state.js";
 import { formatCount, formatTime, plural } from "./time.js";
 
-function found(row) {
+/** The record that a position would be at. */
+export function found(row) {
   if (row.is_end) return el("span", { class: "dim" }, row.before ? `none at or after: the end, after ${formatTime(row.before.time_ms)}` : "none at or after: the end");
   return row.at ? [formatTime(row.at.time_ms), " ", el("span", { class: "dim mono" }, row.at.key ?? ""), row.before && el("div", { class: "dim" }, `after ${formatTime(row.before.time_ms)}`)] : "-";
 }

@@ -9,6 +9,9 @@ const DAY = 86_400_000;
 const UNITS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: DAY, w: 7 * DAY };
 const SLIDER = [60_000, 366 * DAY];
 
+/** Above so many partitions the segments of all of them are too much for a page. */
+const PARTITIONS_MAX = 200;
+
 /** Milliseconds of "7d", "36h" or a number; -1 keeps for ever; null is none of these. */
 function parseMs(text) {
   const match = /^(-?\d+)\s*(ms|s|m|h|d|w)?$/.exec(text.trim());
@@ -18,7 +21,8 @@ function parseMs(text) {
 const going = (found) => found.partitions.flatMap((one) => one.segments
   .filter((segment) => fate(segment, found.now_ms)[0] === "bad").map((segment) => ({ ...segment, partition: one.partition })));
 
-export async function simulator(root, { name, plan, signal, reload, preview }) {
+export async function simulator(root, { name, plan, partition, count, signal, reload, preview }) {
+  const only = count > PARTITIONS_MAX ? partition : null;
   const before = plan.settings;
   const ms = el("input", { "aria-label": "retention.ms", value: before["retention.ms"] < 0 ? "-1" : formatDuration(before["retention.ms"]).replaceAll(" ", ""), size: 12 });
   if (parseMs(ms.value) !== before["retention.ms"]) ms.value = String(before["retention.ms"]);
@@ -30,7 +34,7 @@ export async function simulator(root, { name, plan, signal, reload, preview }) {
   let last = null;
 
   const changes = () => ({ "retention.ms": String(parseMs(ms.value) ?? ms.value), "retention.bytes": bytes.value.trim() });
-  const ask = () => get(`/topics/${part(name)}/retention`, changes(), signal);
+  const ask = () => get(`/topics/${part(name)}/retention`, { ...changes(), partition: only }, signal);
 
   async function run() {
     try {
@@ -52,6 +56,7 @@ export async function simulator(root, { name, plan, signal, reload, preview }) {
     const size = last.partitions.reduce((sum, one) => sum + one.segments.reduce((inner, segment) => inner + segment.size_bytes, 0), 0);
     const rate = last.partitions.reduce((sum, one) => sum + (one.bytes_per_day ?? 0), 0);
     replace(result, incomplete(last),
+      only !== null && el("div", { class: "note warn" }, `Of partition ${only} alone: the topic has ${formatCount(count)}, and new settings are for all of them.`),
       el("div", { class: "tiles" },
         tile(formatSize(gone.reduce((sum, one) => sum + one.size_bytes, 0)), `of ${formatSize(size)} would be freed: ${plural(gone.length, "segment")}`),
         tile(formatCount(gone.reduce((sum, one) => sum + one.next_offset - one.base_offset, 0)), "offsets would go"),
@@ -64,7 +69,8 @@ export async function simulator(root, { name, plan, signal, reload, preview }) {
       el("p", { class: "dim" }, `Retention runs every ${formatDuration(last.check_interval_ms)}; a segment goes as a whole.`),
       el("div", { class: "bar" },
         isChanged && settings.readOnly !== "1" && button("Apply these settings…", apply, { class: "danger" }),
-        copyButton("Copy as command", command("retention", name, ...Object.entries(changes()).flatMap(([key, value]) => ["--set", `${key}=${value}`])))));
+        settings.readOnly !== "1" && el("a", { href: `/topics/${part(name)}?tab=partitions` }, "Delete records older than a time"),
+        copyButton("Copy as command", command("retention", name, ...(only === null ? [] : ["--partition", String(only)]), ...Object.entries(changes()).flatMap(([key, value]) => ["--set", `${key}=${value}`])))));
   }
 
   async function apply() {
@@ -77,7 +83,7 @@ export async function simulator(root, { name, plan, signal, reload, preview }) {
         notice("What would go has changed since the preview: look again.");
         return;
       }
-      if (!confirm(`Set ${Object.entries(changes()).map((pair) => pair.join("=")).join(" and ")} of ${name}? ${plural(going(last).length, "segment")} would be deleted.`)) return;
+      if (!confirm(`Set ${Object.entries(changes()).map((pair) => pair.join("=")).join(" and ")} of ${name}? ${plural(going(last).length, "segment")} ${only === null ? "" : `of partition ${only} alone `}would be deleted.`)) return;
       await post(`/topics/${part(name)}/settings`, { changes: changes() });
       notice(`Changed the retention of ${name}.`);
       await reload();

@@ -1,9 +1,11 @@
-// The partitions of a topic: leaders, ends, times, sizes.
+// The partitions of a topic: leaders, ends, times, sizes; deleting what is older than a time.
 import { card, copyButton, el, empty, table } from "./dom.js";
-import { command } from "./state.js";
+import { deletionForm } from "./delete_records.js";
+import { command, settings } from "./state.js";
 import { formatAge, formatCount, formatSize, formatTime } from "./time.js";
 
-export async function show(root, { topic, name }) {
+export async function show(root, { topic, name, refresh }) {
+  const deletion = el("div");
   const now = topic.now_ms;
   root.replaceChildren(card("Partitions", copyButton("Copy as command", command("topic", "describe", name)),
     topic.count > topic.partitions.length ? empty(`The first ${topic.partitions.length} of ${topic.count}.`) : "",
@@ -17,5 +19,6 @@ export async function show(root, { topic, name }) {
       { title: "On disk", right: true, cell: (one) => formatSize(one.bytes) },
       { title: "First time", class: "nowrap", cell: (one) => formatTime(one.first_ms) },
       { title: "Newest time", class: "nowrap", cell: (one) => el("span", { class: one.newest_ms > now ? "bad" : null, title: formatAge(one.newest_ms, now) }, formatTime(one.newest_ms)) },
-    ], topic.partitions)));
+    ], topic.partitions)), deletion);
+  if (settings.readOnly !== "1") deletionForm(deletion, { name, reload: refresh });
 }

@@ -69,7 +69,7 @@ export async function show(root, { name, topic, signal }) {
       drawMap();
       drawFacts();
       explainForm(explain, { name, partition, signal, show: (mark) => { view.mark = mark; drawMap(); } });
-      await simulator(simulation, { name, plan, signal, reload: load, preview: (found, retentionMs) => {
+      await simulator(simulation, { name, plan, partition, count: topic.count, signal, reload: load, preview: (found, retentionMs) => {
         const fates = new Map((found.partitions.find((one) => one.partition === partition)?.segments ?? []).map((one) => [one.base_offset, one]));
         segments = segments.map((one) => ({ ...one, ...fates.get(one.base_offset) }));
         view.retentionMs = retentionMs;

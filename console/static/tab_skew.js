@@ -1,19 +1,12 @@
-// How disordered the times of a topic are, and which producers have wrong clocks.
+// How disordered the times of a topic are, and which producers have wrong clocks; elsewhere a sample.
 import { get, part } from "./api.js";
 import { button, card, choice, copyButton, el, empty, failure, incomplete, labelled, replace, skeleton, table } from "./dom.js";
+import { disorderTable, sampleView, unitOf } from "./skew_sample.js";
 import { command } from "./state.js";
 import { formatCount, formatDuration, formatSize, formatTime } from "./time.js";
 
-const SIZES = [1, 8, 64, 256].map((size) => [String(size * 1024 * 1024), formatSize(size * 1024 * 1024)]);
+const SIZES = [1, 8, 64].map((size) => [String(size * 1024 * 1024), formatSize(size * 1024 * 1024)]);
 const AHEAD = 60_000;
-
-const bound = (ms) => (ms < 0 ? "over 7 d" : ms === 0 ? "0" : `to ${formatDuration(ms)}`);
-
-function unitOf(ms) {
-  if (ms >= 1e8 && ms < 1e11) return "seconds";
-  if (ms >= 253402387200000 && ms < 1e17) return "microseconds";
-  return ms >= 1e17 ? "nanoseconds" : null;
-}
 
 /** What is wrong with a producer's times, a sentence for each fault. */
 function faults(one) {
@@ -40,9 +33,17 @@ export async function show(root, { name, signal }) {
       draw(found);
     } catch (error) {
       if (signal.aborted) return;
-      replace(body, error.status === 501
-        ? el("div", { class: "note" }, `The audit needs a Tidelog with a metrics port: ${error.message}. On other brokers the time of an append is not known; 'tidelog spark skew' audits the disorder of any topic.`)
-        : failure(error, load));
+      if (error.status === 501) await sample(error.message);
+      else replace(body, failure(error, load));
+    }
+  }
+
+  async function sample(why) {
+    try {
+      replace(body, sampleView(await get(`/topics/${part(name)}/skew-sample`, {}, signal), why));
+      replace(tools);
+    } catch (error) {
+      if (!signal.aborted) replace(body, failure(error, load));
     }
   }
 
@@ -58,21 +59,14 @@ export async function show(root, { name, signal }) {
         { title: "What", cell: (one) => one.faults.map((text) => el("div", {}, text)) },
       ], wrong) : empty("No producer is off."),
       el("h2", {}, "Disorder"),
-      table([
-        { title: "Partition", right: true, cell: (one) => one.partition },
-        { title: "Offsets", cell: (one) => `${formatCount(one.from_offset)} to ${formatCount(one.to_offset - 1)}` },
-        { title: "Records", right: true, cell: (one) => formatCount(one.records) },
-        { title: "Out of order", right: true, cell: (one) => (one.records ? `${formatCount(one.out_of_order)} (${((100 * one.out_of_order) / one.records).toFixed(1)} %)` : "-") },
-        { title: "Half are late by", cell: (one) => bound(one.late_p50_ms) },
-        { title: "99 % by", cell: (one) => bound(one.late_p99_ms) },
-        { title: "Latest by", cell: (one) => formatDuration(one.largest_step_back_ms) },
-      ], found.partitions),
+      disorderTable(found.partitions),
       stamped > 0 && el("div", { class: "note" }, `${formatCount(stamped)} records have the broker's own time, which is never off.`),
       el("p", { class: "dim" }, `The newest ${formatSize(found.bytes_max)} of all partitions were read. A record is late by how much it is older than the youngest before it.`));
   }
 
-  replace(root, card("Times of the newest records", el("span", { class: "bar" },
+  const tools = el("span", { class: "bar" },
     labelled("read", choice(SIZES, bytes, (value) => { bytes = value; load(); }, "How much to read")), button("Again", load),
-    copyButton("Copy as command", () => command("skew", name, "--bytes", bytes))), body));
+    copyButton("Copy as command", () => command("skew", name, "--bytes", bytes)));
+  replace(root, card("Times of the records", tools, body));
   await load();
 }

@@ -18,6 +18,7 @@ from client.errors import ClientError, InvalidTime, InvalidUse
 from client.times import parse_time, to_ms
 from client.types import TopicPartition
 from console.data.copying import Target, copy_page
+from console.data.deletion import delete_previewed, preview_deletion
 from console.data.groups import TARGETS, commit_reset, preview_reset
 from console.data.records import LIMIT_MAX
 from console.web import questions as ask
@@ -81,9 +82,15 @@ async def _reset_preview(request: Request) -> Response:
 
 
 async def _reset(request: Request) -> tuple[str, dict[str, Any]]:
-    body = await ask.body_of(request, "positions")
+    positions = await _positions_of(request)
+    group = request.path_params["group"]
+    return f"group {group}", await commit_reset(ask.hub_of(request), group, positions)
+
+
+async def _positions_of(request: Request) -> dict[TopicPartition, tuple[int | None, int]]:
+    """Of each partition (now, then), as a preview gave them."""
     positions: dict[TopicPartition, tuple[int | None, int]] = {}
-    given = body["positions"]
+    given = (await ask.body_of(request, "positions"))["positions"]
     if not isinstance(given, list) or not 0 < len(given) <= POSITIONS_MAX:
         raise InvalidUse(f"positions is a list of 1 to {POSITIONS_MAX}, as the preview gave it")
     for one in given:
@@ -93,8 +100,27 @@ async def _reset(request: Request) -> tuple[str, dict[str, Any]]:
             positions[tp] = (now, int(one["then"]))
         except (TypeError, KeyError, ValueError):
             raise InvalidUse("a position has topic, partition, now and then") from None
-    group = request.path_params["group"]
-    return f"group {group}", await commit_reset(ask.hub_of(request), group, positions)
+    return positions
+
+
+async def _deletion_preview(request: Request) -> Response:
+    """What is older than a time; the positions of the answer are what a deletion sends back."""
+    body = await ask.body_of(request, "before")
+    hub, chosen = ask.hub_of(request), ask.partitions_of(request)
+    now_ms = await hub.now_ms()
+    before_ms = parse_time(str(body["before"]), now_ms=now_ms, zone=ask.zone_of(request))
+    topic = request.path_params["topic"]
+    return answer(await preview_deletion(hub, topic, before_ms, chosen))
+
+
+async def _deletion(request: Request) -> tuple[str, dict[str, Any]]:
+    topic, positions = request.path_params["topic"], await _positions_of(request)
+    foreign = [tp for tp in positions if tp.topic != topic]
+    if foreign:
+        raise InvalidUse(f"{foreign[0]} is no partition of {topic}")
+    cut = " ".join(f"{tp.partition}:{then}" for tp, (_, then) in sorted(positions.items()))
+    done = await delete_previewed(ask.hub_of(request), positions)
+    return f"records of {topic} before {cut}", done
 
 
 async def _settings(request: Request) -> tuple[str, dict[str, Any]]:
@@ -225,6 +251,8 @@ def post(path: str, name: str, change: Change) -> Route:
 ROUTES: Final = [
     Route("/groups/{group:path}/reset-preview", _reset_preview, methods=["POST"]),
     post("/groups/{group:path}/reset", "group-reset", _reset),
+    Route("/topics/{topic}/deletion-preview", _deletion_preview, methods=["POST"]),
+    post("/topics/{topic}/deletion", "delete-records", _deletion),
     Route("/topics/{topic}/settings-preview", _settings_preview, methods=["POST"]),
     post("/topics/{topic}/settings", "topic-settings", _settings),
     post("/topics/{topic}/records", "produce", _produce),

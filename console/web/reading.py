@@ -15,6 +15,7 @@ from console.data.conditions import parse_condition
 from console.data.decoders import FORMATS
 from console.data.groups import readers_of
 from console.data.hub import Hub
+from console.data.skew import sample_times
 from console.web import questions as ask
 from console.web.answers import answer, failure
 from protocol.error_codes import ErrorCode
@@ -26,6 +27,11 @@ _PARTS: Final = ("key", "value")
 async def cluster(request: Request) -> Response:
     """The overview."""
     return answer(await overview.describe_cluster(ask.hub_of(request)))
+
+
+async def activity(request: Request) -> Response:
+    """What is produced now, and partitions that a timestamp ahead of the clock holds."""
+    return answer(await ask.hub_of(request).activity())
 
 
 async def topics(request: Request) -> Response:
@@ -186,6 +192,12 @@ def _tidelog(path: str, *allowed: str) -> Any:
     return endpoint
 
 
+async def skew_sample(request: Request) -> Response:
+    """A sample of a topic's times, where the brokers audit none."""
+    topic_name = request.path_params["topic"]
+    return answer(await sample_times(ask.hub_of(request), topic_name, ask.partitions_of(request)))
+
+
 async def explain(request: Request) -> Response:
     """The steps of a lookup by time, on the map of segments."""
     partition = ask.partition_of(request)
@@ -234,6 +246,7 @@ _RETENTION: Final = (
 
 ROUTES: Final = [
     Route("/cluster", cluster),
+    Route("/activity", activity),
     Route("/topics", topics),
     Route("/topic-details", topic_details),
     Route("/topic-days", topic_days),
@@ -246,6 +259,7 @@ ROUTES: Final = [
     Route("/topics/{topic}/segments", _tidelog("/segments", "partition", "limit", "after")),
     Route("/topics/{topic}/retention", _tidelog("/retention", *_RETENTION)),
     Route("/topics/{topic}/skew", _tidelog("/skew", "partition", "bytes")),
+    Route("/topics/{topic}/skew-sample", skew_sample),
     Route("/topics/{topic}/explain", explain),
     Route("/topics/{topic}/readers", readers),
     Route("/groups", groups),

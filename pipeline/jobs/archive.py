@@ -26,7 +26,6 @@ Source: Delta transaction identifiers; Iceberg snapshot properties.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,11 +37,9 @@ from client.times import MS_PER_DAY
 from client.types import OffsetAndTimestamp
 from pipeline.errors import BadOptions, DataLoss, Fenced, JournalConflict, NotShared
 from pipeline.jobs.files import (
-    WrittenFile,
     check_files,
     find_unshared,
     later,
-    parse_file,
     probing,
     sweep,
     write_ranges,
@@ -53,6 +50,14 @@ from pipeline.jobs.plan import describe_plan
 from pipeline.jobs.spreading import run_tasks
 from pipeline.net.cluster import EARLIEST, Cluster
 from pipeline.options.options import SourceOptions, TopicPartition, parse_source_options
+from pipeline.plan.archived import (
+    ISOLATION,
+    START,
+    ArchivePlan,
+    WrittenFile,
+    isolation_level,
+    parse_file,
+)
 from pipeline.plan.journal import Journal
 from pipeline.plan.offsets import ReadPlan, plan_tasks, resolve, resolve_starts
 from pipeline.plan.pruning import Pruned
@@ -62,10 +67,8 @@ from protocol.records.layout import INT64_MAX, INT64_MIN, NO_TIMESTAMP
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PLAN_VERSION: Final = 1
-_START: Final = "start"
-_UNFIT: Final = ("timeWindow", "maxLateness", "columns", "segments.statistics")
-"""Options of the source that choose among rows and columns."""
+_UNFIT: Final = ("timeWindow", "maxLateness", "columns", "segments.statistics", "archive")
+"""Options of the source that choose among rows and columns, or add rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,49 +96,6 @@ class ArchiveSettings:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """The content of one batch of the archive; all later steps are functions of it."""
-
-    number: int
-    cluster_id: str
-    topic_ids: Mapping[str, str]
-    tasks: tuple[tuple[OffsetRange, ...], ...]
-    target: str
-
-    @property
-    def ranges(self) -> list[OffsetRange]:
-        """All ranges, in the order of the tasks."""
-        return [one for task in self.tasks for one in task]
-
-    def document(self) -> dict[str, Any]:
-        """The plan as the journal keeps it."""
-        return {**asdict(self), "version": PLAN_VERSION}
-
-    @classmethod
-    def parse(cls, document: Mapping[str, Any]) -> Plan:
-        """The plan out of the journal.
-
-        Raises:
-            JournalConflict: it is of a version that is not understood.
-        """
-        if document.get("version") != PLAN_VERSION:
-            raise JournalConflict(f"plan version {document.get('version')} is not understood")
-        return cls(
-            number=document["number"],
-            cluster_id=document["cluster_id"],
-            topic_ids=document["topic_ids"],
-            tasks=tuple(tuple(OffsetRange(**one) for one in task) for task in document["tasks"]),
-            target=document["target"],
-        )
-
-    @property
-    def digest(self) -> str:
-        """Eight hexadecimal digits that distinguish this plan from every other."""
-        text = json.dumps(self.document(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
 def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress = silent) -> Outcome:
     """Archive the new records.
 
@@ -160,6 +120,7 @@ def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress =
         progress("plan")
         cluster.partitions(options.choice)
         _check_owner(cluster, journal, settings, lake)
+        _check_isolation(journal, options, dry_run=settings.dry_run)
         if not settings.dry_run:
             _mark_days(lake, _last_commit(journal))
         plan = _pending(journal) or _new_plan(cluster, options, settings, journal, lake.target)
@@ -183,7 +144,7 @@ def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress =
     return outcome
 
 
-def _describe(cluster: Cluster, options: SourceOptions, plan: Plan) -> Outcome:
+def _describe(cluster: Cluster, options: SourceOptions, plan: ArchivePlan) -> Outcome:
     """The ranges that the run would archive, next to those of the partitions."""
     read = ReadPlan(
         tasks=plan.tasks, oldest_ms=INT64_MIN, newest_ms=INT64_MAX, cluster_id=plan.cluster_id,
@@ -216,7 +177,7 @@ def _put(journal: Journal, name: str, document: dict[str, Any]) -> None:
 
 
 def _write(
-    spark: SparkSession, options: SourceOptions, lake: Lake, plan: Plan, journal: Journal
+    spark: SparkSession, options: SourceOptions, lake: Lake, plan: ArchivePlan, journal: Journal
 ) -> list[WrittenFile]:
     """Have the workers write the files of `plan`, and check that the driver sees them.
 
@@ -245,11 +206,11 @@ def _write(
     return files
 
 
-def _pending(journal: Journal) -> Plan | None:
+def _pending(journal: Journal) -> ArchivePlan | None:
     """The plan without a commit that a run before this one left, if any."""
     plans = list(journal.names("plans"))
     if plans and journal.find(f"commits/{plans[-1]}") is None:
-        return Plan.parse(journal.get(f"plans/{plans[-1]}"))
+        return ArchivePlan.parse(journal.get(f"plans/{plans[-1]}"))
     return None
 
 
@@ -272,7 +233,7 @@ def _new_plan(
     settings: ArchiveSettings,
     journal: Journal,
     target: str,
-) -> Plan | None:
+) -> ArchivePlan | None:
     now_ms = time.time_ns() // 1_000_000
     partitions = cluster.partitions(options.choice)
     last = _last_commit(journal)
@@ -287,7 +248,7 @@ def _new_plan(
     ranges = [OffsetRange(*tp, starts[tp], ends[tp]) for tp in partitions if ends[tp] > starts[tp]]
     if sum(one.size for one in ranges) < settings.min_rows:
         return None
-    return Plan(
+    return ArchivePlan(
         number=last["number"] + 1 if last is not None else 0,
         cluster_id=cluster.cluster_id,
         topic_ids={topic: cluster.topic_id(topic) for topic in {one.topic for one in ranges}},
@@ -318,13 +279,13 @@ def _first_starts(
     partitions: Sequence[TopicPartition],
 ) -> dict[TopicPartition, int]:
     """Where each partition started when this archive first looked at it."""
-    known = journal.find(_START)
+    known = journal.find(START)
     if known is None:
         now_ms = time.time_ns() // 1_000_000
         starts = resolve_starts(cluster, options, partitions, now_ms)
         known = [[*tp, offset] for tp, offset in sorted(starts.items())]
         if not settings.dry_run:
-            known = journal.put(_START, known)
+            known = journal.put(START, known)
     return {(topic, index): offset for topic, index, offset in known}
 
 
@@ -352,7 +313,7 @@ def _check_owner(cluster: Cluster, journal: Journal, settings: ArchiveSettings, 
     plans = list(journal.names("plans"))
     if not plans:
         return
-    plan = Plan.parse(journal.get(f"plans/{plans[-1]}"))
+    plan = ArchivePlan.parse(journal.get(f"plans/{plans[-1]}"))
     if lake.target_of(plan.target) != lake.target or plan.cluster_id != cluster.cluster_id:
         raise JournalConflict(
             f"state directory {settings.state_dir} holds the plan of another archive: cluster "
@@ -363,7 +324,27 @@ def _check_owner(cluster: Cluster, journal: Journal, settings: ArchiveSettings, 
     _check_identity(cluster, plan)
 
 
-def _check_identity(cluster: Cluster, plan: Plan) -> None:
+def _check_isolation(journal: Journal, options: SourceOptions, *, dry_run: bool) -> None:
+    """Check that this run reads transactions as the first one did, for readers of the archive.
+
+    Raises:
+        BadOptions: `kafka.isolation.level` was another one.
+    """
+    level = isolation_level(read_committed=options.read_committed)
+    kept = journal.find(ISOLATION)
+    if kept is None and not dry_run:
+        kept = journal.put(ISOLATION, level)
+    if kept not in (None, level):
+        raise BadOptions(
+            [
+                f"option kafka.isolation.level={level}: this archive was begun with {kept}, and "
+                "one archive holds one view of transactions; keep that level, or begin an archive "
+                "with a target and a state directory of its own"
+            ]
+        )
+
+
+def _check_identity(cluster: Cluster, plan: ArchivePlan) -> None:
     """Check that the topics are still those of the plan, and not later ones of the same name."""
     for topic, topic_id in plan.topic_ids.items():
         if cluster.topic_id(topic) != topic_id:
@@ -376,7 +357,7 @@ def _check_identity(cluster: Cluster, plan: Plan) -> None:
 def _finish(
     journal: Journal,
     settings: ArchiveSettings,
-    plan: Plan,
+    plan: ArchivePlan,
     files: Sequence[WrittenFile],
     lake: Lake,
 ) -> Outcome:

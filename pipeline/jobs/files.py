@@ -35,6 +35,7 @@ import pyarrow.parquet as pq
 from pipeline.errors import NotShared
 from pipeline.net.cluster import Cluster
 from pipeline.options.options import SourceOptions
+from pipeline.plan.archived import WrittenFile
 from pipeline.plan.journal import sync_directory
 from pipeline.plan.segments import read_range
 from pipeline.plan.splits import OffsetRange
@@ -64,23 +65,6 @@ _SHARE: Final = (
     "Mount one shared file system under the same path on the driver and all executors, and give "
     "that path"
 )
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class WrittenFile:
-    """A file that a worker wrote; `event_date` is empty for records without a date."""
-
-    path: str
-    event_date: str
-    topic: str
-    youngest: tuple[tuple[int, int], ...]
-    """(partition, largest timestamp in ms) of each partition in it."""
-    rows: int
-    size_bytes: int
-    first_offset: int
-    last_offset: int
-    min_timestamp_ms: int
-    max_timestamp_ms: int
 
 
 @dataclass(slots=True)
@@ -151,12 +135,6 @@ def write_ranges(
             for batch in read_range(cluster, options, one, rules):
                 writer.add(one.partition, batch)
         return writer.finish(ranges[0].topic)
-
-
-def parse_file(document: Mapping[str, Any]) -> WrittenFile:
-    """A file as the journal keeps it."""
-    youngest = tuple((partition, when) for partition, when in document["youngest"])
-    return WrittenFile(**{**document, "youngest": youngest})
 
 
 def file_name(ranges: Sequence[OffsetRange], topic_id: str, digest: str) -> str:

@@ -19,8 +19,9 @@ import pyarrow as pa
 
 from client.times import UTC, format_time
 from pipeline.errors import BadOptions
-from pipeline.jobs.files import FILE_SCHEMA, WrittenFile
+from pipeline.jobs.files import FILE_SCHEMA
 from pipeline.options.reader import local_path
+from pipeline.plan.archived import WrittenFile
 from pipeline.plan.journal import Journal
 
 APPLICATION: Final = "tidelog-archive"

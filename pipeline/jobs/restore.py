@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from client.times import UTC, format_time
 from pipeline.errors import BadOptions, DataLoss
-from pipeline.jobs.files import WrittenFile, parse_file
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.net.cluster import Cluster
 from pipeline.net.producing import MARK_PREFIX
 from pipeline.options.options import SinkOptions, TopicChoice, parse_sink_options
 from pipeline.options.reader import is_address, local_path, spark_path
+from pipeline.plan.archived import WrittenFile, parse_file
 from pipeline.plan.journal import Journal
 from pipeline.spark.session import by_partition
 

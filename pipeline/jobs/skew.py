@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from client.times import UTC, find_unit_mistake, format_time
+from pipeline.errors import BadOptions
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.jobs.plan import describe_plan
 from pipeline.jobs.spreading import run_tasks
@@ -59,6 +60,8 @@ def skew(spark: SparkSession, settings: SkewSettings, progress: Progress = silen
     options = parse_source_options(
         {"onMalformedTimestamp": "clamp", **settings.options}, is_stream=False
     )
+    if options.archive:
+        raise BadOptions(["option archive means nothing to skew, which judges a topic's log"])
     now_ms = time.time_ns() // 1_000_000
     with Cluster(options.connection) as cluster:
         progress("plan")

@@ -101,10 +101,10 @@ class SourceOptions:
     bytes_per_batch: int = 4 * _MIB
     verify_checksums: bool = True
     fetch_bytes: int = 8 * _MIB
-    pushdown: bool = False
     read_from: str = "broker"
     segments_path: str = ""
     segments_statistics: str = ""
+    archive: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +129,8 @@ _SOURCE_NAMES: Final = (
     "startingOffsetsByTimestampStrategy", "endingOffsetsByTimestampStrategy", "timeWindow",
     "maxLateness", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger",
     "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "targetBytesPerTask",
-    "failOnDataLoss", "includeHeaders", "columns", "pushdown", "onMalformedTimestamp",
-    "readFrom", "segments.path", "segments.statistics", "journalDir", "rowsPerBatch",
+    "failOnDataLoss", "includeHeaders", "columns", "onMalformedTimestamp",
+    "readFrom", "segments.path", "segments.statistics", "archive", "journalDir", "rowsPerBatch",
     "bytesPerBatch", "verifyChecksums",
 )  # fmt: skip
 _SINK_NAMES: Final = (
@@ -162,12 +162,6 @@ def parse_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sour
     ending = _boundary(reader, "ending", "latest")
     if is_stream:
         _refuse_endings(reader)
-    read_from = reader.choice("readFrom", ("broker", "segments", "hybrid"), "broker")
-    if read_from != "broker" and not reader.has("segments.path"):
-        reader.problems.append(
-            f"option readFrom={read_from} needs segments.path, the data directory whose "
-            "closed segments every executor can read"
-        )
     parsed = SourceOptions(
         connection=connection,
         choice=choice,
@@ -201,10 +195,10 @@ def parse_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sour
         bytes_per_batch=reader.size("bytesPerBatch", 4 * _MIB),
         verify_checksums=reader.flag("verifyChecksums", True),
         fetch_bytes=reader.number("kafka.max.partition.fetch.bytes", 8 * _MIB),
-        pushdown=reader.flag("pushdown", False),
-        read_from=read_from,
+        read_from=_read_from(reader),
         segments_path=reader.directory("segments.path"),
         segments_statistics=reader.text("segments.statistics"),
+        archive=reader.directory("archive"),
     )
     reader.raise_problems()
     return parsed
@@ -473,6 +467,21 @@ def _refuse_endings(reader: OptionReader) -> None:
     for name in ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"):
         if reader.has(name):
             reader.refuse(name, "a stream has no end: remove it, or read with spark.read")
+
+
+def _read_from(reader: OptionReader) -> str:
+    read_from = reader.choice("readFrom", ("broker", "segments", "hybrid"), "broker")
+    if read_from != "broker" and not reader.has("segments.path"):
+        reader.problems.append(
+            f"option readFrom={read_from} needs segments.path, the data directory whose "
+            "closed segments every executor can read"
+        )
+    if read_from == "segments" and reader.has("archive"):
+        reader.refuse(
+            "archive",
+            "the broker has what is not archived yet: set readFrom to hybrid or broker",
+        )
+    return read_from
 
 
 def _columns(reader: OptionReader) -> tuple[str, ...]:

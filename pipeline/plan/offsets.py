@@ -21,6 +21,7 @@ Records are those that the reader sees, not the markers of transactions (`by_tim
 Source: Spark `KafkaOffsetReaderAdmin`.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -37,9 +38,12 @@ from pipeline.options.options import (
     TopicPartition,
     time_of,
 )
+from pipeline.plan import lake_files
+from pipeline.plan.archived import Archive, FilePart
 from pipeline.plan.by_time import bounds_of, first_bounds, first_offsets, is_record
 from pipeline.plan.pruning import Pruned, prune
 from pipeline.plan.splits import PACK_ABOVE, OffsetRange, cut_by_bytes, cut_ranges, pack
+from pipeline.plan.union import at_one_moment, divide, file_tasks, open_archive
 from protocol.records.layout import INT64_MAX, INT64_MIN
 
 NO_LOWER_TIME: Final = INT64_MIN
@@ -56,6 +60,7 @@ class ReadPlan:
         newest_ms: so are records of this time and later.
         cluster_id: the cluster of the offsets.
         pruned: the offsets that the statistics of segments have spared.
+        files: files of an archive by task, which hold the records that `tasks` leave out.
     """
 
     tasks: tuple[tuple[OffsetRange, ...], ...]
@@ -63,6 +68,7 @@ class ReadPlan:
     newest_ms: int
     cluster_id: str
     pruned: Pruned
+    files: tuple[tuple[FilePart, ...], ...] = ()
 
     @property
     def ranges(self) -> list[OffsetRange]:
@@ -102,15 +108,29 @@ def plan_batch(
         NoOffsetMatched: by the strategies.
         DataLoss: explicit offsets are outside the log and `failOnDataLoss` is on.
         BrokerRefused: a topic does not exist, or the broker denies it.
+
+    Raises as `open_archive` too, where the options name an archive.
     """
     narrowing = narrowing or Narrowing()
     partitions = cluster.partitions(options.choice)
-    starts = resolve_starts(cluster, options, partitions, now_ms)
-    if options.strict_window:
-        latest = Boundary(option="endingOffsets", place="latest")
-        ends = resolve(cluster, options, latest, partitions, now_ms)
-    else:
-        ends = resolve(cluster, options, options.ending, partitions, now_ms)
+    # Before the broker's offsets: what the archive does not have at this moment is still there.
+    archive = open_archive(cluster, options, {topic for topic, _ in partitions})
+    plan = functools.partial(_plan, cluster, options, partitions, now_ms, narrowing, archive)
+    return at_one_moment(cluster, archive, partitions, plan)
+
+
+def _plan(
+    cluster: Cluster,
+    options: SourceOptions,
+    partitions: Sequence[TopicPartition],
+    now_ms: int,
+    narrowing: Narrowing,
+    archive: Archive | None,
+) -> ReadPlan:
+    starts = resolve_starts(cluster, options, partitions, now_ms, archive)
+    latest = Boundary(option="endingOffsets", place="latest")
+    ending = latest if options.strict_window else options.ending
+    ends = resolve(cluster, options, ending, partitions, now_ms, archive)
     ranges = [
         OffsetRange(*tp, starts[tp], max(ends[tp], starts[tp]))
         for tp in partitions
@@ -119,7 +139,14 @@ def plan_batch(
     check_order(options, starts, ends)
     oldest, newest = window_of(options, now_ms)
     oldest, newest = max(oldest, narrowing.oldest_ms), min(newest, narrowing.newest_ms)
-    ranges = _narrow(cluster, options, ranges, narrowing)
+    ranges = _narrow_offsets(ranges, narrowing)
+    files: list[tuple[FilePart, ...]] = []
+    if archive is not None:
+        inside, ranges = divide(
+            cluster, archive, ranges, fail_on_data_loss=options.fail_on_data_loss
+        )
+        files = file_tasks(options, archive, inside, oldest, newest)
+    ranges = _narrow_times(cluster, options, ranges, narrowing)
     ranges = _end_by_lateness(cluster, options, ranges, newest)
     ranges, pruned = prune(options, ranges, oldest, newest)
     return ReadPlan(
@@ -128,6 +155,7 @@ def plan_batch(
         newest_ms=newest,
         cluster_id=cluster.cluster_id,
         pruned=pruned,
+        files=tuple(files),
     )
 
 
@@ -165,29 +193,33 @@ def bytes_per_offset(
 
 
 def resolve_starts(
-    cluster: Cluster, options: SourceOptions, partitions: Sequence[TopicPartition], now_ms: int
+    cluster: Cluster,
+    options: SourceOptions,
+    partitions: Sequence[TopicPartition],
+    now_ms: int,
+    archive: Archive | None = None,
 ) -> dict[TopicPartition, int]:
     """Where each partition starts; explicit offsets are checked against the log's range.
 
-    Raises as `plan_batch`.
+    With `archive` the log begins where the archive does. Raises as `plan_batch`.
     """
-    starts = resolve(cluster, options, options.starting, partitions, now_ms)
+    starts = resolve(cluster, options, options.starting, partitions, now_ms, archive)
     if not options.starting.offsets:
         return starts
-    first = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
-    last = _latest(cluster, options, partitions)
-    lost = {tp for tp in partitions if not first[tp].offset <= starts[tp] <= last[tp]}
+    first = _at_place(cluster, options, "earliest", partitions, archive)
+    last = _at_place(cluster, options, "latest", partitions)
+    lost = {tp for tp in partitions if not first[tp] <= starts[tp] <= last[tp]}
     if lost and options.fail_on_data_loss:
         shown = "; ".join(
             f"{topic}-{index} starts at {starts[topic, index]} and the log holds "
-            f"{first[topic, index].offset} to {last[topic, index]}"
+            f"{first[topic, index]} to {last[topic, index]}"
             for topic, index in sorted(lost)[:10]
         )
         raise DataLoss(
             f"startingOffsets lie outside the log: {shown}. Correct them, or set "
             "failOnDataLoss=false to read what is there"
         )
-    return {tp: min(max(start, first[tp].offset), last[tp]) for tp, start in starts.items()}
+    return {tp: min(max(start, first[tp]), last[tp]) for tp, start in starts.items()}
 
 
 def resolve(
@@ -196,17 +228,17 @@ def resolve(
     boundary: Boundary,
     partitions: Sequence[TopicPartition],
     now_ms: int,
+    archive: Archive | None = None,
 ) -> dict[TopicPartition, int]:
     """The offset of `boundary` in each partition; raises as `plan_batch`."""
-    is_start = boundary.option.startswith("starting")
     if boundary.place:
-        return _at_place(cluster, options, boundary.place, partitions)
+        return _at_place(cluster, options, boundary.place, partitions, archive)
     if boundary.timestamp_text:
         when = time_of(boundary.timestamp_text, now_ms)
-        return _at_times(cluster, options, boundary, dict.fromkeys(partitions, when), is_start)
+        return _at_times(cluster, options, boundary, dict.fromkeys(partitions, when), archive)
     if boundary.timestamps:
         _check_assigned(boundary.option, boundary.timestamps, partitions)
-        return _at_times(cluster, options, boundary, boundary.timestamps, is_start)
+        return _at_times(cluster, options, boundary, boundary.timestamps, archive)
     offsets = dict(boundary.offsets)
     places = {EARLIEST_OFFSET: "earliest", LATEST_OFFSET: "latest"}
     named = {tp: boundary.topics[tp[0]] for tp in partitions if tp[0] in boundary.topics}
@@ -214,7 +246,7 @@ def resolve(
     named |= {tp: places[offset] for tp, offset in offsets.items() if offset < 0}
     for place in ("earliest", "latest"):
         chosen = [tp for tp, word in named.items() if word == place]
-        offsets |= _at_place(cluster, options, place, chosen)
+        offsets |= _at_place(cluster, options, place, chosen, archive)
     return offsets
 
 
@@ -254,20 +286,32 @@ def check_order(
         )
 
 
-def _latest(
-    cluster: Cluster, options: SourceOptions, partitions: Sequence[TopicPartition]
-) -> dict[TopicPartition, int]:
-    return _at_place(cluster, options, "latest", partitions)
-
-
 def _at_place(
-    cluster: Cluster, options: SourceOptions, place: str, partitions: Sequence[TopicPartition]
+    cluster: Cluster,
+    options: SourceOptions,
+    place: str,
+    partitions: Sequence[TopicPartition],
+    archive: Archive | None = None,
 ) -> dict[TopicPartition, int]:
     when = EARLIEST if place == "earliest" else LATEST
     found = cluster.list_offsets(
         dict.fromkeys(partitions, when), read_committed=options.read_committed
     )
-    return {tp: answer.offset for tp, answer in found.items()}
+    offsets = {tp: answer.offset for tp, answer in found.items()}
+    if archive is None or place != "earliest":
+        return offsets
+    archived = {tp: archive.first_offset(tp) for tp in offsets}
+    return _earlier(offsets, {tp: first for tp, first in archived.items() if first is not None})
+
+
+def _earlier(
+    offsets: Mapping[TopicPartition, int], archived: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """The smaller offset of both sides; a negative one and a missing one stand for nothing."""
+    return {
+        tp: min(archived.get(tp, offset), offset) if offset >= 0 else archived.get(tp, offset)
+        for tp, offset in offsets.items()
+    }
 
 
 def _at_times(
@@ -275,18 +319,28 @@ def _at_times(
     options: SourceOptions,
     boundary: Boundary,
     times: Mapping[TopicPartition, int],
-    is_start: bool,
+    archive: Archive | None,
 ) -> dict[TopicPartition, int]:
+    is_start = boundary.option.startswith("starting")
     strategy = options.starting_strategy if is_start else options.ending_strategy
     if options.strict_window:
         strategy = "latest"
     # Before the times: a record that arrives in between is after the end that is known here.
-    fallback = {} if strategy == "error" else _at_place(cluster, options, strategy, list(times))
+    fallback = {}
+    if strategy != "error":
+        fallback = _at_place(cluster, options, strategy, list(times), archive)
     if options.strict_window:
         # The window drops older records: a bound is as good as the exact offset, and costs less.
         offsets = first_bounds(cluster, times, read_committed=options.read_committed)
     else:
         offsets = first_offsets(cluster, options, times)
+    if archive is not None:
+        archived = (
+            lake_files.first_bounds(archive, times)
+            if options.strict_window
+            else lake_files.first_offsets(archive, options, times)
+        )
+        offsets = _earlier(offsets, archived)
     unmatched = sorted(tp for tp, offset in offsets.items() if offset < 0)
     if unmatched and strategy == "error":
         raise NoOffsetMatched(_explain_unmatched(cluster, boundary.option, times, unmatched))
@@ -337,13 +391,8 @@ def _check_assigned(
         raise BadOptions([f"{problem}: {cure}" for problem in problems])
 
 
-def _narrow(
-    cluster: Cluster,
-    options: SourceOptions,
-    ranges: Sequence[OffsetRange],
-    narrowing: Narrowing,
-) -> list[OffsetRange]:
-    """`ranges` without the offsets that the pushed filters exclude."""
+def _narrow_offsets(ranges: Sequence[OffsetRange], narrowing: Narrowing) -> list[OffsetRange]:
+    """`ranges` without the offsets that the pushed filters on offsets exclude."""
     narrowed = [
         OffsetRange(
             one.topic,
@@ -353,16 +402,25 @@ def _narrow(
         )
         for one in ranges
     ]
-    narrowed = [one for one in narrowed if one.size > 0]
-    if narrowing.oldest_ms <= 0 or not narrowed:
-        return narrowed
+    return [one for one in narrowed if one.size > 0]
+
+
+def _narrow_times(
+    cluster: Cluster,
+    options: SourceOptions,
+    ranges: Sequence[OffsetRange],
+    narrowing: Narrowing,
+) -> list[OffsetRange]:
+    """`ranges` of the broker without the offsets that the pushed filters on times exclude."""
+    if narrowing.oldest_ms <= 0 or not ranges:
+        return list(ranges)
     found = first_bounds(
         cluster,
-        {one.topic_partition: narrowing.oldest_ms for one in narrowed},
+        {one.topic_partition: narrowing.oldest_ms for one in ranges},
         read_committed=options.read_committed,
     )
     by_time = []
-    for one in narrowed:
+    for one in ranges:
         first = found[one.topic_partition]
         # No record is young enough: the whole range is older.
         start = one.end if first < 0 else min(max(one.start, first), one.end)

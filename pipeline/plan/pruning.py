@@ -28,7 +28,7 @@ import contextlib
 import json
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -36,7 +36,7 @@ from typing import Any, Final
 
 from client.core.tls import basic_authorization, tls_context
 from pipeline.options.options import SourceOptions, TopicPartition
-from pipeline.plan.splits import OffsetRange
+from pipeline.plan.splits import OffsetRange, join_ranges
 from protocol.records.checksums import crc32c
 from protocol.records.layout import INT64_MAX, INT64_MIN
 
@@ -104,7 +104,7 @@ def prune(
         if spared:
             pruned.offsets += spared
             pruned.by_partition[one.topic_partition] = spared
-        kept += _joined(rest)
+        kept += join_ranges(rest)
     return kept, pruned
 
 
@@ -237,13 +237,3 @@ def _without(one: OffsetRange, segment: SegmentTimes) -> list[OffsetRange]:
     below = OffsetRange(one.topic, one.partition, one.start, min(one.end, segment.base_offset))
     above = OffsetRange(one.topic, one.partition, max(one.start, segment.next_offset), one.end)
     return [part for part in (below, above) if part.size > 0]
-
-
-def _joined(parts: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Parts of one partition in order, neighbours as one."""
-    joined: list[OffsetRange] = []
-    for part in sorted(parts):
-        if joined and joined[-1].end == part.start:
-            part = OffsetRange(part.topic, part.partition, joined.pop().start, part.end)
-        joined.append(part)
-    return joined

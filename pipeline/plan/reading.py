@@ -17,6 +17,7 @@ from client.core.retry import is_retriable
 from client.errors import BrokerRefused, BrokerUnreachable, ClientError
 from pipeline.errors import DataLoss
 from pipeline.net.cluster import EARLIEST, Cluster, Fetched, check_code
+from pipeline.plan.lake_files import read_gap
 from pipeline.plan.splits import OffsetRange
 from pipeline.records.batches import DecodeRules, PartitionDecoder
 from protocol.error_codes import ErrorCode
@@ -39,13 +40,18 @@ class RangeReader:
         *,
         fetch_bytes: int,
         fail_on_data_loss: bool,
+        archive: str = "",
     ) -> None:
-        """Prepare; no request is sent before `batches`."""
+        """Prepare; no request is sent before `batches`.
+
+        What retention deletes meanwhile comes from the archive with the state directory `archive`.
+        """
         self._cluster = cluster
         self._wanted = wanted
         self._rules = rules
         self._fetch_bytes = fetch_bytes
         self._fail = fail_on_data_loss
+        self._archive = archive
         self._decoder = PartitionDecoder(
             wanted.topic, wanted.partition, wanted.start, wanted.end, rules
         )
@@ -68,6 +74,9 @@ class RangeReader:
                 answer = pending or self._send(decoder.next_offset)
                 pending = None
                 fetched = self._cluster.receive_fetch(answer)
+                if fetched is not None and fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                    yield from self._outside_log()
+                    continue
                 if fetched is None or not self._is_usable(fetched):
                     continue
                 following = _offset_behind(fetched.records)
@@ -91,9 +100,6 @@ class RangeReader:
 
     def _is_usable(self, fetched: Fetched) -> bool:
         """Whether there are records to decode; errors are raised or handled."""
-        if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._skip_lost()
-            return False
         check_code(fetched.error_code, self._wanted.topic_partition)
         if fetched.records:
             self._empty = 0
@@ -107,14 +113,17 @@ class RangeReader:
             self._decoder.next_offset = self._wanted.end
         return False
 
-    def _skip_lost(self) -> None:
-        """The offset is below the log's start, or above its end."""
-        tp = self._wanted.topic_partition
+    def _outside_log(self) -> Iterator[pa.RecordBatch]:
+        """Go on after an offset below the log's start, or above its end."""
+        tp, end = self._wanted.topic_partition, self._wanted.end
         first = self._cluster.list_offsets({tp: EARLIEST})[tp].offset
-        if self._fail:
-            raise DataLoss(self._lost(f"the partition now starts at {first}"))
         next_offset = self._decoder.next_offset
-        self._decoder.next_offset = first if first > next_offset else self._wanted.end
+        deleted = OffsetRange(*tp, next_offset, min(first, end))
+        if self._archive and deleted.size > 0:
+            yield from read_gap(self._archive, deleted, self._rules, fail_on_data_loss=self._fail)
+        elif self._fail:
+            raise DataLoss(self._lost(f"the partition now starts at {first}"))
+        self._decoder.next_offset = deleted.end if deleted.size > 0 else end
 
     def _lost(self, what: str) -> str:
         one = self._wanted

@@ -103,6 +103,7 @@ def read_range(
         rules,
         fetch_bytes=options.fetch_bytes,
         fail_on_data_loss=options.fail_on_data_loss,
+        archive=options.archive,
     )
     yield from reader.batches()
 

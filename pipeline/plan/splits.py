@@ -41,6 +41,17 @@ class OffsetRange:
         return self.topic, self.partition
 
 
+def join_ranges(parts: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """`parts` in order, neighbours as one."""
+    joined: list[OffsetRange] = []
+    for part in sorted(parts):
+        last = joined[-1] if joined else None
+        if last and last.topic_partition == part.topic_partition and last.end == part.start:
+            part = OffsetRange(part.topic, part.partition, joined.pop().start, part.end)
+        joined.append(part)
+    return joined
+
+
 def cut_ranges(
     ranges: Iterable[OffsetRange],
     *,

@@ -37,22 +37,23 @@ _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession, *, pushdown: bool = True) -> None:
-    """Make `format("tidelog")` known to `spark`.
+    """Make `format("tidelog")` known to `spark`, also where Spark does not find it by itself.
 
-    With `pushdown`, filters on time, offset, partition and topic narrow what is read; that turns on
-    Spark's setting for it, which affects other Python sources of the session too.
+    Spark looks in the environment of its workers, not in a zip of `--py-files`. With `pushdown`,
+    filters on time, offset, partition and topic narrow what is read; that turns on Spark's setting
+    for it, which affects other Python sources of the session too.
 
     A local session gets this Python for its workers too, unless PYSPARK_PYTHON names another one.
 
     Raises:
         BadOptions: the workers would run a Python that has no such package.
     """
-    from pipeline.spark.source import TidelogPushdownSource, TidelogSource
+    from pipeline.spark.source import TidelogSource
 
     _check_python(spark)
     if pushdown:
         spark.conf.set(_PUSHDOWN, "true")
-    spark.dataSource.register(TidelogPushdownSource if pushdown else TidelogSource)
+    spark.dataSource.register(TidelogSource)
 
 
 def _check_python(spark: SparkSession) -> None:

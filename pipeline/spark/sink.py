@@ -12,8 +12,8 @@ Exactly once: every target partition of a batch is one transaction under the nam
 A repeated task first takes the name over, which aborts its predecessor's open transaction. Then it
 reads the mark: if the batch is written, it writes nothing. All rows of a target partition must be
 in one task, whichever: the column `partition` and `by_partition` ensure that. So a batch may be
-repeated with another number of tasks. The mark carries names against misuse, and the number of rows
-and the sum of their checksums. The rows that a repeated task leaves out are compared with these;
+repeated with another number of tasks. The mark carries names against misuse, the number of rows
+and the sum of their digests. The rows that a repeated task leaves out are compared with these;
 different rows are an error, not silently dropped (`verifyRepeats`).
 
 | name  | would otherwise happen                                                                 |
@@ -34,10 +34,9 @@ from __future__ import annotations
 import json
 import time
 import uuid
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -52,9 +51,7 @@ from pipeline.errors import BadOptions, Fenced, JournalConflict
 from pipeline.net.cluster import Cluster
 from pipeline.net.producing import MARK_PREFIX, Mark, TaskProducer
 from pipeline.options.options import SinkOptions
-from pipeline.records.encode import Headers
-
-RecordFields = tuple[str, int | None, int, bytes | None, bytes | None, Headers]
+from pipeline.records.encode import Rows, digest_rows, groups
 
 _COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "value": ("binary", "string"),
@@ -88,7 +85,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Tally:
-    """How many rows, and the sum of their checksums modulo 2^32, in whatever order they come.
+    """How many rows, and the sum of their digests modulo 2^64, in whatever order they come.
 
     `written` are these two numbers for the transaction of a mark. Times are not counted: a null one
     becomes the moment of writing. `partitions` is how many the topic has, `was` how many it had
@@ -96,22 +93,20 @@ class Tally:
     """
 
     rows: int = 0
-    sum: int = 0
+    digest: int = 0
     written: tuple[int, int] | None = None
     partitions: int = 0
     was: int = 0
 
-    def count(self, record: RecordFields) -> None:
-        """Count one more row, by its key and value."""
-        key, value = record[3], record[4]
-        self.rows += 1
-        checksum = zlib.crc32(value or b"", zlib.crc32(key or b""))
-        self.sum = self.sum + checksum & 0xFFFFFFFF
+    def count(self, rows: int, digest: int) -> None:
+        """Count `rows` more rows, whose digests of key and value have this sum."""
+        self.rows += rows
+        self.digest = (self.digest + digest) % (1 << 64)
 
     @property
     def is_as_written(self) -> bool:
         """Whether these rows are those of the mark."""
-        return self.written == (self.rows, self.sum)
+        return self.written == (self.rows, self.digest)
 
 
 class TopicWriter:
@@ -133,11 +128,11 @@ class TopicWriter:
         options = self._options
         with Cluster(options.connection) as cluster:
             if options.delivery == "exactly-once":
-                batch = current_batch(options.transactional_id_prefix, self._run)
-                return _write_once(cluster, options, batch, rows)
+                current = current_batch(options.transactional_id_prefix, self._run)
+                return _write_once(cluster, options, current, rows)
             producer = TaskProducer(cluster, options)
-            for record in records_of(options.topic, rows):
-                producer.add(*record)
+            for batch in rows:
+                producer.add_batch(options.topic, batch)
             producer.retire()
             return Written(producer.records_count)
 
@@ -226,18 +221,28 @@ def _write_once(
     producers: dict[int, TaskProducer | None] = {}
     tallies: dict[int, Tally] = {}
     try:
-        for record in records_of(options.topic, rows):
-            partition = record[1]
-            if partition is None:
-                raise BadOptions(
-                    ["column partition is null: exactly-once needs it in every row (by_partition)"]
-                )
-            if partition not in producers:
-                producers[partition], tallies[partition] = _open(cluster, options, batch, partition)
-            producer = producers[partition]
-            tallies[partition].count(record)
-            if producer is not None:
-                producer.add(*record)
+        for part in rows:
+            columns = Rows(part, time.time_ns() // 1_000_000)
+            for partition, numbers in groups(part.column("partition")):
+                if partition is None:
+                    raise BadOptions(
+                        [
+                            "column partition is null: exactly-once needs it in every row "
+                            "(by_partition)"
+                        ]
+                    )
+                if partition not in producers:
+                    producers[partition], tallies[partition] = _open(
+                        cluster, options, batch, partition
+                    )
+                producer, tally = producers[partition], tallies[partition]
+                if producer is None:
+                    tally.count(len(numbers), digest_rows(columns, numbers))
+                else:
+                    digest = producer.add_rows(
+                        options.topic, partition, columns, numbers, digests=True
+                    )
+                    tally.count(len(numbers), digest)
         _commit(options, batch, producers, tallies)
     except BaseException:
         for producer in producers.values():
@@ -327,7 +332,9 @@ def _open(
     cluster.topics([options.topic])
     partitions = cluster.count_partitions(options.topic)
     was = mark.get("partitions", partitions)
-    return None, Tally(written=(mark["rows"], mark["sum"]), partitions=partitions, was=was)
+    return None, Tally(
+        written=(mark["rows"], mark.get("digest", 0)), partitions=partitions, was=was
+    )
 
 
 def _name(options: SinkOptions, partition: int) -> str:
@@ -337,56 +344,7 @@ def _name(options: SinkOptions, partition: int) -> str:
 def _mark(options: SinkOptions, batch: Batch, partition: int, tally: Tally) -> Mark:
     names = {"query": batch.query, "run": batch.run, "task": batch.task}
     text = MARK_PREFIX + json.dumps(
-        {**names, "rows": tally.rows, "sum": tally.sum, "partitions": tally.partitions}
+        {**names, "rows": tally.rows, "digest": tally.digest, "partitions": tally.partitions}
     )
     name = _name(options, partition)
     return Mark(group=name, topic=options.topic, offset=batch.number + 1, metadata=text)
-
-
-def records_of(topic: str, rows: Iterator[pa.RecordBatch]) -> Iterator[RecordFields]:
-    """The fields of each row's record, as `TaskProducer.add` takes them.
-
-    `topic` replaces every row's own unless it is empty.
-    """
-    for batch in rows:
-        count = batch.num_rows
-        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        nothing: list[None] = [None] * count
-        topics = [topic] * count if topic else columns["topic"].to_pylist()
-        partitions = columns["partition"].to_pylist() if "partition" in columns else nothing
-        headers = columns["headers"].to_pylist() if "headers" in columns else nothing
-        yield from zip(
-            topics,
-            partitions,
-            _milliseconds_of(columns.get("timestamp"), count),
-            _bytes_of(columns.get("key")) or nothing,
-            _bytes_of(columns.get("value")) or nothing,
-            map(_headers_of, headers),
-            strict=True,
-        )
-
-
-def _headers_of(headers: list[dict[str, Any]] | None) -> Headers:
-    if not headers:
-        return ()
-    if None in headers:
-        raise BadOptions(
-            [
-                "column headers holds an array with a null element, which is no header: leave "
-                "nulls out, for example by filter(headers, one -> one is not null)"
-            ]
-        )
-    return [((header["key"] or "").encode(), header["value"]) for header in headers]
-
-
-def _bytes_of(column: pa.Array | None) -> list[bytes | None] | None:
-    return None if column is None else list(column.cast(pa.binary()).to_pylist())
-
-
-def _milliseconds_of(column: pa.Array | None, count: int) -> list[int]:
-    """Each row's time in ms, rounded down; now where it is null."""
-    now_ms = time.time_ns() // 1_000_000
-    if column is None:
-        return [now_ms] * count
-    micros = column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
-    return [now_ms if value is None else value // 1000 for value in micros]

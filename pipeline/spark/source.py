@@ -16,7 +16,7 @@ Source: Spark 4.3 Python Data Source API; `KafkaRelation`.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -47,7 +47,7 @@ from pipeline.options.options import SourceOptions, parse_sink_options, parse_so
 from pipeline.plan.offsets import Narrowing, plan_batch
 from pipeline.records.batches import COLUMN_TYPES, HEADERS
 from pipeline.spark.filters import narrow_by
-from pipeline.spark.task import Task, read_task
+from pipeline.spark.task import Task, read_task, tasks_of
 
 FORMAT: Final = "tidelog"
 
@@ -70,8 +70,6 @@ SPARK_TYPES: Final[dict[str, DataType]] = {
 class TidelogSource(DataSource):
     """The data source `tidelog`; Spark makes one for each query."""
 
-    has_pushdown = False
-
     @classmethod
     def name(cls) -> str:
         """The name for `format(...)`."""
@@ -92,10 +90,7 @@ class TidelogSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader of the columns of `schema`."""
         options = parse_source_options(dict(self.options), is_stream=False)
-        columns = columns_of(schema)
-        if self.has_pushdown or options.pushdown:
-            return PushdownReader(options, columns)
-        return BatchReader(options, columns)
+        return BatchReader(options, columns_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A micro-batch reader of the columns of `schema`."""
@@ -117,14 +112,23 @@ class TidelogSource(DataSource):
         return StreamWriter(parse_sink_options(dict(self.options)), schema)
 
 
-class TidelogPushdownSource(TidelogSource):
-    """The same with filters pushed into the plan; needs `spark.sql.python.filterPushdown.enabled`.
+class _FilterTaker:
+    """Filters narrow the plan, and Spark evaluates all of them again.
 
-    Spark refuses a reader that could take filters while that setting is off, so the choice is made
-    where the source is registered.
+    Spark offers filters while `spark.sql.python.filterPushdown.enabled` is on. While it is off,
+    Spark refuses a reader whose `pushFilters` is another function than that of the base class: it
+    may depend on filters. This one does not, and a source that Spark finds by itself does not know
+    the setting, so it shows the function of the base class.
     """
 
-    has_pushdown = True
+    def __init__(self, narrow: Callable[[Iterable[Filter]], None]) -> None:
+        self.__func__ = DataSourceReader.pushFilters
+        self._narrow = narrow
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Use the filters that can be used; all of them stay with Spark too."""
+        self._narrow(filters)
+        return filters
 
 
 class BatchReader(DataSourceReader):
@@ -136,26 +140,25 @@ class BatchReader(DataSourceReader):
         self._columns = columns
         self._narrowing: Narrowing | None = None
 
+    @property
+    def pushFilters(self) -> _FilterTaker:
+        """Takes the filters on times, offsets, partitions and topics where Spark offers them."""
+        return _FilterTaker(self._narrow)
+
+    def _narrow(self, filters: Iterable[Filter]) -> None:
+        self._narrowing = narrow_by(filters)
+
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks, planned now; Spark keeps them with the frame."""
         options = self._options
         with Cluster(options.connection) as cluster:
             plan = plan_batch(cluster, options, time.time_ns() // 1_000_000, self._narrowing)
-        return [Task(ranges, plan.oldest_ms, plan.newest_ms) for ranges in plan.tasks]
+        return tasks_of(plan.files, plan.tasks, plan.oldest_ms, plan.newest_ms)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
         if isinstance(partition, Task):
             yield from read_task(self._options, self._columns, partition)
-
-
-class PushdownReader(BatchReader):
-    """A reader that also takes filters; they narrow the plan, and Spark evaluates them again."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Use the filters that can be used; all of them stay with Spark too."""
-        self._narrowing = narrow_by(filters)
-        return filters
 
 
 def schema_of(options: SourceOptions) -> StructType:

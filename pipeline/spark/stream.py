@@ -20,8 +20,9 @@ Source: Spark `KafkaMicroBatchStream`, SPARK-55304 (admission control).
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -38,6 +39,7 @@ from client.errors import BrokerRefused
 from pipeline.errors import BadOptions, DataLoss, JournalConflict
 from pipeline.net.cluster import LATEST, Cluster, describe_partitions
 from pipeline.options.options import SourceOptions, TopicPartition, time_of
+from pipeline.plan.archived import Archive, FilePart
 from pipeline.plan.journal import Journal
 from pipeline.plan.offsets import (
     NO_LOWER_TIME,
@@ -47,7 +49,8 @@ from pipeline.plan.offsets import (
     resolve_starts,
 )
 from pipeline.plan.splits import OffsetRange, limit_ends
-from pipeline.spark.task import Task, read_task
+from pipeline.plan.union import at_one_moment, divide, file_tasks, open_archive
+from pipeline.spark.task import Task, read_task, tasks_of
 
 _INITIAL: Final = "initial-offset"
 _RETRIES: Final = 3
@@ -81,10 +84,11 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[TopicPartition, int] | None = None
         self._last_batch_s = time.monotonic()
         self._cluster: Cluster | None = None
+        self._archive: Archive | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """All state except the connections, which are not pickled."""
-        return {**self.__dict__, "_cluster": None}
+        """All state except the connections and what can be read again."""
+        return {**self.__dict__, "_cluster": None, "_archive": None}
 
     # --- where it begins ---------------------------------------------------------------------
 
@@ -98,7 +102,9 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         now_ms = time.time_ns() // 1_000_000
         cluster = self._connected()
         partitions = cluster.partitions(options.choice)
-        starts = resolve_starts(cluster, options, partitions, now_ms)
+        archive = self._opened({topic for topic, _ in partitions})
+        look = functools.partial(resolve_starts, cluster, options, partitions, now_ms, archive)
+        starts = at_one_moment(cluster, archive, partitions, look)
         oldest = None
         if options.strict_window and options.starting.timestamp_text:
             oldest = time_of(options.starting.timestamp_text, now_ms)
@@ -239,13 +245,19 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if stop > begin:
                 ranges.append(OffsetRange(topic, index, begin, stop))
         oldest = start.get("oldestMs")
-        tasks: list[tuple[OffsetRange, ...]] = [(one,) for one in ranges]
+        window = NO_LOWER_TIME if oldest is None else oldest
         options = self._options
+        files: list[tuple[FilePart, ...]] = []
+        if (archive := self._opened({topic for topic, _ in ends})) is not None:
+            inside, ranges = divide(
+                self._connected(), archive, ranges, fail_on_data_loss=options.fail_on_data_loss
+            )
+            files = file_tasks(options, archive, inside, window, NO_UPPER_TIME)
+        tasks: list[tuple[OffsetRange, ...]] = [(one,) for one in ranges]
         large = sum(one.size for one in ranges) > _ESTIMATE_ABOVE
         if large or options.min_partitions or options.max_records_per_partition:
             tasks = plan_tasks(self._connected(), options, ranges)
-        window = NO_LOWER_TIME if oldest is None else oldest
-        return [Task(task, window, NO_UPPER_TIME) for task in tasks]
+        return tasks_of(files, tasks, window, NO_UPPER_TIME)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
@@ -266,6 +278,14 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._cluster is None:
             self._cluster = Cluster(self._options.connection)
         return self._cluster
+
+    def _opened(self, topics: Iterable[str]) -> Archive | None:
+        """The archive of the options with its newest commits; None without one."""
+        if self._archive is None:
+            self._archive = open_archive(self._connected(), self._options, topics)
+        else:
+            self._archive.refresh()
+        return self._archive
 
     def _ends(self) -> dict[TopicPartition, int]:
         """The current ends of all partitions; none for deleted topics."""

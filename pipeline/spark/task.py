@@ -5,7 +5,7 @@ Source: Spark 4.3 Python Data Source API.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -13,6 +13,8 @@ from pyspark.sql.datasource import InputPartition
 
 from pipeline.net.cluster import Cluster
 from pipeline.options.options import SourceOptions
+from pipeline.plan.archived import FilePart
+from pipeline.plan.lake_files import read_part
 from pipeline.plan.segments import read_range
 from pipeline.plan.splits import OffsetRange
 from pipeline.records.batches import DecodeRules
@@ -20,21 +22,33 @@ from pipeline.records.batches import DecodeRules
 
 @dataclass
 class Task(InputPartition):
-    """The ranges that one Spark task reads. Picklable: numbers and names."""
+    """What one Spark task reads: ranges, or files of an archive. Picklable: numbers and names."""
 
     ranges: tuple[OffsetRange, ...]
     oldest_ms: int
     newest_ms: int
+    files: tuple[FilePart, ...] = ()
 
     def __repr__(self) -> str:
-        """The ranges, for Spark's own messages."""
-        return f"Task({', '.join(map(str, self.ranges))})"
+        """The ranges and files, for Spark's own messages."""
+        return f"Task({', '.join(map(str, (*self.ranges, *self.files)))})"
+
+
+def tasks_of(
+    files: Iterable[tuple[FilePart, ...]],
+    ranges: Iterable[tuple[OffsetRange, ...]],
+    oldest_ms: int,
+    newest_ms: int,
+) -> list[Task]:
+    """Spark's tasks of a plan: those of the archive, then those of the broker."""
+    archived = [Task((), oldest_ms, newest_ms, one) for one in files]
+    return [*archived, *(Task(one, oldest_ms, newest_ms) for one in ranges)]
 
 
 def read_task(
     options: SourceOptions, columns: tuple[str, ...], task: Task
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of `task` from the broker, or from segment files as far as they reach."""
+    """The rows of `task`: files first, then ranges from the broker or from segment files."""
     rules = DecodeRules(
         columns=columns,
         oldest_ms=task.oldest_ms,
@@ -45,6 +59,10 @@ def read_task(
         rows_per_batch=options.rows_per_batch,
         bytes_per_batch=options.bytes_per_batch,
     )
+    for part in task.files:
+        yield from read_part(part, rules, fail_on_data_loss=options.fail_on_data_loss)
+    if not task.ranges:
+        return
     with Cluster(options.connection) as cluster:
         for one in task.ranges:
             yield from read_range(cluster, options, one, rules)

@@ -24,11 +24,12 @@ NOT_DECLARED: Final = frozenset(
         ApiKey.FETCH_SNAPSHOT,
         *range(ApiKey.BROKER_REGISTRATION, ApiKey.DESCRIBE_TRANSACTIONS),
         ApiKey.ALLOCATE_PRODUCER_IDS,
-        *range(ApiKey.CONTROLLER_REGISTRATION, ApiKey.LIST_CONFIG_RESOURCES),
+        ApiKey.CONTROLLER_REGISTRATION,
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS,
         *range(ApiKey.ADD_RAFT_VOTER, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS),
     }
 )
-"""Keys without a module: between brokers, telemetry, Streams groups."""
+"""Keys without a module: between brokers, Streams groups."""
 
 _CAMEL_NAMES: Final = MappingProxyType({key: key.name.title().replace("_", "") for key in ApiKey})
 _CLASSES: Final[dict[tuple[int, Direction], type]] = {}

@@ -76,7 +76,7 @@ class CreatableTopicResult(wire.Struct):
     num_partitions: int = wire.int32(since=5, default=-1)
     replication_factor: int = wire.int16(since=5, default=-1)
     configs: list[CreatableTopicConfigs] | None = wire.array(
-        CreatableTopicConfigs, since=5, nullable_since=5
+        CreatableTopicConfigs, since=5, nullable_since=5, pre_encoded=True
     )
     """Null when the caller may not see it, or the topic was not created."""
 

@@ -65,11 +65,13 @@ class DescribeConfigsResult(wire.Struct):
     error_message: str | None = wire.string(nullable_since=0)
     resource_type: int = wire.int8()
     resource_name: str = wire.string()
-    configs: list[DescribeConfigsResourceResult] = wire.array(DescribeConfigsResourceResult)
+    configs: list[DescribeConfigsResourceResult] = wire.array(
+        DescribeConfigsResourceResult, pre_encoded=True
+    )
 
 
 class DescribeConfigsResponse(wire.Message, max_version=4, flexible_since=4):
     """The requested resources."""
 
     throttle_time_ms: int = wire.int32()
-    results: list[DescribeConfigsResult] = wire.array(DescribeConfigsResult)
+    results: list[DescribeConfigsResult] = wire.array(DescribeConfigsResult, pre_encoded=True)

@@ -448,6 +448,8 @@ class _EncodeWriter(_Writer):
             return
         item = self.fresh("o")
         self.line(depth, f"for {item} in {items}:")
+        if node.pre_encoded:
+            self.line(depth + 1, f"if type({item}) is bytes: put({item}); continue")
         self.value(node.element, item, depth + 1)
         self.flush(depth + 1)
 
@@ -503,11 +505,14 @@ class _EncodeWriter(_Writer):
             self.line(depth + 1, f"put(unsigned(len({body}))); put({body})")
 
 
-def write_encoder(cls: type, version: int) -> Encoder:
-    """A fresh encoder of ``cls`` in ``version``; the caller keeps it."""
+def write_encoder(cls: type, version: int, message: type | None = None) -> Encoder:
+    """A fresh encoder of ``cls`` in ``version``; the caller keeps it.
+
+    Of a nested struct, ``message`` is the one that it is in.
+    """
     writer = _EncodeWriter()
     writer.line(0, "def encode(message, put):")
-    writer.structure(schema.structure(cls, version), "message", 1)
+    writer.structure(schema.structure(cls, version, message), "message", 1)
     writer.flush(1)
     writer.line(1, "return")
     function: Encoder = writer.function("encode", cls, version)

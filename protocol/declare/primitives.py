@@ -123,10 +123,16 @@ Element = Scalar | Variable | type
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldSpec:
-    """The declared life of one field; see the module docstring for the terms."""
+    """The declared life of one field; see the module docstring for the terms.
+
+    The structs of an array that is `pre_encoded` may be given to an encoder as bytes, which
+    `protocol.registry.struct_encoder` has made of them: then a long answer is never a graph of as
+    many objects, which takes long to encode and as long to free. Decoders know only structs.
+    """
 
     element: Element
     is_array: bool = False
+    pre_encoded: bool = False
     since: int = 0
     until: int = FOR_EVER
     nullable_since: int = NEVER
@@ -273,11 +279,13 @@ def array(
     nullable_since: int = NEVER,
     tag: int | None = None,
     default: type[list[Any]] | None = list,
+    pre_encoded: bool = False,
 ) -> Any:
     """A counted sequence; starts empty unless ``default=None`` makes it start as null."""
     spec = FieldSpec(
         element=element,
         is_array=True,
+        pre_encoded=pre_encoded,
         since=since,
         until=until,
         nullable_since=nullable_since,

@@ -71,7 +71,7 @@ class CompactLength(construct.Construct):  # type: ignore[misc]
         return obj
 
 
-_STRUCTURES: Final[dict[tuple[type, int], Structure]] = {}
+_STRUCTURES: Final[dict[tuple[type, int, bool], Structure]] = {}
 _INT8: Final = construct.FormatField(">", "b")
 _INT16: Final = construct.FormatField(">", "h")
 _INT32: Final = construct.FormatField(">", "l")
@@ -158,12 +158,14 @@ class Sequence(_Node):
         element: the node of one element.
         nullable: whether null is legal in this version.
         least: the fewest bytes one element can take, at least 1; bounds the count.
+        pre_encoded: whether bytes may be built instead of an element.
     """
 
     prefix: Any
     element: Any
     nullable: bool
     least: int
+    pre_encoded: bool
 
     def _parse(self, stream: Any, context: Any, path: str) -> list[Any] | None:
         count = self.prefix._parse(stream, context, path)
@@ -180,7 +182,10 @@ class Sequence(_Node):
             return obj
         self.prefix._build(len(obj), stream, context, path)
         for index, item in enumerate(obj):
-            self.element._build(item, stream, context, f"{path}[{index}]")
+            if self.pre_encoded and isinstance(item, bytes):
+                construct.stream_write(stream, item, len(item), path)
+            else:
+                self.element._build(item, stream, context, f"{path}[{index}]")
         return obj
 
 
@@ -319,12 +324,16 @@ def least_size(node: Any) -> int:
     return int(node.sizeof())
 
 
-def structure(cls: type, version: int) -> Structure:
-    """The tree of a declared message in ``version``; built at first use, then kept."""
-    known = _STRUCTURES.get((cls, version))
+def structure(cls: type, version: int, message: type | None = None) -> Structure:
+    """The tree of a declared message in ``version``; built at first use, then kept.
+
+    Of a nested struct, ``message`` is the one that it is in.
+    """
+    flexible = version >= primitives.layout_spec(message or cls).flexible_since
+    known = _STRUCTURES.get((cls, version, flexible))
     if known is None:
-        flexible = version >= primitives.layout_spec(cls).flexible_since
-        known = _STRUCTURES[cls, version] = _structure(cls, version, flexible=flexible)
+        known = _structure(cls, version, flexible=flexible)
+        _STRUCTURES[cls, version, flexible] = known
     return known
 
 
@@ -349,7 +358,8 @@ def _field_node(spec: FieldSpec, version: int, *, flexible: bool) -> Any:
         return _element_node(spec.element, version, nullable=nullable, flexible=flexible)
     element = _element_node(spec.element, version, nullable=False, flexible=flexible)
     prefix = _COMPACT if flexible else _INT32
-    return Sequence(prefix, element, nullable=nullable, least=max(1, least_size(element)))
+    least = max(1, least_size(element))
+    return Sequence(prefix, element, nullable=nullable, least=least, pre_encoded=spec.pre_encoded)
 
 
 def _element_node(element: Any, version: int, *, nullable: bool, flexible: bool) -> Any:
@@ -385,17 +395,17 @@ def decode(cls: type, version: int, buf: memoryview, position: int) -> tuple[Any
     return value, stream.tell()
 
 
-def encode(message: Any, version: int) -> bytes:
-    """The bytes of ``message``, by interpreting the tree.
+def encode(value: Any, version: int, message: type | None = None) -> bytes:
+    """The bytes of ``value``, by interpreting the tree: a message, or a struct of ``message``.
 
     Raises:
         MalformedRequest: a value does not fit its declared type; names message and field.
     """
     stream = io.BytesIO()
     try:
-        structure(type(message), version)._build(message, stream, None, "")
+        structure(type(value), version, message)._build(value, stream, None, "")
     except construct.ConstructError as error:
-        raise _explained(type(message), version, stream.tell(), error) from error
+        raise _explained(type(value), version, stream.tell(), error) from error
     return stream.getvalue()
 
 

@@ -9,14 +9,21 @@ Source: RFC 3720 appendix B.4 for the polynomial; Kafka `Crc32C`.
 """
 
 import zlib
-from collections.abc import Callable
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
+from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
 
 
-def _portable_crc32c() -> Callable[[Buffer, int], int]:
+class Crc(Protocol):
+    """A function that computes checksums."""
+
+    def __call__(self, buffer: Buffer, seed: int = 0, /) -> int:
+        """The checksum of `buffer`, continuing from `seed`."""
+
+
+def _portable_crc32c() -> Crc:
     """The pure definition, by crcmod; its table is built once per process."""
     from crcmod.predefined import mkPredefinedCrcFun
 
@@ -29,7 +36,7 @@ def _portable_crc32c() -> Callable[[Buffer, int], int]:
     return portable
 
 
-def _fastest_crc32c() -> tuple[Callable[[Buffer, int], int], bool]:
+def _fastest_crc32c() -> tuple[Crc, bool]:
     """(function, hardware?): the `crc32c` package when it can be imported, else crcmod.
 
     Only its extension is loaded. The package itself looks up its own version on import, which reads
@@ -51,12 +58,8 @@ def _fastest_crc32c() -> tuple[Callable[[Buffer, int], int], bool]:
     return extension.crc32c, bool(extension.hardware_based)
 
 
-_crc32c, HARDWARE_CRC32C = _fastest_crc32c()
-
-
-def crc32c(buffer: Buffer, seed: int = 0) -> int:
-    """CRC-32C of `buffer`, continuing from `seed`, the CRC of what came before it."""
-    return _crc32c(buffer, seed)
+crc32c, HARDWARE_CRC32C = _fastest_crc32c()
+"""CRC-32C of a buffer, continuing from a second argument, the CRC of what came before it."""
 
 
 def crc32(buffer: Buffer, seed: int = 0) -> int:

@@ -58,6 +58,9 @@ _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _SNAPPY_RATIO_MAX: Final = 64
 """Snappy cannot shrink data further than about 21 times; a larger claim is false."""
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_LZ4_BLOCK_SIZE_AT: Final = 5
+_LZ4_SMALLEST_BLOCKS: Final = 4
+"""Of 64 KiB, as producers have them."""
 _LZ4_DEFAULT_LEVEL: Final = 9
 _ZSTD_WINDOW_LOG_MAX: Final = ZSTD_WINDOW_BYTES_MAX.bit_length() - 1
 _ZSTD_DEFAULT_LEVEL: Final = 3
@@ -313,6 +316,16 @@ def _lz4_header_size(data: memoryview) -> int:
     return size
 
 
+class _Lz4Contexts(threading.local):
+    """One decompression context per thread: making one costs more than a batch of 16 KB."""
+
+    def __init__(self) -> None:
+        self.decompressor = lz4_frame.LZ4FrameDecompressor()
+
+
+_lz4 = _Lz4Contexts()
+
+
 def _decompress_lz4(data: memoryview, max_bytes: int, _max_pieces: int, legacy: bool) -> Buffer:
     """The content of one frame; `legacy` frames have any header checksum."""
     header_size = _lz4_header_size(data)
@@ -321,11 +334,26 @@ def _decompress_lz4(data: memoryview, max_bytes: int, _max_pieces: int, legacy: 
     if header[-1] != checksum and not legacy:
         raise CorruptRecords("lz4 frame header has a wrong checksum")
     header[-1] = checksum
-    decompressor = lz4_frame.LZ4FrameDecompressor()
+    if header[_LZ4_BLOCK_SIZE_AT] >> 4 != _LZ4_SMALLEST_BLOCKS:
+        # The context keeps the memory of its largest blocks.
+        return _decompress_lz4_frame(lz4_frame.LZ4FrameDecompressor(), header, data, max_bytes)
+    try:
+        return _decompress_lz4_frame(_lz4.decompressor, header, data, max_bytes)
+    finally:
+        _lz4.decompressor.reset()
+
+
+def _decompress_lz4_frame(
+    decompressor: lz4_frame.LZ4FrameDecompressor,
+    header: bytearray,
+    data: memoryview,
+    max_bytes: int,
+) -> Buffer:
+    """The content of the frame that begins with `header`, by a fresh `decompressor`."""
     decompressor.decompress(bytes(header))
     parts: list[bytes] = []
     produced = 0
-    rest: Buffer = data[header_size:]
+    rest: Buffer = data[len(header) :]
     while True:
         # One byte more than allowed distinguishes "exactly full" from "too long".
         wanted = min(max_bytes - produced + 1, _guess_output(len(data), produced))

@@ -3,6 +3,8 @@
 
 cimport cython
 
+cdef int _NEAR_BYTES
+
 
 cpdef int timestamp_fault(
     long long timestamp, long long oldest, long long newest, int type_rule
@@ -26,6 +28,7 @@ cdef class RecordWalk:
     cpdef int begin(
         self, Py_ssize_t start, Py_ssize_t end, long long base_offset, long long base_timestamp
     ) except -1
+    cdef bint read_near(self) noexcept
     cdef Py_ssize_t read_varlong(self, Py_ssize_t position) except -1
     cpdef int read_head(self) except -1
     cpdef int read_pair(self) except -1

@@ -4,7 +4,7 @@
 cimport cython
 from protocol.records.record_loops cimport RecordWalk
 
-cdef int _BATCH_OVERHEAD, _LOG_OVERHEAD, _SIZE_AT, _MAGIC_AT, _CRC_AT, _ATTRIBUTES_AT
+cdef int _BATCH_OVERHEAD, _LOG_OVERHEAD, _SIZE_AT, _LEADER_EPOCH_AT, _MAGIC_AT, _CRC_AT, _ATTRIBUTES_AT
 cdef int _LAST_OFFSET_DELTA_AT, _BASE_TIMESTAMP_AT, _MAX_TIMESTAMP_AT, _PRODUCER_ID_AT
 cdef int _PRODUCER_EPOCH_AT, _BASE_SEQUENCE_AT, _RECORDS_COUNT_AT, _RECORDS_AT, _MAGIC_V2
 cdef int _NO_PRODUCER_ID, _CODEC_MASK, _UNUSUAL_BITS, _TYPE_IGNORED
@@ -28,4 +28,4 @@ cdef class PlainBatch:
         self, RecordWalk walk, memoryview view, Py_ssize_t start, Py_ssize_t size, rules, long long now_ms,
         opening, int codecs_end
     ) except -1
-    cpdef int stamp(self, memoryview view, long long next_offset, long long leader_epoch) except -1
+    cpdef int stamp(self, RecordWalk walk, memoryview view, long long next_offset, long long leader_epoch) except -1

@@ -23,7 +23,7 @@ from protocol.records import layout
 from protocol.records.checksums import crc32c
 from protocol.records.compression import decompress
 from protocol.records.entry import Entry
-from protocol.records.layout import ENTRY_PREFIX, NO_TIMESTAMP, Codec, TimestampType
+from protocol.records.layout import NO_TIMESTAMP, Codec, TimestampType
 from storage.append.opening import Opening
 from storage.append.rules import AppendRules
 from storage.append.values import AppendPlan
@@ -45,6 +45,7 @@ COMPILED: bool = bool(cython.compiled)
 _BATCH_OVERHEAD: Final = layout.BATCH_OVERHEAD
 _LOG_OVERHEAD: Final = layout.LOG_OVERHEAD
 _SIZE_AT: Final = layout.SIZE_AT
+_LEADER_EPOCH_AT: Final = layout.LEADER_EPOCH_AT
 _MAGIC_AT: Final = layout.MAGIC_AT
 _CRC_AT: Final = layout.CRC_AT
 _ATTRIBUTES_AT: Final = layout.ATTRIBUTES_AT
@@ -80,6 +81,22 @@ def _number(
         value = value * 0x100 + data[position + index]
         index += 1
     return value
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _store(
+    data: cython.p_uchar,
+    position: cython.Py_ssize_t,
+    value: cython.longlong,
+    size: cython.int,
+) -> cython.void:
+    """Write `value` as a signed integer into the `size` bytes at `position`."""
+    while size > 0:
+        size -= 1
+        data[position + size] = value & 0xFF
+        value >>= 8
 
 
 class PlainBatch:
@@ -193,13 +210,20 @@ class PlainBatch:
         return faults is not None or not walk.sequential
 
     def stamp(
-        self, view: memoryview, next_offset: cython.longlong, leader_epoch: cython.longlong
+        self,
+        walk: RecordWalk,
+        view: memoryview,
+        next_offset: cython.longlong,
+        leader_epoch: cython.longlong,
     ) -> cython.int:
-        """Write the offset of the first record and the leader epoch into `view`."""
+        """Write the offset of the first record and the leader epoch into `view`; returns 0.
+
+        `walk` is that of `accepts`.
+        """
+        data: cython.p_uchar = cython.cast(cython.p_uchar, walk.data) if cython.compiled else view
         self.last_offset = next_offset + self.records_count - 1
-        ENTRY_PREFIX.pack_into(
-            view, self.start, next_offset, self.size - _LOG_OVERHEAD, leader_epoch, _MAGIC_V2
-        )
+        _store(data, self.start, next_offset, 8)
+        _store(data, self.start + _LEADER_EPOCH_AT, leader_epoch, 4)
         return 0
 
 
@@ -235,9 +259,10 @@ def plan_plain(
     if size < _BATCH_OVERHEAD:
         return None
     batch = PlainBatch()
-    if not batch.accepts(RecordWalk(view), view, 0, size, rules, now_ms, opening, codecs_end):
+    walk = RecordWalk(view)
+    if not batch.accepts(walk, view, 0, size, rules, now_ms, opening, codecs_end):
         return None
-    batch.stamp(view, next_offset, leader_epoch)
+    batch.stamp(walk, view, next_offset, leader_epoch)
     last_offset = batch.last_offset
     # The tuple itself: the constructor of a named tuple is another call.
     entry = tuple.__new__(Entry, (

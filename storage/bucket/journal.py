@@ -256,22 +256,42 @@ def read_state(store: ObjectStore) -> BucketState:
     raise StoreFailed(f"the newest checkpoint, after entry {newest}, cannot be read")
 
 
-def follow(store: ObjectStore, state: BucketState) -> int:
-    """Apply the entries that came after the state; returns how many.
+def follow(store: ObjectStore, state: BucketState) -> dict[str, Json]:
+    """Apply the entries that came after the state; returns the keys that they changed.
 
-    Raises StoreFailed, UnknownBucketFormat.
+    Entries that a checkpoint has replaced are not seen: see `catch_up`. Raises StoreFailed,
+    UnknownBucketFormat.
     """
-    applied = 0
+    changed: dict[str, Json] = {}
     while True:
         is_taken, entry = _read_entry(store, state.number + 1)
         if not is_taken:
-            return applied
+            return changed
         if entry is None:
             entry = _entry_after_voids(store, state)
             if entry is None:
-                return applied
+                return changed
         state.apply(entry)
-        applied += 1
+        changed.update(entry.changes)
+
+
+def catch_up(store: ObjectStore, state: BucketState) -> dict[str, Json]:
+    """As `follow`, for a reader that may be so late that the next entries were deleted.
+
+    It lists the checkpoints, which `follow` does not.
+    """
+    changed = follow(store, state)
+    newest = max(map(checkpoint_number, _checkpoints(store)), default=-1)
+    if newest <= state.number:
+        return changed
+    before, now = state.documents, read_state(store)
+    changed |= {
+        key: now.documents.get(key)
+        for key in before.keys() | now.documents.keys()
+        if before.get(key) != now.documents.get(key)
+    }
+    state.number, state.documents, state.voids = now.number, now.documents, now.voids
+    return changed
 
 
 def _entry_after_voids(store: ObjectStore, state: BucketState) -> Entry | None:

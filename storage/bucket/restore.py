@@ -12,13 +12,13 @@ Each log begins a new leader epoch at its end: consumers may have seen records t
 import base64
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
 from protocol.records.checksums import crc32c
-from storage.bucket.journal import BucketState, Piece, entry_key
+from storage.bucket.journal import BucketState, Key, Piece, entry_key
 from storage.bucket.shipping import CLUSTER, META, parse_piece
 from storage.directory.metadata import (
     KIND_PRODUCER_IDS,
@@ -77,12 +77,51 @@ class Restored:
 
 
 @dataclass(slots=True)
-class _Log:
-    """One log as the map has it."""
+class MappedLog:
+    """One log as the map has it.
 
-    facts: dict[str, Any]
-    segments: dict[int, str]
-    pieces: dict[int, dict[int, Piece]]
+    Attributes:
+        facts: its start, leader epochs and producer snapshot; empty when it is gone.
+        segments: the manifest's lines of those that have an object, by base offset.
+        pieces: of the unsealed tail, by base offset and position.
+    """
+
+    facts: dict[str, Any] = field(default_factory=dict)
+    segments: dict[int, str] = field(default_factory=dict)
+    pieces: dict[int, dict[int, Piece]] = field(default_factory=dict)
+
+    def take(self, key: Key, value: Any) -> None:
+        """Make a change of the map; None removes what the key names."""
+        if key.kind == "log":
+            self.facts = value or {}
+        elif key.kind == "segment":
+            if value is None:
+                self.segments.pop(key.base_offset, None)
+            else:
+                self.segments[key.base_offset] = str(value)
+        else:
+            pieces = self.pieces.setdefault(key.base_offset, {})
+            if value is None:
+                pieces.pop(key.position, None)
+            else:
+                pieces[key.position] = parse_piece(value)
+            if not pieces:
+                del self.pieces[key.base_offset]
+
+    @property
+    def bases(self) -> list[int]:
+        """The base offsets of all segments that may be needed, in order.
+
+        Of a segment that lies below the start the map may still have the pieces.
+        """
+        bases = sorted(self.pieces.keys() | self.segments.keys())
+        start = self.facts["start"]
+        below = {
+            base
+            for base, following in pairwise(bases)
+            if following <= start and base not in self.segments
+        }
+        return [base for base in bases if base not in below]
 
 
 def topics_in(state: BucketState) -> list[TopicMetadata]:
@@ -107,15 +146,18 @@ def restore(
     cluster_id: str,
     directory_id: bytes,
     run_all: RunAll | None = None,
+    is_owner: bool = True,
 ) -> Restored:
     """Write the directory, which is empty; all of it is durable on return.
 
-    Raises StoreFailed, OSError.
+    Without `is_owner` it is that of a standby, whose logs begin no epoch, and whose metadata is
+    not written. Raises StoreFailed, OSError.
     """
-    run_all = run_all or (lambda calls: [call() for call in calls])
-    logs = _logs_in(state)
+    run_all = run_all or run_in_order
+    logs = logs_in(state)
     restored = Restored(empty=[])
-    _write_metadata(state, directory, files)
+    if is_owner:
+        write_metadata(state, directory, files)
     for topic in topics_in(state):
         restored.topics += 1
         restored.partitions += topic.partitions
@@ -132,7 +174,8 @@ def restore(
             log = logs.get((topic.topic_id, number))
             if log is not None:
                 restored.segments += len(log.segments)
-                restored.tail_bytes += _write_log(log, path, store, files, run_all)
+                size = write_log(log, path, store, files, run_all, begins_epoch=is_owner)
+                restored.tail_bytes += size
             files.sync_directory(path)
     files.sync_directory(directory)
     cluster = state.documents.get(CLUSTER)
@@ -145,25 +188,39 @@ def restore(
     return restored
 
 
-def _logs_in(state: BucketState) -> dict[tuple[bytes, int], _Log]:
-    logs: dict[tuple[bytes, int], _Log] = {}
-    for key, value in state.keys("log"):
-        logs[key.topic_id, key.partition] = _Log(value, {}, {})
-    for key, value in state.keys("segment"):
-        logs[key.topic_id, key.partition].segments[key.base_offset] = value
-    for key, value in state.keys("tail"):
-        log = logs[key.topic_id, key.partition]
-        log.pieces.setdefault(key.base_offset, {})[key.position] = parse_piece(value)
+def logs_in(state: BucketState) -> dict[tuple[bytes, int], MappedLog]:
+    """All logs of the map, by topic id and partition."""
+    logs: dict[tuple[bytes, int], MappedLog] = {}
+    for kind in ("log", "segment", "tail"):
+        for key, value in state.keys(kind):
+            logs.setdefault((key.topic_id, key.partition), MappedLog()).take(key, value)
     return logs
 
 
-def _write_metadata(state: BucketState, directory: str, files: Files) -> None:
-    journal = MetadataJournal(directory, files)
-    kinds: dict[str, dict[str, Json]] = {}
+def run_in_order(calls: Iterable[Callable[[], bytes]]) -> Iterable[bytes]:
+    """The results of the calls, made one after the other."""
+    return [call() for call in calls]
+
+
+def metadata_in(state: BucketState) -> Iterable[tuple[str, str, Json]]:
+    """Kind, key and document of everything that the metadata journal had."""
     for text, document in state.documents.items():
         if text.startswith(META):
-            kind, _, key = text[len(META) :].partition("/")
-            kinds.setdefault(kind, {})[key] = document
+            yield (*parse_metadata_key(text), document)
+
+
+def parse_metadata_key(text: str) -> tuple[str, str]:
+    """Kind and key in a key of the map that begins with `META`."""
+    kind, _, key = text[len(META) :].partition("/")
+    return kind, key
+
+
+def write_metadata(state: BucketState, directory: str, files: Files) -> None:
+    """Write the metadata journal, which the directory lacks. Raises StorageFailed, OSError."""
+    journal = MetadataJournal(directory, files)
+    kinds: dict[str, dict[str, Json]] = {}
+    for kind, key, document in metadata_in(state):
+        kinds.setdefault(kind, {})[key] = document
     ids = kinds.get(KIND_PRODUCER_IDS, {}).get(ONLY_KEY)
     if isinstance(ids, int):
         kinds[KIND_PRODUCER_IDS][ONLY_KEY] = ids + PRODUCER_IDS_SKIPPED
@@ -174,8 +231,16 @@ def _write_metadata(state: BucketState, directory: str, files: Files) -> None:
         journal.close()
 
 
-def _write_log(log: _Log, path: str, store: ObjectStore, files: Files, run_all: RunAll) -> int:
-    """The files of one partition; returns the bytes of its tail."""
+def write_log(
+    log: MappedLog,
+    path: str,
+    store: ObjectStore,
+    files: Files,
+    run_all: RunAll,
+    *,
+    begins_epoch: bool,
+) -> int:
+    """The files of one partition; returns the bytes of its tail. Raises StoreFailed, OSError."""
     start = end = log.facts["start"]
     if log.segments:
         end = max(end, parse_remote_lines(log.segments[max(log.segments)])[0].next_offset)
@@ -188,10 +253,7 @@ def _write_log(log: _Log, path: str, store: ObjectStore, files: Files, run_all: 
         offset, content = log.facts["snapshot"]
         _write(files, segment_file_path(path, offset, SNAPSHOT_SUFFIX), base64.b64decode(content))
     size = 0
-    bases = sorted(log.pieces.keys() | log.segments.keys())
-    # Of a segment that lies below the start the map may still have the pieces.
-    below = {base for base, following in pairwise(bases) if following <= start}
-    for base in sorted(log.pieces.keys() - log.segments.keys() - below):
+    for base in (base for base in log.bases if base not in log.segments):
         file = files.create(segment_file_path(path, base, LOG_SUFFIX))
         try:
             _write_tail(file, log.pieces[base], store, run_all)
@@ -201,8 +263,9 @@ def _write_log(log: _Log, path: str, store: ObjectStore, files: Files, run_all: 
         finally:
             file.close()
     epochs = log.facts["epochs"]
-    # Records after this end may have been seen: the next ones at their offsets are others.
-    epochs = [*epochs, [max((epoch for epoch, _ in epochs), default=0) + 1, end]]
+    if begins_epoch:
+        # Records after this end may have been seen: the next ones at their offsets are others.
+        epochs = [*epochs, [max((epoch for epoch, _ in epochs), default=0) + 1, end]]
     _write(
         files,
         f"{path}/{LEADER_EPOCHS_NAME}",

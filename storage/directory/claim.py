@@ -43,6 +43,9 @@ from storage.errors import (
 
 LOCK_FILE: Final = ".lock"
 LOST_AND_FOUND: Final = "lost+found"
+STANDBY_FILE: Final = "standby"
+"""Names the bucket that a standby's directory copies; an ordinary directory has no such file."""
+
 KRAFT_METADATA_TOPIC: Final = "__cluster_metadata"
 STRAY_DIRECTORY_SUFFIX: Final = "-stray"
 
@@ -93,15 +96,29 @@ def random_uuid(random_bytes: RandomBytes) -> bytes:
 
 
 def claim_directory(
-    path: str, *, files: Files, config: BrokerConfig, random_bytes: RandomBytes
+    path: str,
+    *,
+    files: Files,
+    config: BrokerConfig,
+    random_bytes: RandomBytes,
+    is_standby: bool = False,
 ) -> Claim:
     """Lock the directory, read or generate its identity, take the clean-stop marker.
+
+    The directory of a standby is refused unless `is_standby`.
 
     Raises:
         DataDirError: the process must not or cannot use the directory; the message says why.
     """
-    lock = _lock(path, files)
+    lock = lock_directory(path, files)
     try:
+        if not is_standby and files.exists(f"{path}/{STANDBY_FILE}"):
+            raise ForeignDataDir(
+                "the directory is that of a standby, a copy of what its bucket has",
+                path=path,
+                found=f"the file {STANDBY_FILE}",
+                cure="start it with --standby, or let it take the bucket over: tidelog promote",
+            )
         meta = _identity(path, files, config, random_bytes)
         # Before anything is opened: a crash while loading must count as a crash (KAFKA-10471).
         return Claim(
@@ -231,7 +248,11 @@ def plan_adoption(
     return topics, notices
 
 
-def _lock(path: str, files: Files) -> Lock:
+def lock_directory(path: str, files: Files) -> Lock:
+    """Lock the directory, which is made if it is missing.
+
+    Raises DataDirLocked, DataDirNotWritable.
+    """
     lock_path = f"{path}/{LOCK_FILE}"
     try:
         _make_path(path, files)

@@ -34,7 +34,15 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from config import BrokerConfig, ConfigErrors, Problem, TopicConfig, topic_config, with_dynamic
+from config import (
+    BrokerConfig,
+    ConfigErrors,
+    Problem,
+    TopicConfig,
+    is_secret,
+    topic_config,
+    with_dynamic,
+)
 from storage.directory.claim import (
     Claim,
     RandomBytes,
@@ -338,7 +346,8 @@ class DataDir:
             ConfigErrors, StorageFailed: bad, or could not be written; nothing was changed.
         """
         with_dynamic(self.broker_config, overrides)
-        self._journal.set_broker_overrides(overrides)
+        has_secret = any(map(is_secret, (*overrides, *self.broker_overrides)))
+        self._journal.set_broker_overrides(overrides, erase_former=has_secret)
         self.reload(self.broker_config)
 
     def reload(self, config: BrokerConfig) -> None:
@@ -547,7 +556,7 @@ class DataDir:
         name = partition_directory_name(topic.name, partition)
         is_clean = self.stopped_cleanly and name not in self._unclean
         log = self._open_log(topic, partition, hints, now_ms, is_clean)
-        was_crash = not is_clean and log.quarantine is None
+        was_crash = not is_clean and log.refusal is None
         if was_crash and not log.waits_for_disk:
             # Records that consumers saw may be gone: a higher epoch shows them the cut. It is
             # stored at once, because clients that have seen it refuse a lower one.
@@ -618,7 +627,7 @@ class DataDir:
         self._journal.refusal = reason
         for log in self._logs():
             if log.offline is None:
-                log.offline = LogOffline(log.path, reason)
+                log.offline = log.refusal = LogOffline(log.path, reason)
 
     def everything(self) -> dict[tuple[str, str], Json]:
         """All documents, by kind and key."""

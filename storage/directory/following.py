@@ -16,7 +16,7 @@ any data directory. Refuses to know how the changes arrive.
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import ClassVar, Self, TypeAlias
 
 from config import BrokerConfig, ConfigErrors, topic_config
 from storage.directory.claim import RandomBytes, claim_directory, released_on_failure
@@ -39,9 +39,9 @@ Document: TypeAlias = tuple[str, str, Json]
 class FollowedMetadata(Metadata):
     """A copy of the first worker's metadata."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: str = "the metadata of worker 1") -> None:
         """Start empty."""
-        super().__init__("the metadata of worker 1")
+        super().__init__(path)
 
     def take_all(self, documents: Iterable[Document]) -> dict[str, list[str]]:
         """Replace the whole copy; returns the keys that differ now, by kind."""
@@ -83,6 +83,7 @@ class FollowingDataDir(DataDir):
     """The open directory of a worker that follows."""
 
     metadata: FollowedMetadata
+    is_standby: ClassVar = False
 
     @classmethod
     def follow(
@@ -95,17 +96,23 @@ class FollowingDataDir(DataDir):
         broker_config: BrokerConfig,
         now_ms: int,
         random_bytes: RandomBytes = os.urandom,
-    ) -> "FollowingDataDir":
+    ) -> Self:
         """Open the directory with our logs, recovered where the last stop was not clean.
 
         Raises:
             DataDirError: this process must not or cannot use the directory. The lock is released.
         """
-        claim = claim_directory(path, files=files, config=broker_config, random_bytes=random_bytes)
-        with released_on_failure(claim, "the directory of a worker"):
+        claim = claim_directory(
+            path,
+            files=files,
+            config=broker_config,
+            random_bytes=random_bytes,
+            is_standby=cls.is_standby,
+        )
+        with released_on_failure(claim, "the directory that follows"):
             if claim.meta.cluster_id != broker_config.cluster_id:
                 raise ForeignDataDir(
-                    "the directory of a worker belongs to another cluster",
+                    "the directory that follows belongs to another cluster",
                     path=path,
                     found=f"{claim.meta.cluster_id}, expected {broker_config.cluster_id}",
                     cure="move it away; it is no part of this data directory",
@@ -146,7 +153,7 @@ class FollowingDataDir(DataDir):
         topic = self.topics.get(name)
         metadata = self.metadata.topic(name)
         if topic is not None and (metadata is None or metadata.topic_id != topic.topic_id):
-            is_marked = mark is not None and mark.topic_id == topic.topic_id
+            is_marked = self.is_standby or (mark is not None and mark.topic_id == topic.topic_id)
             self._remove(topic, now_ms, is_marked=is_marked)
             topic = None
         if metadata is not None and topic is None:

@@ -136,9 +136,12 @@ class Metadata(ABC):
         """Drop a deleted topic, whose directories have been renamed."""
         self.put(KIND_TOPIC, name, None)
 
-    def set_broker_overrides(self, overrides: Mapping[str, str]) -> None:
+    def set_broker_overrides(
+        self, overrides: Mapping[str, str], *, erase_former: bool = False
+    ) -> None:
         """Replace all dynamic settings of the broker."""
-        self.put(KIND_BROKER_OVERRIDES, ONLY_KEY, dict(overrides))
+        documents: dict[str, Json] = {ONLY_KEY: dict(overrides)}
+        self.put_all(KIND_BROKER_OVERRIDES, documents, erase_former=erase_former)
 
     def set_group_overrides(self, group_id: str, overrides: Mapping[str, str]) -> None:
         """Replace all own settings of a group; they stay when the group itself is removed."""

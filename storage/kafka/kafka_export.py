@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from config import shown_value
 from config.topic import canonical_topic_key
 from config.topic_keys import TOPIC_KEYS
 from protocol.stored.kraft import PartitionRecord
@@ -228,7 +229,8 @@ def _broker_settings_for_kafka(overrides: Mapping[str, str], notes: list[str]) -
     }
     carried = {name: value for name, value in overrides.items() if name in shared}
     notes += [
-        f"{name}={value}, set at run time for the broker, is not carried: set it again with Kafka"
+        f"{name}={shown_value(name, value)}, set at run time for the broker, is not carried: set "
+        "it again with Kafka"
         for name, value in overrides.items()
         if name not in shared
     ]

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from config import BrokerConfig, ConfigErrors, check_topic_overrides, with_dynamic
+from config import BrokerConfig, ConfigErrors, check_topic_overrides, shown_value, with_dynamic
 from storage.directory.claim import RandomBytes, random_uuid, survey, topics_by_directory
 from storage.directory.metadata import TopicMetadata
 from storage.directory.metadata_journal import JOURNAL_FILE
@@ -240,7 +240,7 @@ def _broker_overrides(
             with_dynamic(config, {**carried, name: value})
         except ConfigErrors as errors:
             notes.append(
-                f"{name}={value}, set at run time for the broker, is left out: "
+                f"{name}={shown_value(name, value)}, set at run time for the broker, is left out: "
                 f"{errors.problems[0].reason}"
             )
         else:

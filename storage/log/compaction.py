@@ -125,7 +125,7 @@ class CompactionResult:
 def find_cleanable(log: Log, now_ms: int) -> Cleanable | None:
     """The part that can be compacted now, and whether it is due; None if the log never is."""
     config = log.config
-    if log.offline_reason is not None or not config.is_compacted or log.segments.first.remote:
+    if log.refusal is not None or not config.is_compacted or log.segments.first.remote:
         # The setting of compaction is refused for a topic with segments in an object store.
         return None
     segments = list(log.segments)

@@ -19,13 +19,20 @@ from weakref import WeakKeyDictionary
 
 from protocol.errors import RecordsError
 from protocol.records.layout import INT64_MAX
-from storage.disk.steps import Slice, Steps
+from storage.disk.steps import Slice, Steps, off_loop
 from storage.errors import CorruptLog, storage_failure
 from storage.log.log import Log
 from storage.log.segment_stats import LogReading, count_stretches, counts_in_memory
 from storage.segment.scan import ensure_indexes
 from storage.segment.segment import Segment
-from storage.segment.time_counts import WIDTHS_MS, Buckets, TimeCounts, wider
+from storage.segment.time_counts import (
+    WIDTHS_MS,
+    Buckets,
+    StoredCounts,
+    TimeCounts,
+    read_counts,
+    wider,
+)
 
 NOT_COUNTED: Final = "not counted yet"
 CUT: Final = "the log starts within it, and that part is not counted yet"
@@ -34,6 +41,9 @@ REMOTE: Final = "in the object store only, and not counted before its local copy
 
 _SEGMENTS_AT_ONCE: Final = 20
 """Segments summed in one step: about a millisecond."""
+
+_FILES_AT_ONCE: Final = 100
+"""Files of counts read by one call in a thread: some milliseconds, 400 kB of memory."""
 
 _TRIES: Final = 3
 
@@ -233,11 +243,14 @@ class _Counting:
             segments = list(log.segments)
             found.from_offset = log.log_start_offset
             try:
-                for segment in segments:
-                    if segment.next_offset > found.from_offset or segment is segments[-1]:
-                        missing += yield from self._add(log, segment, found)
-                    if self._spent.add(1):
-                        yield None
+                for start in range(0, len(segments), _FILES_AT_ONCE):
+                    part = segments[start : start + _FILES_AT_ONCE]
+                    files = yield from _stored_counts(part)
+                    for segment, stored in zip(part, files, strict=True):
+                        if segment.next_offset > found.from_offset or segment is segments[-1]:
+                            missing += yield from self._add(log, segment, found, stored)
+                        if self._spent.add(1):
+                            yield None
             except OSError as error:
                 if not _are_there(log, segments):
                     continue
@@ -247,7 +260,9 @@ class _Counting:
         self.partitions.append(found)
         self.missing += missing
 
-    def _add(self, log: Log, segment: Segment, found: PartitionCounts) -> Steps[list[MissingPart]]:
+    def _add(
+        self, log: Log, segment: Segment, found: PartitionCounts, stored: StoredCounts | None
+    ) -> Steps[list[MissingPart]]:
         counts = counts_in_memory(segment)
         is_open = counts is not None
         if counts is None:
@@ -258,7 +273,7 @@ class _Counting:
         is_cut = segment.base_offset < found.from_offset
         why = REMOTE if segment.is_remote else NOT_COUNTED
         try:
-            counts.load()
+            counts.load(stored)
             if counts.stretches and self._bytes_left:
                 self.bytes_read += yield from count_stretches(
                     log, segment, counts, self._bytes_left
@@ -322,6 +337,23 @@ class _Counting:
             known.buckets.add_all(part.times)
             known.buckets.markers += part.markers
         return known.buckets
+
+
+def _stored_counts(segments: Sequence[Segment]) -> Steps[list[StoredCounts | None]]:
+    """Counts that are in files only, read in a thread; None for those in memory."""
+    paths = [
+        (segment.files, segment.path(TimeCounts.SUFFIX))
+        if (counts := counts_in_memory(segment)) is None or counts.needs_file
+        else None
+        for segment in segments
+    ]
+    if not any(paths):
+        return [None] * len(paths)
+    return (
+        yield from off_loop(
+            lambda: [None if path is None else read_counts(*path) for path in paths]
+        )
+    )
 
 
 def _are_there(log: Log, segments: list[Segment]) -> bool:

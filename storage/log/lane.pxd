@@ -10,19 +10,29 @@ cdef int _TRANSACTIONAL_BIT
 cdef long long _NO_PRODUCER_ID
 
 
+cdef class LogEnd:
+    cdef public object config, segments, producers, append_rules, roll_rules, offline, refusal
+    cdef public long long leader_epoch, log_start_offset, log_end_offset, durable_offset, high_watermark
+    cdef public long long index_interval
+    cdef public bint waits_for_disk, waits_for_store
+    cdef public object _shown
+    cdef public long long _shown_base, _shown_size
+
+    cpdef int show_end(self) except -1
+
+
 @cython.final
 cdef class LogLane:
-    cdef readonly object log
+    cdef readonly LogEnd log
     cdef readonly PlainBatch batch
     cdef readonly bint is_open, is_taken, waits_for_disk
     cdef readonly long long end_offset, start_offset, appended_bytes
     cdef public long long acknowledged
     cdef public long long index
     cdef public Py_ssize_t head, head_end
-    cdef object _producer, _rules, _segment, _file, _producers
-    cdef SegmentEnd _end
-    cdef long long _leader_epoch, _index_interval, _appended_ms
-    cdef bint _is_usable, _wants_writing
+    cdef object _producer, _file
+    cdef SegmentEnd _segment
+    cdef bint _is_usable, _wants_writing, _has_begun
 
     cpdef int open(self) except -1
     cpdef int close(self) except -1
@@ -32,4 +42,4 @@ cdef class LogLane:
         int codecs_end
     ) except -1
     cpdef int release(self) except -1
-    cpdef int write(self, memoryview view, long long now_ms) except -1
+    cpdef int write(self, RecordWalk walk, memoryview view, long long now_ms) except -1

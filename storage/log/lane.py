@@ -8,9 +8,9 @@ a producer that the log does not know. Everything else is for `Log.append`. `wri
 `Log.append` would have done: the same bytes in the files, the same state in memory, the same
 errors of the disk. A property test compares the two.
 
-The numbers of the log are taken over by `open` and written back by `close`, so that batches in
-between cost no access to objects. Until `close` the log's own are out of date, and nothing else may
-use the log: the caller does not give up control.
+`LogEnd` has what appends move of a log, in fields of C where extensions were built. The end of the
+log moves at `close` only: until then nothing else may use the log, and the caller does not give up
+control.
 
 Like `protocol.records.record_loops` it runs compiled and plain.
 """
@@ -18,12 +18,15 @@ Like `protocol.records.record_loops` it runs compiled and plain.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from protocol.records import layout
 from protocol.records.entry import advance_sequence
 from protocol.records.layout import NO_OFFSET
+from storage.append.rules import AppendRules
+from storage.errors import LogOffline, StorageError
 from storage.producers.state import CACHED_BATCHES_MAX, SEQUENCE_MAX, CachedBatch
+from storage.segment.rolling import RollRules
 
 try:
     import cython
@@ -40,17 +43,67 @@ else:
     from storage.segment.feed import SegmentEnd
 
 if TYPE_CHECKING:
+    from config import TopicConfig
     from storage.append.opening import Opening
-    from storage.log.log import Log
+    from storage.log.producers import LogProducers
+    from storage.log.reader import LogPosition
     from storage.producers.state import ProducerEntry, ProducerState
+    from storage.segment.segment_list import SegmentList
 
 COMPILED: bool = bool(cython.compiled)
 """Whether this module was compiled to machine code."""
 
 
+FLUSH_POLICY_OS: Final = "os"
+
 # Numbers of C when they are compiled, by the .pxd.
 _TRANSACTIONAL_BIT: Final = layout.TRANSACTIONAL_BIT
 _NO_PRODUCER_ID: Final = layout.NO_PRODUCER_ID
+
+
+class LogEnd:
+    """What appends read and move of a log; the base of `Log`, which describes the attributes."""
+
+    def __init__(
+        self,
+        segments: SegmentList,
+        producers: LogProducers,
+        leader_epoch: int,
+        log_start_offset: int,
+        offline: LogOffline | None,
+    ) -> None:
+        """Everything in `segments` is durable and visible."""
+        self.segments = segments
+        self.producers = producers
+        self.leader_epoch = leader_epoch
+        self.offline = offline
+        self.refusal: StorageError | None = offline
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = max(segments.active.next_offset, log_start_offset)
+        self.durable_offset = self.high_watermark = self.log_end_offset
+        self._shown_base = self._shown_size = 0
+        self._shown: LogPosition | None = None
+
+    def _set_config(self, config: TopicConfig) -> None:
+        self.config = config
+        self.append_rules = AppendRules.from_config(config)
+        self.roll_rules = RollRules.from_config(config)
+        self.waits_for_disk = config.flush_policy != FLUSH_POLICY_OS
+        self.waits_for_store = config.remote_acks_enable and config.remote_storage_enable
+        self.index_interval = config.index_interval_bytes
+
+    def show_end(self) -> cython.int:
+        """Move the high watermark to the end of the log; returns 0."""
+        active: SegmentEnd = self.segments.active
+        assert self.log_end_offset >= self.high_watermark, "the high watermark is above the end"
+        self.high_watermark = self.log_end_offset
+        self._shown_base = active.base_offset
+        self._shown_size = active.log.size
+        self._shown = None
+        state = self.producers.state
+        if state.completed:
+            state.advance_high_watermark(self.log_end_offset)
+        return 0
 
 
 class LogLane:
@@ -59,7 +112,7 @@ class LogLane:
     Attributes:
         log: the log.
         batch: the numbers of the batch that `examine` has accepted.
-        is_open: whether the numbers of the log are here.
+        is_open: whether a call appends to the log.
         is_taken: whether a batch is accepted and not yet written.
         waits_for_disk: as the log's.
         end_offset: of the next record, and `start_offset` the start of the log.
@@ -68,53 +121,55 @@ class LogLane:
         index, head, head_end: notes of the caller.
     """
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Any) -> None:
         """Nothing is open."""
         self.log = log
         self.batch = PlainBatch()
         self.is_open = self.is_taken = False
         self.appended_bytes = self.acknowledged = 0
-        self._end = SegmentEnd()
         self._producer: ProducerEntry | None = None
+        self._has_begun = False
 
     def open(self) -> cython.int:
-        """Take over the numbers of the log; returns 0."""
-        log = self.log
+        """Note what appends to the log begin with; returns 0."""
+        log: LogEnd = self.log
         self.is_open = True
         self._wants_writing = False
-        self._is_usable = log.offline is None and log.leader_epochs.latest_epoch >= log.leader_epoch
-        if not self._is_usable:
-            return 0
-        self._rules = log.append_rules
-        self._index_interval = log.config.index_interval_bytes
-        self._leader_epoch = log.leader_epoch
-        self._producers = log.producers.state
-        self._segment = segment = log.segments.active
-        self._file = segment.log
-        self._end.begin(segment)
-        self._end.set_limits(log.roll_rules)
-        self.waits_for_disk = log.waits_for_disk
+        if not self._has_begun:
+            self._has_begun = self.log.leader_epochs.latest_epoch >= log.leader_epoch
+        self._is_usable = self._has_begun and log.refusal is None
+        self._segment = log.segments.active
+        self._file = self._segment.log
         self.end_offset = log.log_end_offset
         self.start_offset = log.log_start_offset
+        self.waits_for_disk = log.waits_for_disk
         return 0
 
     def close(self) -> cython.int:
-        """Write the numbers back, and show the end of the log if nothing waits; returns 0."""
+        """Write the numbers back, and show the end of the log if nothing waits; returns 0.
+
+        Any error puts the log offline: it may be half written back, and no offset of a record that
+        is in the file may be given to another.
+        """
         if not self.is_open:
             return 0
         self.is_open = False
         if self.appended_bytes == 0:
             return 0
-        log, segment = self.log, self._segment
-        self._end.end()
-        segment.appended_ms = self._appended_ms
-        log.log_end_offset = self.end_offset
-        if self._wants_writing and segment.offset_index.wants_writing:
-            with suppress(OSError):
-                segment.write_out()
-        self._producers.map_end_offset = self.end_offset
-        if not self.waits_for_disk:
-            log.show_end()
+        log: LogEnd = self.log
+        try:
+            log.log_end_offset = self.end_offset
+            if self._wants_writing:
+                segment = log.segments.active
+                if segment.offset_index.wants_writing:
+                    with suppress(OSError):
+                        segment.write_out()
+            log.producers.state.map_end_offset = self.end_offset
+            if not self.waits_for_disk:
+                log.show_end()
+        except BaseException as error:
+            log.offline = log.refusal = LogOffline(self.log.path, repr(error))
+            raise
         return 0
 
     def forget(self) -> cython.int:
@@ -138,18 +193,22 @@ class LogLane:
         errors of `opening`.
         """
         batch: PlainBatch = self.batch
+        rules = self.log.append_rules
         if self.is_taken or not self._is_usable:
             return False
-        if not batch.accepts(walk, view, start, size, self._rules, now_ms, opening, codecs_end):
+        if not batch.accepts(walk, view, start, size, rules, now_ms, opening, codecs_end):
             return False
-        if batch.attributes & _TRANSACTIONAL_BIT or not self._end.fits(
-            size, self.end_offset + batch.records_count - 1, batch.max_timestamp
+        if batch.attributes & _TRANSACTIONAL_BIT or not self._segment.surely_takes(
+            size,
+            self.end_offset + batch.records_count - 1,
+            batch.max_timestamp,
+            self.log.roll_rules,
         ):
             return False
         if batch.producer_id == _NO_PRODUCER_ID:
             self._producer = None
         else:
-            producer = self._producers.find(batch.producer_id)
+            producer = self.log.producers.state.find(batch.producer_id)
             if producer is None or not _follows(producer, batch):
                 return False
             self._producer = producer
@@ -161,16 +220,17 @@ class LogLane:
         self.is_taken = False
         return 0
 
-    def write(self, view: memoryview, now_ms: cython.longlong) -> cython.int:
+    def write(self, walk: RecordWalk, view: memoryview, now_ms: cython.longlong) -> cython.int:
         """Append the accepted batch, which is stamped in `view`; returns 0.
 
-        Raises as `Log.append` does when the disk fails; the lane is closed then.
+        `walk` is that of `examine`. Raises as `Log.append` does when the disk fails; the lane is
+        closed then.
         """
         batch: PlainBatch = self.batch
-        end: SegmentEnd = self._end
-        position: cython.longlong = end.size
+        segment: SegmentEnd = self._segment
+        position: cython.longlong = self._file.size
         self.is_taken = False
-        batch.stamp(view, self.end_offset, self._leader_epoch)
+        batch.stamp(walk, view, self.end_offset, self.log.leader_epoch)
         try:
             self._file.append(view[batch.start : batch.start + batch.size])
         except OSError as error:
@@ -178,25 +238,24 @@ class LogLane:
             self.log.append_failed(self._segment, position, error)
         self.end_offset = batch.last_offset + 1
         self.appended_bytes += batch.size
-        self._appended_ms = now_ms
-        end.size = position + batch.size
-        if batch.min_timestamp < end.min_timestamp:
-            end.min_timestamp = batch.min_timestamp
-        if batch.max_timestamp > end.data_max_timestamp:
-            end.data_max_timestamp = batch.max_timestamp
-        if end.feed(
+        segment.appended_ms = now_ms
+        if batch.min_timestamp < segment.min_timestamp:
+            segment.min_timestamp = batch.min_timestamp
+        if batch.max_timestamp > segment.data_max_timestamp:
+            segment.data_max_timestamp = batch.max_timestamp
+        if segment.feed(
             position,
             batch.size,
             batch.last_offset,
             batch.max_timestamp,
             batch.records_count,
-            self._index_interval,
+            self.log.index_interval,
             batch,
             batch.min_timestamp,
         ):
             self._wants_writing = True
         if self._producer is not None:
-            _remember(self._producers, self._producer, batch, batch.last_offset)
+            _remember(self.log.producers.state, self._producer, batch, batch.last_offset)
         return 0
 
 

@@ -26,7 +26,6 @@ a power cut cannot remove what a consumer has seen. Under `os` it is the log's e
 with one replica.
 
 Concurrency: one thread calls everything here. Only `FlushTicket.run` may run in another thread.
-
 Source: Kafka `UnifiedLog`.
 """
 
@@ -38,7 +37,7 @@ from typing import Final, NoReturn
 from config import TopicConfig
 from protocol.records.layout import NO_TIMESTAMP
 from storage.append.opening import Opening
-from storage.append.plan import AppendPlan, AppendRules, Examined, Origin, place_append, plan_append
+from storage.append.plan import AppendPlan, Examined, Origin, place_append, plan_append
 from storage.disk.files import Files
 from storage.disk.steps import Steps
 from storage.errors import (
@@ -51,6 +50,7 @@ from storage.errors import (
 )
 from storage.log.auxiliary_indexes import AuxiliaryIndexes
 from storage.log.flush import FlushTicket, Unsynced
+from storage.log.lane import LogEnd
 from storage.log.leader_epochs import EpochEnd, LeaderEpochs
 from storage.log.lookup import (
     LargeEntries,
@@ -72,18 +72,16 @@ from storage.log.values import (
 )
 from storage.segment.manifest import Manifest
 from storage.segment.remote.log import RemoteBytesNeeded
-from storage.segment.rolling import RollRules, find_roll_reason
+from storage.segment.rolling import find_roll_reason
 from storage.segment.segment import Segment
 from storage.segment.segment_list import SegmentList
 from storage.segment.txn_index import AbortedTxn
-
-FLUSH_POLICY_OS: Final = "os"
 
 STAMP_SLACK_MS: Final = 60_000
 """How far the clock may fall behind the last LogAppendTime stamp before stamps fall with it."""
 
 
-class Log:
+class Log(LogEnd):
     """The log of one partition. Opened by `storage.recovery.recovery`, closed by `close`.
 
     Attributes:
@@ -95,14 +93,13 @@ class Log:
         leader_epochs: where each leader epoch began.
         producers: producers and transactions.
         changes: rolls, removals and replacements of segments.
-        waits_for_disk, waits_for_store: whether the high watermark waits until records are durable,
-            and until an object store has them.
+        waits_for_disk, waits_for_store: whether the high watermark waits for them.
         durable_position: where the durable records end in their file.
         held_by_future: base offset of the segment that only a timestamp ahead of the clock keeps.
         is_closed: whether the log was closed; steps that are under way then write nothing more.
         recovery_report: the findings of opening it.
         quarantine: why it was opened read-only, or None; a quarantined log ends too early.
-        offline: what every append raises since the log has stopped for good, or None.
+        offline, refusal: why the log has stopped for good, and what every append raises; or None.
     """
 
     def __init__(
@@ -136,7 +133,9 @@ class Log:
         self.topic = topic
         self.partition = partition
         self.path = path
-        self.segments = SegmentList(segments)
+        super().__init__(
+            SegmentList(segments), producers, leader_epoch, log_start_offset, quarantine
+        )
         self.manifest = manifest
         self.unsynced = Unsynced(files, path)
         self.reader = LogReader(self.segments, index_interval=0)
@@ -152,20 +151,14 @@ class Log:
             readers=(self.reader, self.lookup),
         )
         self.leader_epochs = leader_epochs
-        self.leader_epoch = leader_epoch
-        self.producers = producers
         self.recovery_report = report
         self.quarantine = quarantine
         self.held_by_future: int | None = None
         self.is_closed = False
-        self.log_start_offset = log_start_offset
-        self.log_end_offset = max(self.segments.active.next_offset, log_start_offset)
-        self.durable_offset = self.high_watermark = self.log_end_offset
         end = replace(self._end_position(), position=end_position)
         self._high_watermark_position = self.durable_position = end
         self._random = random
         self._last_stamp_ms = last_stamp_ms
-        self.offline: LogOffline | None = quarantine
         if is_new:
             self.unsynced.add_created()
         producers.state.advance_high_watermark(self.high_watermark)
@@ -174,13 +167,9 @@ class Log:
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Apply another configuration, starting with the next operation."""
-        self.config = config
-        self.append_rules = AppendRules.from_config(config)
-        self.waits_for_disk = config.flush_policy != FLUSH_POLICY_OS
-        self.waits_for_store = config.remote_acks_enable and config.remote_storage_enable
+        self._set_config(config)
         self.reader.index_interval = config.index_interval_bytes
         self.lookup.index_interval = config.index_interval_bytes
-        self.roll_rules = RollRules.from_config(config)
         self._draw_jitter(self.segments.active)
         self._auxiliary.configure(config, self.segments)
         if not self.waits_for_disk and self.offline is None:
@@ -244,13 +233,24 @@ class Log:
 
     def go_offline(self, error: OSError) -> NoReturn:
         """Stop for good: what is on disk is unknown from now on. Raises LogOffline."""
-        self.offline = LogOffline(self.path, str(error))
+        self.offline = self.refusal = LogOffline(self.path, str(error))
         raise self.offline from error
 
     def _end_position(self) -> LogPosition:
         """The position of the next batch."""
         active = self.segments.active
         return LogPosition(self.log_end_offset, active.base_offset, active.size)
+
+    @property
+    def _high_watermark_position(self) -> LogPosition:
+        """Where the visible records end; made when it is asked for, since appends move it."""
+        if self._shown is None:
+            self._shown = LogPosition(self.high_watermark, self._shown_base, self._shown_size)
+        return self._shown
+
+    @_high_watermark_position.setter
+    def _high_watermark_position(self, position: LogPosition) -> None:
+        self._shown = position
 
     def _advance_high_watermark(self, end: LogPosition) -> None:
         if end.offset >= self.high_watermark:
@@ -295,12 +295,12 @@ class Log:
         Raises:
             AppendRejected: the records are refused; see its subclasses. Nothing was written.
             DiskFull, StorageFailed: nothing was written; the caller may retry the append.
-            LogOffline: the log has stopped for good.
+            LogOffline, FollowsBucket: the log has stopped for good, or another broker owns it.
             TooMuchAtOnce: nothing was changed; call `examine_append` in another thread, then
                 `append_examined`.
         """
-        if self.offline is not None:
-            raise self.offline
+        if self.refusal is not None:
+            raise self.refusal
         plan = plan_append(
             records,
             rules=self.append_rules,
@@ -317,8 +317,8 @@ class Log:
         self, examined: Examined, *, now_ms: int, stamp_slack_ms: int = STAMP_SLACK_MS
     ) -> AppendResult | None:
         """Append examined records; None if the rules have changed since. Raises as `append`."""
-        if self.offline is not None:
-            raise self.offline
+        if self.refusal is not None:
+            raise self.refusal
         if examined.rules != self.append_rules:
             return None
         plan = place_append(
@@ -399,14 +399,6 @@ class Log:
         except OSError:
             self.go_offline(error)
         raise storage_failure("append", self.path, error) from error
-
-    def show_end(self) -> None:
-        """Move the high watermark to the end of the log."""
-        active, end = self.segments.active, self.log_end_offset
-        assert end >= self.high_watermark, "the high watermark is above the log's end"
-        self.high_watermark = end
-        self._high_watermark_position = LogPosition(end, active.base_offset, active.log.size)
-        self.producers.state.advance_high_watermark(end)
 
     # --- roll -----------------------------------------------------------------------------------
 
@@ -628,8 +620,8 @@ class Log:
             OffsetOutOfRange: `offset` is negative or above the high watermark.
             StorageFailed: the new start could not be stored.
         """
-        if self.offline is not None:
-            raise self.offline
+        if self.refusal is not None:
+            raise self.refusal
         if not self.config.is_deleted_by_retention:
             raise PolicyViolation(f"cleanup.policy of {self.topic} does not contain delete")
         if not 0 <= offset <= self.high_watermark:
@@ -693,7 +685,7 @@ class Log:
         """Close all files and write nothing, as in a crash."""
         self.is_closed = True
         if self.offline is None:
-            self.offline = LogOffline(self.path, "the log was closed")
+            self.offline = self.refusal = LogOffline(self.path, "the log was closed")
         for segment in self.segments:
             segment.close()
         self.manifest.close()

@@ -29,7 +29,7 @@ Source: KIP-33; Kafka `UnifiedLog.deleteOldSegments`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -124,6 +124,8 @@ def delete_expired(log: Log, now_ms: int) -> list[DeletedSegment]:
 
     Their files are renamed at once and unlinked by `Log.delete_pending_files` later. When only a
     timestamp ahead of the clock keeps the oldest segment, `Log.held_by_future` is its base offset.
+    Of a log that follows a bucket only what is below its start goes.
+
     Raises StorageFailed, LogOffline.
     """
     if log.offline_reason is not None:
@@ -136,10 +138,12 @@ def delete_expired(log: Log, now_ms: int) -> list[DeletedSegment]:
         log.go_offline(error)
     except OSError as error:
         raise storage_failure("delete", log.path, error) from error
-    ages = ages_of(log)
+    ages, rules = ages_of(log), rules_of(log, log.config)
+    if log.refusal is not None:
+        rules = replace(rules, deletes=False)
     plan = plan_retention(
         ages,
-        rules_of(log, log.config),
+        rules,
         log_start_offset=log.log_start_offset,
         high_watermark=log.high_watermark,
         now_ms=now_ms,

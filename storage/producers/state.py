@@ -174,8 +174,9 @@ class ProducerState:
     """
 
     __slots__ = (
-        "_completed",
         "_open",
+        "completed",
+        "completed",
         "expiration_ms",
         "map_end_offset",
         "producers",
@@ -198,7 +199,7 @@ class ProducerState:
         self._open: dict[int, int] = {}
         # first offset -> last offset of ended transactions that are not yet below the high
         # watermark: their marker may still be lost, so they stay unstable.
-        self._completed: dict[int, int] = {}
+        self.completed: dict[int, int] = {}
 
     def __len__(self) -> int:
         """Number of known producer ids."""
@@ -314,9 +315,9 @@ class ProducerState:
         A transaction whose marker lies at or above the high watermark counts as not ended.
         """
         oldest = self.first_undecided_offset()
-        if not self._completed:
+        if not self.completed:
             return oldest
-        oldest_completed = min(self._completed)
+        oldest_completed = min(self.completed)
         return oldest_completed if oldest is None else min(oldest, oldest_completed)
 
     def first_undecided_offset(self) -> int | None:
@@ -335,14 +336,14 @@ class ProducerState:
         producer_id = self._open.pop(txn.first_offset, None)
         assert producer_id == txn.producer_id, "only an open transaction can be completed"
         assert txn.first_offset <= txn.last_offset
-        self._completed[txn.first_offset] = txn.last_offset
+        self.completed[txn.first_offset] = txn.last_offset
 
     def advance_high_watermark(self, high_watermark: int) -> None:
         """Drop ended transactions whose marker is now below ``high_watermark``."""
-        if not self._completed:
+        if not self.completed:
             return
-        self._completed = {
-            first: last for first, last in self._completed.items() if last >= high_watermark
+        self.completed = {
+            first: last for first, last in self.completed.items() if last >= high_watermark
         }
 
     def expire(self, now_ms: int) -> int:
@@ -363,7 +364,7 @@ class ProducerState:
         assert map_end_offset >= 0
         self.producers.clear()
         self._open.clear()
-        self._completed.clear()
+        self.completed.clear()
         self.map_end_offset = map_end_offset
 
     def restore(

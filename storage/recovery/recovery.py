@@ -177,13 +177,21 @@ def load_segments(opening: DirectoryOpening, stored: StoredFacts) -> list[Segmen
     After an unclean stop the segments from the recovery point on stay unknown: pass 6 reads them.
     Where durable offsets are missing, the list ends and the log is quarantined.
     """
-    here = {n.base_offset for n in parsed_names(opening.names) if n.kind == LOG_SUFFIX}
+    names = parsed_names(opening.names)
+    here = {name.base_offset for name in names if name.kind == LOG_SUFFIX}
+    indexed = {name.base_offset for name in names if name.kind != LOG_SUFFIX}
     remote = opening.remote
     bases = sorted(here | remote.keys())
     segments = [
         Segment.open(opening.files, opening.path, base, now_ms=opening.now_ms)
         if base in here
-        else Segment.open_remote(opening.files, opening.path, remote[base], now_ms=opening.now_ms)
+        else Segment.open_remote(
+            opening.files,
+            opening.path,
+            remote[base],
+            now_ms=opening.now_ms,
+            has_indexes=base in indexed,
+        )
         for base in bases
     ]
     first_to_recover = _first_to_recover(opening, segments)

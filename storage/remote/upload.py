@@ -115,7 +115,7 @@ def upload_segment(
                 upload.abort()
         yield from _verify(store, where)
         _check_there(log, segment)
-        yield from _record(log, segment, where)
+        yield from record_object(log, segment, where)
     except OSError as error:
         raise storage_failure("upload", log.path, error) from error
     return where
@@ -164,8 +164,11 @@ def _verify(store: ObjectStore, where: RemoteObject) -> Steps[None]:
         raise StoreFailed(f"{where.key} has CRC-32C {crc:08x} in the store, {where.crc:08x} here")
 
 
-def _record(log: Log, segment: Segment, where: RemoteObject) -> Steps[None]:
-    """Write the manifest's line and sync it; the segment then has its object."""
+def record_object(log: Log, segment: Segment, where: RemoteObject) -> Steps[None]:
+    """Write the manifest's line and sync it; the segment then has its object.
+
+    Raises UploadStopped, OSError.
+    """
     manifest = log.manifest
     try:
         manifest.remember_remote(where)

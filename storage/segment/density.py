@@ -183,7 +183,7 @@ class DensityIndex(TimestampIndex, AuxiliaryIndex):
     def adopt(self, file: File, entries: bytes, coverage: Coverage) -> None:
         """Continue after the entries of a file that has been verified."""
         self._file = file
-        self._written = len(entries) // ENTRY.size
+        self._written = self.count = len(entries) // ENTRY.size
         self._sealed = coverage
         if self._written:
             self._last = ENTRY.unpack(entries[-ENTRY.size :])
@@ -227,7 +227,7 @@ class DensityIndex(TimestampIndex, AuxiliaryIndex):
         relative = offset - self.base_offset
         assert 0 <= relative <= INT32_MAX, f"offset {offset} does not fit base {self.base_offset}"
         assert not self._first or relative >= self._second[-1], f"offset {offset} is below the last"
-        self._append(timestamp, relative)
+        self.add(timestamp, relative)
 
     def _header(self) -> bytes:
         return encode_header(self.VARIANT, self.interval_ms, self.carried_ms)

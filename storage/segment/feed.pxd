@@ -3,23 +3,37 @@
 
 cimport cython
 
-cdef long long _UNKNOWN, _INT32_MAX, _OFFSET_ENTRY_SIZE, _TIME_ENTRY_SIZE
+cdef long long _UNKNOWN, _INT32_MAX, _NO_TIMESTAMP, _OFFSET_ENTRY_SIZE, _TIME_ENTRY_SIZE
+cdef int _CONTROL_BIT
 
 
-@cython.final
+cdef class IndexTail:
+    cdef public long long count
+    cdef public object _first, _second
+    cdef public tuple _last
+
+    cpdef int add(self, long long first, long long second) except -1
+
+
+cdef class CountsEnd:
+    cdef public long long _start_ms, _end_ms, _fresh
+
+
 cdef class SegmentEnd:
-    cdef readonly long long size, min_timestamp, data_max_timestamp
-    cdef object _segment
-    cdef object _offset_index, _time_index
-    cdef tuple _auxiliary
-    cdef long long _next_offset, _max_timestamp, _max_timestamp_offset, _bytes_since_index
-    cdef long long _records, _index_room, _size_max, _newest, _last_offset_max, _index_bytes
+    cdef public long long base_offset, next_offset, max_timestamp, max_timestamp_offset
+    cdef public long long min_timestamp, data_max_timestamp, appended_ms
+    cdef public long long records, bytes_since_index, roll_jitter_ms
+    cdef public object log, offset_index, time_index
+    cdef public tuple auxiliary
+    cdef public object _first_timestamp
+    cdef object _rules
+    cdef long long _size_max, _newest, _index_bytes
 
-    cpdef int begin(self, segment) except -1
-    cpdef int set_limits(self, rules) except -1
-    cpdef bint fits(self, long long size, long long last_offset, long long max_timestamp) except -1
+    cpdef int _forget_first(self) except -1
+    cdef int _learn(self, rules) except -1
+    cpdef bint surely_takes(self, long long size, long long last_offset, long long max_timestamp, rules) except -1
     cpdef bint feed(
         self, long long position, long long size, long long last_offset, long long timestamp,
         long long records_count, long long index_interval, batch, long long min_timestamp
     ) except -1
-    cpdef int end(self) except -1
+    cdef int _index(self, long long offset, long long position) except -1

@@ -1,99 +1,152 @@
 # cython: language_level=3
 # mypy: disable-error-code="untyped-decorator,valid-type,no-any-return"
-"""How a batch that was written to a segment changes its numbers and feeds its indexes.
+"""The end of a segment, which appends move: its numbers, and the newest entries of its indexes.
 
 The rules are drawn in `storage.segment.segment` and `storage.segment.rolling`. They are here
 because two ways of appending follow them, the general one and the lane (`storage.log.lane`), and so
-that they run compiled where extensions were built. The lane appends many batches between `begin`
-and `end`. `Segment` imports this module, so its type is not named here.
+that they run compiled where extensions were built. The classes below are the bases of `Segment`,
+`SparseIndex` and `TimeCounts`: what those keep here are fields of C then, which the lane reads and
+writes without an access to an object of Python.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from array import array
+from typing import TYPE_CHECKING, Any, Final
 
-from protocol.records.layout import INT32_MAX, INT64_MAX
-from storage.segment.manifest import UNKNOWN
-from storage.segment.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
-from storage.segment.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
+from protocol.records.layout import CONTROL_BIT, INT32_MAX, INT64_MAX, NO_TIMESTAMP
+from storage.segment.manifest import UNKNOWN, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM
 
 try:
     import cython
 except ImportError:  # A wheel built without a compiler, on a machine without Cython.
     from protocol.records import cython_shim as cython
 
+if TYPE_CHECKING:
+    from storage.disk.files import File
+
 COMPILED: bool = bool(cython.compiled)
 """Whether this module was compiled to machine code."""
 
+TAIL_ENTRIES_MAX: Final = 512
+"""Entries of an index kept in memory before they are written out together."""
+
+OFFSET_ENTRY_SIZE: Final = 8
+TIME_ENTRY_SIZE: Final = 12
+
 # Numbers of C when they are compiled, by the .pxd.
-_UNKNOWN: Final = UNKNOWN
-_INT32_MAX: Final = INT32_MAX
 _OFFSET_ENTRY_SIZE: Final = OFFSET_ENTRY_SIZE
 _TIME_ENTRY_SIZE: Final = TIME_ENTRY_SIZE
+_UNKNOWN: Final = UNKNOWN
+_INT32_MAX: Final = INT32_MAX
+_NO_TIMESTAMP: Final = NO_TIMESTAMP
+_CONTROL_BIT: Final = CONTROL_BIT
+
+
+class IndexTail:
+    """The entries of an index that are in memory; the base of `SparseIndex`.
+
+    Attributes:
+        count: number of entries, written out or not.
+        _last: the last entry as it is in the file; None when there is none, or it was not read yet.
+    """
+
+    def __init__(self, first_type: str) -> None:
+        """No entries; `first_type` is that of the first integers, for `array`."""
+        self.count = 0
+        self._first = array(first_type)
+        self._second = array("i")
+        self._last: tuple[int, int] | None = None
+
+    def add(self, first: cython.longlong, second: cython.longlong) -> cython.int:
+        """Add an entry; returns 0."""
+        self._first.append(first)
+        self._second.append(second)
+        self.count += 1
+        self._last = (first, second)
+        return 0
+
+
+class CountsEnd:
+    """The bucket of the newest records; the base of `TimeCounts`.
+
+    `_fresh` records of the bucket from `_start_ms` to `_end_ms` are not in the buckets yet.
+    """
+
+    def __init__(self) -> None:
+        """There is no bucket."""
+        self._start_ms, self._end_ms, self._fresh = 1, 0, 0
 
 
 class SegmentEnd:
-    """The numbers of a segment that appends change, from `begin` until `end` writes them back.
+    """What appends change of a segment; the base of `Segment`, which describes the attributes."""
 
-    In between the segment's own are out of date, and the caller must not let anything use them.
+    def __init__(self, base_offset: int, log: File, offset_index: Any, time_index: Any) -> None:
+        """All numbers are unknown if the `log` file is not empty."""
+        is_empty = log.size == 0
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.log = log
+        self.offset_index = offset_index
+        self.time_index = time_index
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        self.min_timestamp = INT64_MAX if is_empty else UNKNOWN_MINIMUM
+        self.data_max_timestamp = NO_TIMESTAMP if is_empty else UNKNOWN_MAXIMUM
+        self.appended_ms = NO_TIMESTAMP
+        self.records = 0
+        self.bytes_since_index = 0
+        self.roll_jitter_ms = 0
+        self.auxiliary: tuple[Any, ...] = ()
+        self._first_timestamp: int | None = None
+        self._rules: Any = None
 
-    Attributes:
-        size: bytes of the log file; the caller counts them.
-        min_timestamp, data_max_timestamp: those of the segment; the caller keeps them.
-    """
-
-    def begin(self, segment: Any) -> cython.int:
-        """Take over the numbers of `segment`; returns 0."""
-        self._segment = segment
-        self.size = segment.log.size
-        self.min_timestamp = segment.min_timestamp
-        self.data_max_timestamp = segment.data_max_timestamp
-        self._next_offset = segment.next_offset
-        self._max_timestamp = segment.max_timestamp
-        self._max_timestamp_offset = segment.max_timestamp_offset
-        self._bytes_since_index = segment.bytes_since_index
-        self._records = segment.records
-        self._offset_index = segment.offset_index
-        self._time_index = segment.time_index
-        self._auxiliary = segment.auxiliary
-        self._index_room = 0
+    def _forget_first(self) -> cython.int:
+        """The first batch is not known, or another one; returns 0."""
+        self._first_timestamp = None
+        self._rules = None
         return 0
 
-    def set_limits(self, rules: Any) -> cython.int:
-        """Note until when `fits` may accept batches, by the `RollRules`; returns 0."""
-        segment = self._segment
-        first_timestamp = segment._first_timestamp
-        self._size_max, self._newest = -1, 0
-        if self.size and first_timestamp is not None and first_timestamp >= 0:
-            self._size_max = rules.segment_bytes
-            newest = first_timestamp + rules.segment_ms - segment.roll_jitter_ms
-            self._newest = min(newest, INT64_MAX)
-        self._last_offset_max = segment.base_offset + _INT32_MAX
+    def _learn(self, rules: Any) -> cython.int:
+        """Note the limits that follow from the `RollRules`; returns 0."""
+        first_timestamp = self._first_timestamp
         self._index_bytes = rules.index_bytes
-        self._index_room = min(
-            self._index_bytes // _OFFSET_ENTRY_SIZE - self._offset_index.count,
-            self._index_bytes // _TIME_ENTRY_SIZE - 1 - self._time_index.count,
-        )
+        self._size_max, self._newest = -1, 0
+        if first_timestamp is not None and first_timestamp >= 0:
+            self._size_max = rules.segment_bytes
+            newest = first_timestamp + rules.segment_ms - self.roll_jitter_ms
+            self._newest = min(newest, INT64_MAX)
+            self._rules = rules
         return 0
 
-    def fits(
-        self, size: cython.longlong, last_offset: cython.longlong, max_timestamp: cython.longlong
+    def surely_takes(
+        self,
+        size: cython.longlong,
+        last_offset: cython.longlong,
+        max_timestamp: cython.longlong,
+        rules: Any,
     ) -> cython.bint:
         """Whether a batch may be appended without a look at `storage.segment.rolling`.
 
         False may mean that a segment has to be started, or that it takes more to decide.
         """
+        offset_index: IndexTail = self.offset_index
+        time_index: IndexTail = self.time_index
+        position: cython.longlong = self.log.size
+        if rules is not self._rules:
+            self._learn(rules)
         if (
-            self.size > self._size_max - size
+            position == 0
+            or position > self._size_max - size
             or max_timestamp > self._newest
-            or self._index_room <= 0
-            or last_offset > self._last_offset_max
+            or offset_index.count >= self._index_bytes // _OFFSET_ENTRY_SIZE
+            or time_index.count >= self._index_bytes // _TIME_ENTRY_SIZE - 1
+            or last_offset - self.base_offset > _INT32_MAX
         ):
             return False
-        if self._auxiliary:
-            for index in self._auxiliary:
-                if index.is_full(self._index_bytes):
-                    return False
+        for index in self.auxiliary:
+            if not isinstance(index, CountsEnd) and index.is_full(self._index_bytes):
+                return False
         return True
 
     def feed(
@@ -113,34 +166,55 @@ class SegmentEnd:
         an `AppendedBatch`, and `min_timestamp`; see `AuxiliaryIndex.note_batch`.
         """
         is_indexed: cython.bint = False
-        if timestamp > self._max_timestamp:
-            self._max_timestamp = timestamp
-            self._max_timestamp_offset = last_offset
-        if self._bytes_since_index > index_interval:
-            self._offset_index.append(last_offset, position)
-            self._time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)
-            self._bytes_since_index = 0
-            self._index_room -= 1
+        counts: CountsEnd
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self.max_timestamp_offset = last_offset
+        if self.bytes_since_index > index_interval:
+            self._index(last_offset, position)
+            self.bytes_since_index = 0
             is_indexed = True
-        if self._auxiliary:
-            for index in self._auxiliary:
-                if is_indexed:
-                    index.note_entry(self._max_timestamp, self._max_timestamp_offset)
-                index.note_batch(batch, position, min_timestamp)
-        self._bytes_since_index += size
-        if self._records != _UNKNOWN:
-            self._records += records_count
-        self._next_offset = last_offset + 1
+        for index in self.auxiliary:
+            if isinstance(index, CountsEnd):
+                counts = index
+                if (
+                    counts._start_ms <= min_timestamp
+                    and timestamp < counts._end_ms
+                    and records_count > 0
+                    and not batch.attributes & _CONTROL_BIT
+                ):
+                    counts._fresh += records_count
+                    continue
+            elif is_indexed:
+                index.note_entry(self.max_timestamp, self.max_timestamp_offset)
+            index.note_batch(batch, position, min_timestamp)
+        self.bytes_since_index += size
+        if self.records != _UNKNOWN:
+            self.records += records_count
+        self.next_offset = last_offset + 1
         return is_indexed
 
-    def end(self) -> cython.int:
-        """Write the numbers back; returns 0."""
-        segment = self._segment
-        segment.min_timestamp = self.min_timestamp
-        segment.data_max_timestamp = self.data_max_timestamp
-        segment.next_offset = self._next_offset
-        segment.max_timestamp = self._max_timestamp
-        segment.max_timestamp_offset = self._max_timestamp_offset
-        segment.bytes_since_index = self._bytes_since_index
-        segment.records = self._records
+    def _index(self, offset: cython.longlong, position: cython.longlong) -> cython.int:
+        """Add the batch at `position`, which ends with `offset`, to both indexes; returns 0."""
+        offset_index: IndexTail = self.offset_index
+        time_index: IndexTail = self.time_index
+        relative: cython.longlong = offset - self.base_offset
+        assert 0 <= relative <= _INT32_MAX, f"offset {offset} does not fit base {self.base_offset}"
+        last = offset_index._last
+        assert last is None or (relative > last[0] and position > last[1]), (
+            f"({offset}, {position}) is not above the last entry"
+        )
+        offset_index.add(relative, position)
+        last = time_index._last
+        if last is None and time_index.count:
+            last = self.time_index.load_last()
+        relative = self.max_timestamp_offset - self.base_offset
+        if last is None:
+            if self.max_timestamp > _NO_TIMESTAMP:
+                time_index.add(self.max_timestamp, relative)
+            return 0
+        assert self.max_timestamp >= last[0], f"timestamp {self.max_timestamp} is below {last[0]}"
+        assert relative >= last[1], f"offset {self.max_timestamp_offset} is below the last entry's"
+        if self.max_timestamp > last[0]:
+            time_index.add(self.max_timestamp, relative)
         return 0

@@ -116,7 +116,8 @@ class SegmentFacts:
 _FIELDS: Final = tuple(field.name for field in fields(SegmentFacts))
 _LATER_FIELDS: Final = frozenset({"min_timestamp", "data_max_timestamp"})
 """Fields that are absent from lines of earlier releases."""
-_FIRST_FIELDS: Final = tuple(name for name in _FIELDS if name not in _LATER_FIELDS)
+_FIRST_FIELDS: Final = frozenset(_FIELDS) - _LATER_FIELDS
+_OBJECT_FIELDS: Final = frozenset(OBJECT_FIELDS)
 
 
 class Manifest:
@@ -287,10 +288,10 @@ class Manifest:
             return
         for kind, values in _parse_lines(rest):
             self._lines += 1
-            if kind == _SEGMENT and all(name in values for name in _FIRST_FIELDS):
+            if kind == _SEGMENT and values.keys() >= _FIRST_FIELDS:
                 facts = SegmentFacts(**{name: values[name] for name in _FIELDS if name in values})
                 self.facts[facts.base_offset] = facts
-            elif kind == _REMOTE and all(name in values for name in OBJECT_FIELDS):
+            elif kind == _REMOTE and values.keys() >= _OBJECT_FIELDS:
                 where = RemoteObject(**{name: values[name] for name in OBJECT_FIELDS})
                 self.remote[where.base_offset] = where
             elif kind == _ERASED and "base_offset" in values:
@@ -305,8 +306,8 @@ def _parse_lines(content: bytes) -> Iterator[tuple[str, dict[str, int]]]:
         body, _, checksum = line.rpartition(b" ")
         if f"{crc32c(body):08x}".encode() != checksum:
             return
-        kind, *pairs = body.decode().split(" ")
-        yield kind, {name: int(value) for name, value in (pair.split("=") for pair in pairs)}
+        kind, *words = body.decode().replace("=", " ").split(" ")
+        yield kind, dict(zip(words[::2], map(int, words[1::2]), strict=True))
 
 
 def remote_lines(facts: SegmentFacts, where: RemoteObject) -> str:

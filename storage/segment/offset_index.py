@@ -13,13 +13,12 @@ Source: Kafka `OffsetIndex`.
 """
 
 from struct import Struct
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from protocol.records.layout import INT32_MAX
 from storage.disk.file_names import OFFSET_INDEX_SUFFIX
+from storage.segment.feed import OFFSET_ENTRY_SIZE
 from storage.segment.sparse_index import SparseIndex
-
-ENTRY_SIZE: Final = 8
 
 
 class OffsetPosition(NamedTuple):
@@ -48,11 +47,11 @@ class OffsetIndex(SparseIndex):
         last = self._last
         assert last is None or relative > last[0], f"offset {offset} is not above the last entry's"
         assert last is None or position > last[1], f"position {position} is not above {last[1]}"
-        self._append(relative, position)
+        self.add(relative, position)
 
     def is_full(self, max_bytes: int) -> bool:
         """Whether an index file of `max_bytes` (`segment.index.bytes`) has no more room."""
-        return self.count >= max_bytes // ENTRY_SIZE
+        return self.count >= max_bytes // OFFSET_ENTRY_SIZE
 
     def floor(self, offset: int) -> OffsetPosition:
         """The last entry whose offset is not above `offset`, or (base offset, 0).

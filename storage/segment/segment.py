@@ -48,7 +48,7 @@ from storage.segment.time_index import TimeIndex
 from storage.segment.txn_index import TxnIndex
 
 
-class Segment:
+class Segment(SegmentEnd):
     """A contiguous part of a log. One writer; sealed segments are only read.
 
     Attributes:
@@ -74,30 +74,19 @@ class Segment:
             `storage.segment.scan.ensure_indexes` has to run before they are used.
     """
 
+    offset_index: OffsetIndex
+    time_index: TimeIndex
+    auxiliary: tuple[AuxiliaryIndex, ...]
+
     __slots__ = (
         "_facts",
-        "_first_timestamp",
-        "appended_ms",
-        "auxiliary",
-        "base_offset",
-        "bytes_since_index",
         "created_ms",
-        "data_max_timestamp",
         "directory",
         "files",
         "indexes_verified",
         "is_remote",
-        "log",
-        "max_timestamp",
-        "max_timestamp_offset",
-        "min_timestamp",
-        "next_offset",
-        "offset_index",
-        "records",
         "remote",
-        "roll_jitter_ms",
         "stage",
-        "time_index",
         "txn_index",
     )
 
@@ -115,28 +104,21 @@ class Segment:
 
         With `is_new` there are no index files.
         """
+        offset_path, time_path, txn_path = (
+            segment_file_path(directory, base_offset, suffix) + stage
+            for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+        )
+        super().__init__(
+            base_offset,
+            log,
+            OffsetIndex(files, offset_path, base_offset, is_new=is_new),
+            TimeIndex(files, time_path, base_offset, is_new=is_new),
+        )
+        self.txn_index = TxnIndex(files, txn_path, base_offset, is_new=is_new)
         self.files = files
         self.stage = stage
         self.directory = directory
-        self.base_offset = base_offset
-        self.next_offset = base_offset
-        self.log = log
-        self.offset_index = OffsetIndex(
-            files, self.path(OFFSET_INDEX_SUFFIX), base_offset, is_new=is_new
-        )
-        self.time_index = TimeIndex(files, self.path(TIME_INDEX_SUFFIX), base_offset, is_new=is_new)
-        self.txn_index = TxnIndex(files, self.path(TXN_INDEX_SUFFIX), base_offset, is_new=is_new)
-        self.auxiliary: tuple[AuxiliaryIndex, ...] = ()
-        self.max_timestamp = NO_TIMESTAMP
-        self.max_timestamp_offset = base_offset
-        self.min_timestamp = INT64_MAX if log.size == 0 else UNKNOWN_MINIMUM
-        self.data_max_timestamp = NO_TIMESTAMP if log.size == 0 else UNKNOWN_MAXIMUM
         self.created_ms = NO_TIMESTAMP
-        self.appended_ms = NO_TIMESTAMP
-        self.records = 0
-        self.bytes_since_index = 0
-        self.roll_jitter_ms = 0
-        self._first_timestamp: int | None = None
         self._facts: SegmentFacts | None = None
         self.indexes_verified = True
         self.remote: RemoteObject | None = None
@@ -177,11 +159,21 @@ class Segment:
 
     @classmethod
     def open_remote(
-        cls, files: Files, directory: str, where: RemoteObject, *, now_ms: int
+        cls,
+        files: Files,
+        directory: str,
+        where: RemoteObject,
+        *,
+        now_ms: int,
+        has_indexes: bool = True,
     ) -> "Segment":
-        """The segment whose log is in an object, with no facts about its content."""
+        """The segment whose log is in an object, with no facts about its content.
+
+        Without `has_indexes` no index file is looked for, as in a directory that was restored.
+        """
         path = segment_file_path(directory, where.base_offset, LOG_SUFFIX)
-        segment = cls(files, directory, where.base_offset, RemoteLogFile(path, where))
+        log = RemoteLogFile(path, where)
+        segment = cls(files, directory, where.base_offset, log, is_new=not has_indexes)
         segment.created_ms = now_ms
         segment.remote, segment.is_remote = where, True
         return segment
@@ -261,17 +253,15 @@ class Segment:
         self.log.append(data)
         assert self.log.size == start + len(data), "the log file did not grow by the append"
         if start == 0:
-            self._first_timestamp = None
+            self._forget_first()
             self.min_timestamp = INT64_MAX
             self.data_max_timestamp = NO_TIMESTAMP
         end_before = self.next_offset
-        end = SegmentEnd()
-        end.begin(self)
         for batch in batches:
             timestamp = batch.max_timestamp if batch.records_count else NO_TIMESTAMP
             if self._first_timestamp is None:
                 self._first_timestamp = timestamp
-            end.feed(
+            self.feed(
                 start + batch.position,
                 batch.size,
                 batch.last_offset,
@@ -281,7 +271,6 @@ class Segment:
                 batch,
                 min_timestamp,
             )
-        end.end()
         assert end_before <= self.next_offset, "appended offsets go backwards"
         assert self.next_offset - 1 - self.base_offset <= INT32_MAX, (
             "an appended offset does not fit"
@@ -450,7 +439,9 @@ class Segment:
         self.data_max_timestamp = facts.data_max_timestamp
         self.appended_ms = facts.appended_ms
         self.records = facts.records
-        self._first_timestamp = None if self.is_empty else facts.first_timestamp
+        self._forget_first()
+        if not self.is_empty:
+            self._first_timestamp = facts.first_timestamp
         self._facts = facts
         self.indexes_verified = False
 

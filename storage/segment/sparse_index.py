@@ -22,7 +22,6 @@ Differs from Kafka: files hold exactly their entries while in use (Kafka pads th
 Source: Kafka `AbstractIndex`.
 """
 
-from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from struct import Struct
@@ -30,9 +29,7 @@ from typing import ClassVar, Final
 
 from protocol.records.checksums import crc32c
 from storage.disk.files import File, Files
-
-TAIL_ENTRIES_MAX: Final = 512
-"""Entries kept in memory before they are written out together."""
+from storage.segment.feed import TAIL_ENTRIES_MAX, IndexTail
 
 _BLOCK_ENTRIES: Final = 512
 """A search in the file stops halving at this many entries and reads them at once."""
@@ -40,14 +37,14 @@ _BLOCK_ENTRIES: Final = 512
 _CHECK_BYTES: Final = 1 << 16
 
 
-class SparseIndex:
+class SparseIndex(IndexTail):
     """Ascending pairs in a file; one writer, which also reads.
 
     Lifecycle: `Segment` opens, writes out and closes it. Without a file on disk it starts empty and
     creates the file when there is something to write. Nothing in the tail survives a crash.
     """
 
-    __slots__ = ("_file", "_files", "_first", "_last", "_second", "_written", "base_offset", "path")
+    __slots__ = ("_file", "_files", "_written", "base_offset", "path")
 
     SUFFIX: ClassVar[str]
     ENTRY: ClassVar[Struct]
@@ -58,19 +55,13 @@ class SparseIndex:
 
         With `is_new` a file there is not looked at: the subclass replaces it.
         """
+        super().__init__(self.FIRST_TYPE)
         self.path = path
         self.base_offset = base_offset
         self._files = files
         self._file: File | None = None if is_new or not files.exists(path) else files.open(path)
         self._written = 0 if self._file is None else self._file.size // self.ENTRY.size
-        self._first = array(self.FIRST_TYPE)
-        self._second = array("i")
-        self._last: tuple[int, int] | None = None
-
-    @property
-    def count(self) -> int:
-        """Number of entries, written out or not."""
-        return self._written + len(self._first)
+        self.count = self._written
 
     @property
     def size_bytes(self) -> int:
@@ -139,6 +130,7 @@ class SparseIndex:
     def clear(self) -> None:
         """Remove all entries, also from the file."""
         self._last = None
+        self.count = 0
         del self._first[:], self._second[:]
         if self._written:
             assert self._file is not None, "entries are written to a file"
@@ -188,11 +180,6 @@ class SparseIndex:
     def _floor_of_first(self) -> int:
         """A value below every legal first integer."""
         return -1
-
-    def _append(self, first: int, second: int) -> None:
-        self._first.append(first)
-        self._second.append(second)
-        self._last = (first, second)
 
     def _forget_tail(self) -> None:
         """The tail was written to the file."""

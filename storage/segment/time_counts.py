@@ -49,11 +49,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from struct import Struct, error
-from typing import ClassVar, Final, Literal, NamedTuple
+from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from config import TopicConfig
 from protocol.records.checksums import crc32c
-from protocol.records.layout import CONTROL_BIT
+from protocol.records.layout import CONTROL_BIT, INT64_MAX
 from storage.disk.file_names import TIME_COUNTS_SUFFIX
 from storage.disk.files import Files
 from storage.segment.auxiliary_index import (
@@ -62,6 +62,7 @@ from storage.segment.auxiliary_index import (
     Coverage,
     DamagedAuxiliaryIndex,
 )
+from storage.segment.feed import CountsEnd
 from storage.segment.time_index import TimestampedOffset
 
 WIDTHS_MS: Final = (
@@ -189,6 +190,10 @@ class Buckets:
         self.markers -= part.markers
 
 
+StoredCounts: TypeAlias = tuple[Buckets, list[Stretch], Coverage]
+"""The content of a file."""
+
+
 @dataclass(frozen=True, slots=True)
 class TimeCountsRule:
     """Every topic has these counts; implements `AuxiliaryRule`."""
@@ -216,7 +221,7 @@ class TimeCountsRule:
 RULE: Final = TimeCountsRule()
 
 
-class TimeCounts(AuxiliaryIndex):
+class TimeCounts(CountsEnd, AuxiliaryIndex):
     """The counts of one segment. Same thread as its log.
 
     Attributes:
@@ -227,13 +232,10 @@ class TimeCounts(AuxiliaryIndex):
 
     __slots__ = (
         "_earlier",
-        "_end_ms",
         "_files",
-        "_fresh",
         "_has_tail",
         "_lacks",
         "_narrow_ms",
-        "_start_ms",
         "_stored",
         "buckets",
         "is_claimed",
@@ -247,14 +249,13 @@ class TimeCounts(AuxiliaryIndex):
 
     def __init__(self, files: Files, path: str) -> None:
         """The counts of a segment without records."""
+        super().__init__()
         self.rule = RULE
         self.path = path
         self.buckets = Buckets()
         self.stretches: list[Stretch] = []
         self.is_claimed = False
         self._files = files
-        # Records of the bucket [start, end) that are not in `buckets` yet.
-        self._start_ms, self._end_ms, self._fresh = 1, 0, 0
         # Whether the last stretch takes in all that is appended.
         self._has_tail = False
         # The width at which the stretches were last found to be wide.
@@ -302,7 +303,7 @@ class TimeCounts(AuxiliaryIndex):
                 self.buckets.add(oldest_ms, count)
                 width_ms = self.buckets.width_ms
                 self._start_ms = oldest_ms - oldest_ms % width_ms
-                self._end_ms = self._start_ms + width_ms
+                self._end_ms = min(self._start_ms + width_ms, INT64_MAX)
             else:
                 self._add_stretch(Stretch(position, end, oldest_ms, newest_ms, count))
             if self._narrow_ms != self.buckets.width_ms:
@@ -352,15 +353,18 @@ class TimeCounts(AuxiliaryIndex):
         if coverage.size_bytes:
             self.stretches.append(Stretch(0, coverage.size_bytes))
 
-    def load(self) -> None:
-        """Take in the counts of the file, or a stretch in their place when there are none."""
+    def load(self, stored: StoredCounts | None = None) -> None:
+        """Take in the counts of the file, or a stretch in their place when there are none.
+
+        `stored` is what `read_counts` has found in it; it is moved, not copied.
+        """
         self._flush()
         if self._earlier is None:
             return
         covered, self._earlier = self._earlier, None
         is_all = not self.buckets.starts and not self.stretches and not self.buckets.records
         try:
-            buckets, stretches, coverage = parse_counts(self._files.read_all(self.path))
+            buckets, stretches, coverage = stored or parse_counts(self._files.read_all(self.path))
             if coverage != covered:
                 raise DamagedAuxiliaryIndex(f"it covers {coverage}, the log is {covered}")
         except (DamagedAuxiliaryIndex, OSError):
@@ -405,6 +409,11 @@ class TimeCounts(AuxiliaryIndex):
         self._earlier = self._stored = None
         self._fresh, self._has_tail = 0, False
         self._start_ms, self._end_ms = 1, 0
+
+    @property
+    def needs_file(self) -> bool:
+        """Whether `load` reads the file."""
+        return self._earlier is not None
 
     @property
     def needs_reading(self) -> bool:
@@ -466,7 +475,14 @@ def encode_counts(buckets: Buckets, stretches: Iterable[Stretch], coverage: Cove
     return content + _CHECKSUM.pack(crc32c(content))
 
 
-def parse_counts(content: bytes) -> tuple[Buckets, list[Stretch], Coverage]:
+def read_counts(files: Files, path: str) -> StoredCounts | None:
+    """What a file holds, None when it cannot be used; for any thread."""
+    with suppress(DamagedAuxiliaryIndex, OSError):
+        return parse_counts(files.read_all(path))
+    return None
+
+
+def parse_counts(content: bytes) -> StoredCounts:
     """Parse the content of a file.
 
     Raises:

@@ -18,13 +18,12 @@ Source: KIP-33, as shipped; Kafka `TimeIndex`.
 """
 
 from struct import Struct
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from protocol.records.layout import INT32_MAX, INT64_MAX, NO_TIMESTAMP
 from storage.disk.file_names import TIME_INDEX_SUFFIX
+from storage.segment.feed import TIME_ENTRY_SIZE
 from storage.segment.sparse_index import SparseIndex
-
-ENTRY_SIZE: Final = 12
 
 
 class TimestampedOffset(NamedTuple):
@@ -46,7 +45,7 @@ class TimestampIndex(SparseIndex):
 
     def is_full(self, max_bytes: int) -> bool:
         """Whether an index file of `max_bytes` has room for the closing entry only."""
-        return self.count >= max_bytes // ENTRY_SIZE - 1
+        return self.count >= max_bytes // TIME_ENTRY_SIZE - 1
 
     def floor(self, timestamp: int) -> TimestampedOffset:
         """The last entry whose timestamp is not above `timestamp`, or (NO_TIMESTAMP, base offset).
@@ -96,5 +95,5 @@ class TimeIndex(TimestampIndex):
         assert timestamp >= last_timestamp, f"timestamp {timestamp} is below {last_timestamp}"
         if timestamp <= last_timestamp:
             return False
-        self._append(timestamp, relative)
+        self.add(timestamp, relative)
         return True

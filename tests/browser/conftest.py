@@ -13,12 +13,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Dialog, Page, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 
 from tidelog.testing import RunningBroker, running_broker
 
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 WIDTH, HEIGHT = 1400, 900
+
+# A busy machine is slow, and what is awaited here comes or does not.
+expect.set_options(timeout=20_000)
 
 
 def find_browser() -> str:
@@ -94,7 +97,7 @@ def page(chromium: Browser, console: str, errors: Errors, tmp_path: Path) -> Ite
     page.on("dialog", lambda dialog: _dismiss(errors, dialog))
     page.on("console", lambda message: _note(errors, message.type, message.text))
     page.on("request", lambda request: _foreign(errors, console, request.url))
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(20_000)
     yield page
     context.close()
     assert errors == []

@@ -144,7 +144,7 @@ def _nothing(page: Page, broker: RunningBroker) -> None:
 
 
 def _drag(page: Page, broker: RunningBroker) -> None:
-    drag_on_the_timeline(page, 0.62, 0.635)
+    drag_on_the_timeline(page, 0.62, 0.635, "100 records.")
     page.locator("tr.row").nth(3).click()
     page.get_by_label("The value", exact=True).wait_for()
     page.mouse.move(0, 0)
@@ -163,6 +163,14 @@ def _explain(page: Page, broker: RunningBroker) -> None:
 def _simulate(page: Page, broker: RunningBroker) -> None:
     page.get_by_label("retention.ms", exact=True).fill("12h")
     page.get_by_text("These groups would lose").wait_for()
+    page.evaluate("scrollTo(0, 9999)")
+
+
+def _delete(page: Page, broker: RunningBroker) -> None:
+    box = page.get_by_label("Older than", exact=True)
+    box.fill("2026-07-06T00:00Z")
+    box.press("Enter")
+    page.get_by_role("button", name="Delete these records…").wait_for()
     page.evaluate("scrollTo(0, 9999)")
 
 
@@ -201,6 +209,7 @@ PICTURES = {
     "console-segments": ("/topics/sensors?tab=segments", _nothing, 640),
     "console-lookup": ("/topics/flights?tab=segments", _explain, 860),
     "console-retention": ("/topics/flights?tab=segments", _simulate, 760),
+    "console-deletion": ("/topics/flights?tab=partitions", _delete, 640),
     "console-skew": ("/topics/sensors?tab=skew", _nothing, 480),
     "console-settings": ("/topics/flights?tab=settings", _nothing, 560),
     "console-group": ("/groups/billing", _reset, 900),

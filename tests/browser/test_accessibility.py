@@ -53,6 +53,7 @@ PAGES: dict[str, Callable[[Page], None] | None] = {
     "/topics/flights?split=1&unit=bytes": None,
     "/topics/flights?open=1:10": None,
     "/topics/flights?open=1:11": press("Copy to a topic…"),
+    "/topics/flights?f=value.n < 9": press("Keep…"),
     "/topics/empty": None,
     "/topics/flights?tab=tail": None,
     "/topics/flights?tab=segments": None,

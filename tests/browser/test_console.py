@@ -10,9 +10,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from client.admin import Admin
+from client.types import TopicPartition
 from tests.browser.conftest import Errors, running_console
-from tests.browser.steps import drag_on_the_timeline, set_retention
+from tests.browser.steps import delete_before, drag_on_the_timeline, set_retention
 from tidelog.testing import RunningBroker, Seed
+from tidelog.testing.topics import run
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -63,6 +66,17 @@ def _seeded(broker: RunningBroker) -> None:
         "hostile",
         [Seed(text, key=text, headers=((text, text.encode()),)) for text in HOSTILE],
     )
+
+
+def commit_billing(broker: RunningBroker) -> None:
+    """Put the group billing after 150 flights of each partition."""
+
+    async def commit() -> None:
+        async with Admin(broker.bootstrap) as admin:
+            positions = {TopicPartition("flights", n): 150 for n in range(3)}
+            await admin.alter_group_offsets("billing", positions)
+
+    run(commit)
 
 
 def numbers(pattern: str, text: str) -> list[int]:
@@ -156,6 +170,42 @@ def test_deep_link_restores_window_filter_and_zone(page: Page) -> None:
     page.goto(link)
     expect(page.get_by_label("Record", exact=True)).to_contain_text('"delay": 59')
     expect(page.get_by_label("Filter")).to_have_value("value.delay >= 50")
+
+
+def test_same_key_lists_the_records_of_a_key(page: Page) -> None:
+    page.goto("/topics/flights?open=1:11")
+    page.get_by_role("link", name="Same key").click()
+    expect(page.get_by_text("100 records.")).to_be_visible()
+    cells = page.locator("td.key")
+    assert set(cells.all_inner_texts()) == {"k4"}
+    page.goto("/topics/hostile?open=0:4")
+    page.get_by_role("link", name="Same key").click()
+    expect(page.get_by_text("1 record. That is all.")).to_be_visible()
+
+
+def test_a_filter_is_kept_under_a_name(page: Page) -> None:
+    page.goto("/topics/flights")
+    box = page.get_by_label("Filter", exact=True)
+    box.fill("value.delay >= 50")
+    box.press("Enter")
+    expect(page.get_by_text("100 records. That is all.")).to_be_visible()
+    page.get_by_role("button", name="Keep…").click()
+    page.get_by_label("Name", exact=True).fill("very late")
+    page.get_by_role("button", name="Keep", exact=True).click()
+    expect(page.get_by_label("Kept filters")).to_have_value("0")
+    page.goto("/topics/flights")
+    expect(page.get_by_text("100 records.")).to_be_visible()
+    page.get_by_label("Kept filters").select_option("very late")
+    expect(page.get_by_text("100 records. That is all.")).to_be_visible()
+    assert "value.delay" in page.url
+    page.goto("/topics/hostile")
+    expect(page.get_by_label("Kept filters")).to_contain_text("very late (flights)")
+    page.goto("/topics/flights?f=value.delay >= 50")
+    page.get_by_role("button", name="Forget").click()
+    expect(page.get_by_label("Kept filters")).to_have_count(0)
+    page.evaluate("localStorage.setItem('tidelog.filters', '{broken')")
+    page.reload()
+    expect(page.get_by_text("100 records. That is all.")).to_be_visible()
 
 
 def test_zone_switch_changes_every_time(page: Page) -> None:
@@ -271,17 +321,28 @@ def test_simulated_deletion_is_what_happens(page: Page, broker: RunningBroker) -
     assert deleted >= promised > 0
 
 
+def test_records_before_a_time_are_deleted(page: Page, broker: RunningBroker) -> None:
+    records = [Seed(str(n), timestamp_ms=START + n * MINUTE) for n in (0, 10, 50, 5, 55)]
+    broker.create_topic("aging", records)
+    plan = "2 offsets of 1 partition would go"
+    delete_before(page, "aging", "2026-01-01T00:30Z", plan)
+    assert [one.value for one in broker.read("aging")] == [b"50", b"5", b"55"]
+    page.goto("/topics/flights?tab=partitions&p=0")
+    box = page.get_by_label("Older than", exact=True)
+    box.fill("2026-01-01T01:00Z")
+    box.press("Enter")
+    expect(page.get_by_text("20 offsets of 1 partition would go")).to_be_visible()
+    page.get_by_role("button", name="Copy as command").last.click()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    words = "tidelog topic delete-records flights --before 2026-01-01T01:00Z -p 0"
+    assert copied == f"{words} -b {broker.bootstrap}"
+    box.fill("never")
+    box.press("Enter")
+    expect(page.get_by_role("alert")).to_be_visible()
+
+
 def test_reset_preview_is_what_is_committed(page: Page, broker: RunningBroker) -> None:
-    from client.admin import Admin
-    from client.types import TopicPartition
-    from tidelog.testing.topics import run
-
-    async def commit() -> None:
-        async with Admin(broker.bootstrap) as admin:
-            positions = {TopicPartition("flights", n): 150 for n in range(3)}
-            await admin.alter_group_offsets("billing", positions)
-
-    run(commit)
+    commit_billing(broker)
     page.goto("/groups/billing")
     expect(page.get_by_text("records behind", exact=True)).to_be_visible()
     page.get_by_label("Move to").fill("2026-01-01T01:00Z")
@@ -398,6 +459,7 @@ def test_every_page_is_drawn_without_errors(page: Page, path: str) -> None:
 
 
 def test_read_only(chromium: Browser, broker: RunningBroker) -> None:
+    commit_billing(broker)
     with running_console(broker.bootstrap, "--read-only", "--no-export") as url:
         page = chromium.new_page()
         page.goto(f"{url}/topics/flights")
@@ -408,6 +470,9 @@ def test_read_only(chromium: Browser, broker: RunningBroker) -> None:
         page.goto(f"{url}/groups/billing")
         expect(page.get_by_text("records behind", exact=True)).to_be_visible()
         expect(page.get_by_role("button", name="Preview")).to_have_count(0)
+        page.goto(f"{url}/topics/flights?tab=partitions")
+        expect(page.get_by_text("1 of 1").first).to_be_visible()
+        expect(page.get_by_label("Older than", exact=True)).to_have_count(0)
         page.close()
 
 

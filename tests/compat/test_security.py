@@ -5,6 +5,7 @@ right is missing. Apache Kafka's tools give users and rights.
 """
 
 import re
+import ssl
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ from cli.security.offline_users import set_user
 from tests.compat import harness
 from tests.compat.brokers import TidelogProcess
 from tests.compat.matrix import CLIENTS, CORE, Client
-from tests.support.certificates import authority, signed
+from tests.support.certificates import authority, der_of, signed
 from tests.support.identity_provider import (
     AUDIENCE,
     ISSUER,
@@ -87,7 +88,8 @@ LOGINS: Mapping[str, tuple[str, ...]] = {
 }
 """The mechanisms that each client has, beside certificates; GSSAPI is asked in `tests/kerberos`.
 
-kcat gets tokens only from a provider over https. TLS is younger than Java and Scala 0.8.2.2.
+Debian's kcat has no libcurl to ask a provider for tokens: it has unsigned ones alone, which a test
+of its own sends. TLS is younger than Java and Scala 0.8.2.2.
 """
 
 pytestmark = pytest.mark.timeout(300)
@@ -286,6 +288,28 @@ def test_librdkafka_gets_its_token_from_the_identity_provider(
     write_and_read(client, {**login, "method": "oidc", "token_url": provider.token_url})
 
 
+@pytest.mark.core
+def test_kcat_logs_in_with_an_unsigned_token(secured: Secured, tmp_path: Path) -> None:
+    """The user is the principal of the token, and no other one may write."""
+    settings = {
+        "listeners": "SASL_SSL://127.0.0.1:0",
+        "sasl.enabled.mechanisms": TOKENS,
+        "sasl.oauthbearer.unsecured": "true",
+        "ssl.keystore.location": str(secured.place / "server.pem"),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:{ANN}",
+        "auto.create.topics.enable": "true",
+    }
+    (client,) = (client for client in CLIENTS if client.name == "kcat 1.7")
+    with TidelogProcess(tmp_path / "data", settings=settings) as broker:
+        login = {
+            "bootstrap": broker.bootstrap, "security": "SASL_SSL", "ca": secured.authorities,
+            "mechanism": TOKENS,
+        }  # fmt: skip
+        write_and_read(client, {**login, "principal": ANN})
+        complaint_of(client, {**login, "principal": EVE})
+
+
 @pytest.mark.jvm
 @pytest.mark.core
 def test_java_gets_its_token_from_the_identity_provider(
@@ -391,3 +415,31 @@ class TestToolsOfKafka:
         assert "WRITE" not in self.run(
             acls, secured, properties, "--list", "--principal", principal
         )
+
+    def test_a_key_store(self, secured: Secured, properties: Path) -> None:
+        """A store that cannot be used is refused with the reason, and changes nothing."""
+        configs = "kafka.admin.ConfigCommand"
+        broker = ("--entity-type", "brokers", "--entity-name", "1")
+        name = "listener.name.sasl_ssl.ssl.keystore.location"
+        renewed = signed(secured.place, secured.authorities, "renewed", subject="/CN=server")
+
+        def certificate() -> bytes:
+            port = int(secured.sasl.rpartition(":")[2])
+            pem = ssl.get_server_certificate(("127.0.0.1", port))
+            return ssl.PEM_cert_to_DER_cert(pem)
+
+        former = certificate()
+        with pytest.raises(AssertionError, match=r"ssl\.keystore\.location = /no/such\.pem: No"):
+            self.run(
+                configs, secured, properties, "--alter", *broker,
+                "--add-config", f"{name}=/no/such.pem",
+            )  # fmt: skip
+        assert certificate() == former
+        self.run(
+            configs, secured, properties, "--alter", *broker, "--add-config", f"{name}={renewed}"
+        )
+        assert certificate() == der_of(renewed)
+        shown = self.run(configs, secured, properties, "--describe", *broker)
+        assert f"{name}={renewed}" in shown
+        self.run(configs, secured, properties, "--alter", *broker, "--delete-config", name)
+        assert certificate() == former

@@ -118,21 +118,29 @@ def holes_are_kept(patch: Patch) -> None:
 
 def index_off_by_one(patch: Patch) -> None:
     """The offset index points behind the batch's first byte."""
-    original = offset_index.OffsetIndex.append
+    original = offset_index.OffsetIndex.add
 
-    def append(self: Any, offset: int, position: int) -> None:
-        original(self, offset, position + 1)
+    def add(self: Any, relative: int, position: int) -> int:
+        return int(original(self, relative, position + 1))
 
-    patch.setattr(offset_index.OffsetIndex, "append", append)
+    patch.setattr(offset_index.OffsetIndex, "add", add)
 
 
 def time_index_off_by_one(patch: Patch) -> None:
     """The time index names the offset behind the batch."""
-    original = time_index.TimeIndex.maybe_append
+    original = time_index.TimeIndex.add
+
+    def add(self: Any, timestamp: int, relative: int) -> int:
+        return int(original(self, timestamp, relative + 1))
 
     def maybe_append(self: Any, timestamp: int, offset: int) -> bool:
-        return original(self, timestamp, offset + 1)
+        last = self.load_last()
+        if last is not None and timestamp <= last[0]:
+            return False
+        self.add(timestamp, offset - self.base_offset)
+        return True
 
+    patch.setattr(time_index.TimeIndex, "add", add)
     patch.setattr(time_index.TimeIndex, "maybe_append", maybe_append)
 
 

@@ -127,6 +127,9 @@ class Submit:
         """A spark-submit: the page's, with the address of this cluster and less memory."""
         environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
         environment.pop("PYTHONPATH", None)
+        if words[0].startswith("PYTHONPATH="):
+            environment["PYTHONPATH"] = words[0].removeprefix("PYTHONPATH=")
+            words = words[1:]
         program, *rest = [self._master if one == "spark://host:7077" else one for one in words]
         settings = {
             "spark.executor.memory": "700m", "spark.ui.enabled": "false",
@@ -183,6 +186,25 @@ def test_a_query_of_the_page_runs_on_standalone_workers_out_of_the_zip(
     (submit.folder / "your_query.py").write_text(f"{query}\nprint('rows', flights.count())\n")
     read = submit.run(*submission("your_query.py"))
     assert read.stdout.splitlines()[-1] == "rows 1000", read.stderr[-3000:]
+
+
+@pytest.mark.slow
+def test_a_query_without_a_line_of_ours_finds_the_format_in_the_zip(
+    broker: Broker, submit: Submit
+) -> None:
+    topic = broker.topic(2)
+    for partition in range(2):
+        broker.produce(topic, partition, 500, first=500 * partition)
+    query = (
+        "from pyspark.sql import SparkSession\n"
+        "frame = SparkSession.builder.getOrCreate().read.format('tidelog')\n"
+        f"frame = frame.options(**{{'kafka.bootstrap.servers': '{broker.bootstrap}'}})\n"
+        f"frame = frame.option('subscribe', '{topic}').load()\n"
+        "print('rows', frame.count())\n"
+    )
+    (submit.folder / "plain_query.py").write_text(query)
+    read = submit.run(*submission("plain_query.py"))
+    assert read.stdout.splitlines()[-1:] == ["rows 1000"], read.stderr[-3000:]
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ def blocks(language: str) -> list[str]:
 def submission(application: str) -> list[str]:
     """The words of the command that submits `application` to a cluster."""
     joined = re.sub(r" \\\n\s+", " ", "".join(blocks("sh")))
-    lines = [line for line in joined.splitlines() if line.startswith("spark-submit")]
+    lines = [line for line in joined.splitlines() if "spark-submit " in line]
     return next(shlex.split(line) for line in lines if f" {application}" in line)
 
 
@@ -52,13 +52,30 @@ def flights(tmp_path: Path, spark: SparkSession) -> Any:
 
 def test_the_python_of_the_page_runs_as_written(flights: Broker, tmp_path: Path) -> None:
     names: dict[str, Any] = {}
-    snippets = blocks("python")
-    assert len(snippets) == 2
-    for snippet in snippets:
+    first, both, stream = blocks("python")
+    for snippet in (first, stream):
         here = snippet.replace("127.0.0.1:9092", flights.bootstrap)
         exec(here.replace("/data/q1", str(tmp_path / "q1")), names)
     assert names["flights"].count() == 100
+    assert "archive" in both
     assert (tmp_path / "q1" / "checkpoint" / "commits" / "0").exists()
+
+
+def test_the_table_over_topic_and_lake_runs_as_written(
+    flights: Broker, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of the records are only in the lake, and half only in the topic."""
+    monkeypatch.chdir(tmp_path)
+    (archive,) = [line for line in job_examples() if " archive " in line]
+    words = shlex.split(re.sub(r" \[[^\]]*\]", "", archive))[2:]
+    assert main([*words, "-b", flights.bootstrap]) == 0
+    for partition in range(2):
+        flights.delete_before("flights", partition, 50)
+        flights.produce("flights", partition, 50, start_ms=JULY_4_MS, step_ms=MINUTE_MS)
+    names: dict[str, Any] = {"session": spark}
+    exec(blocks("python")[1].replace("127.0.0.1:9092", flights.bootstrap), names)
+    assert names["fourth"].count() == 200
+    assert names["fourth"].select("partition", "offset").distinct().count() == 200
 
 
 def test_the_jobs_of_the_page_run_as_written(

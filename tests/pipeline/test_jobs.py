@@ -13,12 +13,13 @@ from pyspark.sql import SparkSession
 from client.times import MS_PER_DAY
 from pipeline.errors import BadOptions, DataLoss, Fenced, JournalConflict, NotShared
 from pipeline.jobs import archive as archiving
-from pipeline.jobs.archive import ArchiveSettings, Plan, archive
+from pipeline.jobs.archive import ArchiveSettings, archive
 from pipeline.jobs.outcome import JobCode
 from pipeline.jobs.restore import RestoreSettings, read_archive, restore
 from pipeline.jobs.skew import SkewSettings, skew
 from pipeline.jobs.translate import TranslateSettings, translate
 from pipeline.launch import main
+from pipeline.plan.archived import ArchivePlan
 from pipeline.plan.journal import Journal
 from pipeline.spark.session import by_partition
 from tests.pipeline.conftest import START_MS, Broker, expected, values
@@ -348,7 +349,7 @@ def test_what_dead_tasks_left_is_swept(spark: SparkSession, broker: Broker, tmp_
     settings = settings_of(broker, topic, tmp_path)
     with pytest.raises(Death):
         archive(spark, settings, lambda step: raise_death() if step == "write" else None)
-    plan = Plan.parse(Journal(settings.state_dir).get("plans/00000000"))
+    plan = ArchivePlan.parse(Journal(settings.state_dir).get("plans/00000000"))
     folder = tmp_path / "lake" / "event_date=2023-11-14"
     folder.mkdir(parents=True)
     ours = folder / f"_x-0-{plan.digest}.parquet.1-ab.tmp"

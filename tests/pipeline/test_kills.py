@@ -27,7 +27,7 @@ from pipeline.jobs.restore import read_archive
 from pipeline.options.options import parse_sink_options
 from pipeline.spark.session import session
 from pipeline.spark.sink import StreamWriter
-from pipeline.spark.source import TidelogPushdownSource
+from pipeline.spark.source import TidelogSource
 
 bootstrap, origin, copy, folder, fatal = sys.argv[1:]
 group = os.getpgid(0)
@@ -51,7 +51,7 @@ class DeadlyWriter(StreamWriter):
     def commit(self, messages, batchId):
         reach("sink commit")
 
-class DeadlySource(TidelogPushdownSource):
+class DeadlySource(TidelogSource):
     def streamWriter(self, schema, overwrite):
         return DeadlyWriter(parse_sink_options(dict(self.options)), schema)
 

@@ -1,6 +1,7 @@
 """Writing, by the cases of Spark's own `KafkaSinkSuite`, and exactly once under failures."""
 
 import os
+import socket
 import time
 import urllib.request
 from collections.abc import Callable
@@ -16,6 +17,9 @@ from pyspark.sql import functions as F
 from pipeline.errors import BadOptions, Fenced, JournalConflict
 from pipeline.net.producing import MARK_PREFIX, Mark, TaskProducer
 from pipeline.options.options import parse_sink_options
+from pipeline.plan.reading import RangeReader
+from pipeline.plan.splits import OffsetRange
+from pipeline.records.batches import DecodeRules
 from pipeline.spark.session import by_partition
 from pipeline.spark.sink import Batch, _write_once
 from tests.pipeline.conftest import START_MS, Broker, values
@@ -353,3 +357,29 @@ def test_a_batch_that_died_before_partitions_were_added_is_ended_as_it_began(
     assert sorted(values(committed)) == sorted(f"v{number}" for number in range(40))
     with pytest.raises(BadOptions, match=r"partitions=8: topic .* has 7, so 1 to 7 are allowed"):
         by_partition(keyed, broker.bootstrap, topic, partitions=8)
+
+
+@pytest.mark.core
+def test_batches_under_way_on_a_connection_that_breaks_come_once_and_in_order(
+    broker: Broker,
+) -> None:
+    topic = broker.topic(1)
+    options = parse_sink_options({**broker.options, "topic": topic, "batchBytes": "100"})
+    numbers = [b"%04d" % number for number in range(1000)]
+    most = 0
+    with broker.cluster() as cluster:
+        producer = TaskProducer(cluster, options)
+        for start in range(0, 1000, 50):
+            column = pa.array(numbers[start : start + 50], pa.binary())
+            producer.add_batch(topic, pa.RecordBatch.from_arrays([column], names=["value"]))
+            most = max(most, len(producer._under_way))
+            answer = producer._under_way[-1][2]
+            if start % 200 == 100 and answer is not None:
+                answer._connection._socket.shutdown(socket.SHUT_RDWR)
+        producer.flush()
+        wanted, rules = OffsetRange(topic, 0, 0, 1000), DecodeRules(columns=("value",))
+        reader = RangeReader(cluster, wanted, rules, fetch_bytes=1 << 20, fail_on_data_loss=True)
+        found = [value.as_py() for batch in reader.batches() for value in batch.column(0)]
+    assert most > 1
+    assert found == numbers
+    assert broker.ends(topic) == [1000]

@@ -9,6 +9,8 @@ import asyncio
 import errno
 import importlib.util
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +18,7 @@ from typing import Any, cast
 
 import pytest
 
+from broker.group_commit import GroupCommit
 from broker.net import produce_lane
 from broker.net.connection import Connection
 from broker.net.lane_connection import LaneConnection
@@ -43,7 +46,6 @@ from storage.append import plain
 from storage.disk.files import RealFile
 from storage.log import lane as log_lane
 from storage.log.log import Log
-from storage.segment import feed
 from tests.support.broker import broker_settings
 from tests.support.clock import FrozenClock
 
@@ -61,6 +63,7 @@ TOPICS = {
 }
 USUAL = ["plain", "compact", "lz4", "dense", "indexed"]
 PARTITIONS = 3
+ROOT = Path(__file__).parents[2]
 
 
 class FakeTransport:
@@ -356,9 +359,9 @@ class Client:
 
 
 def _interpreted() -> ModuleType:
-    """`produce_lane` run from its source, with everything below it that may be compiled."""
+    """`produce_lane` run from its source, with the log's part of the lane."""
     modules = {}
-    for module in (produce_lane, log_lane, plain, feed):
+    for module in (produce_lane, log_lane, plain):
         source = Path(str(module.__file__)).parent / f"{module.__name__.rpartition('.')[2]}.py"
         spec = importlib.util.spec_from_file_location(f"{module.__name__}_interpreted", source)
         assert spec is not None
@@ -367,7 +370,6 @@ def _interpreted() -> ModuleType:
         spec.loader.exec_module(loaded)
         assert not loaded.COMPILED
     modules[log_lane].PlainBatch = modules[plain].PlainBatch  # type: ignore[attr-defined]
-    modules[log_lane].SegmentEnd = modules[feed].SegmentEnd  # type: ignore[attr-defined]
     modules[produce_lane].LogLane = modules[log_lane].LogLane  # type: ignore[attr-defined]
     return modules[produce_lane]
 
@@ -469,6 +471,8 @@ async def test_the_lane_does_what_the_general_way_does(
                     side.connection.connection_lost(None)
                     side.connect()
     finally:
+        for side in sides:
+            side.connection.connection_lost(None)
         for broker in brokers:
             await broker.stop()
     files = dict(_files(directories[1]))
@@ -477,24 +481,130 @@ async def test_the_lane_does_what_the_general_way_does(
     assert sides[0].general - sides[1].general > 25, "the lane served too few requests"
 
 
-async def test_requests_before_a_malformed_frame_are_answered(tmp_path: Path) -> None:
-    broker = await _start(tmp_path, "os", FrozenClock(wall_ms=NOW_MS), False)
+UNCOMPILED = """
+import importlib.util, pathlib, sys, pytest, setup
+
+class Sources:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name in setup.COMPILED:
+            source = pathlib.Path(*name.split(".")).with_suffix(".py")
+            return importlib.util.spec_from_file_location(name, source)
+
+sys.meta_path.insert(0, Sources)
+from storage.segment import feed
+assert not feed.COMPILED
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-k", "0-False and loaded", sys.argv[1]]))
+"""
+
+
+def test_without_any_compiled_module_it_does_the_same() -> None:
+    """The bases of segments and indexes, too, which both sides share above."""
+    command = [sys.executable, "-c", UNCOMPILED, str(Path(__file__).relative_to(ROOT))]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "2 passed" in ended.stdout
+
+
+def produced(client: Client, values: list[bytes], version: int = 9, acks: int = 1) -> bytes:
+    """A frame with one record for each of the first partitions of a topic."""
+    partitions = [
+        PartitionProduceData(
+            index=index, records=bytes(build_batch([Record(0, NOW_MS, None, value, ())]))
+        )
+        for index, value in enumerate(values)
+    ]
+    topics = [TopicProduceData(name="plain", partition_data=partitions)]
+    message = ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=topics)
+    return client.frame(message, version, "client")
+
+
+MALFORMED = {
+    "size": b"\xff\xff\xff\xff",
+    "api": b"\x00\x00\x00\x0a\x7f\xff\x00\x00\x00\x00\x00\x01\x00\x00",
+    "body": b"\x00\x00\x00\x0a\x00\x00\x00\x08\x00\x00\x00\x01\x00\x00",
+    # Metadata that is decoded in the side thread, of more topics than it has room for.
+    "long body": (2_000_018).to_bytes(4, "big")
+    + b"\x00\x03\x00\x0c\x00\x00\x00\x01\xff\xff\x00\xff\xff\xff\xff\x0f"
+    + bytes(2_000_002),
+}
+
+
+@pytest.mark.parametrize("malformed", MALFORMED)
+@pytest.mark.parametrize("policy", ["os", "batch"])
+@pytest.mark.parametrize("way", ["general", *LANES])
+async def test_requests_before_a_malformed_frame_are_answered(
+    tmp_path: Path, way: str, policy: str, malformed: str
+) -> None:
+    """Their clients learn the offsets, however many frames are in the read; none after it is."""
+    broker = await _start(tmp_path, policy, FrozenClock(wall_ms=NOW_MS), False)
+    side = Side(broker, LANES.get(way))
     try:
-        side = Side(broker, produce_lane)
-        records = bytes(build_batch([Record(0, NOW_MS, None, b"v", ())]))
-        partitions = [PartitionProduceData(index=0, records=records)]
-        topics = [TopicProduceData(name="plain", partition_data=partitions)]
         client = Client(0)
-        for is_first in (True, False):  # the general way starts the segment
-            message = ProduceRequest(acks=1, timeout_ms=1_000, topic_data=topics)
-            good = client.frame(message, 9, "client")
-            side.read(good if is_first else good + b"\xff\xff\xff\xff")
-            await side.settle()
-            answer, closed = side.written()
-            assert answer[4:8] == client.correlation_id.to_bytes(4, "big")
-            assert closed is not is_first
-        assert broker.topics.led_log("plain", 0).log_end_offset == 2
+        first, *others, after = [produced(client, [b"v"], acks=-1) for _ in range(5)]
+        side.read(first)  # the general way starts the segment
+        await side.settle()
+        assert not side.written()[1]
+        side.read(b"".join(others) + MALFORMED[malformed] + after)
+        await side.settle()
+        answers, closed = side.written()
+        assert closed
+        assert list(correlation_ids(answers)) == [2, 3, 4]
+        assert broker.topics.led_log("plain", 0).log_end_offset == 4
     finally:
+        side.connection.connection_lost(None)
+        await broker.stop()
+
+
+def correlation_ids(answers: bytes) -> Iterator[int]:
+    while answers:
+        end = 4 + int.from_bytes(answers[:4], "big")
+        yield int.from_bytes(answers[4:8], "big")
+        answers = answers[end:]
+
+
+@pytest.mark.parametrize("flavour", LANES)
+async def test_a_log_that_cannot_be_closed_costs_no_other_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flavour: str
+) -> None:
+    """It is offline, so no offset is given twice; the others are as after any read."""
+    broker = await _start(tmp_path, "os", FrozenClock(wall_ms=NOW_MS), False)
+    side = Side(broker, LANES[flavour])
+    try:
+        client = Client(0)
+        values = [b"v"] * PARTITIONS
+        side.read(produced(client, values))
+        await side.settle()
+        side.written()
+        logs = [broker.topics.led_log("plain", index) for index in range(PARTITIONS)]
+        show_end = Log.show_end
+        appended = []
+
+        def fail_for_one(log: Log) -> int:
+            if log is logs[1]:
+                raise AssertionError("planted")
+            return int(show_end(log))
+
+        with monkeypatch.context() as planted:
+            planted.setattr(Log, "show_end", fail_for_one)
+            planted.setattr(GroupCommit, "appended", lambda _, log, size: appended.append(log))
+            with pytest.raises(AssertionError, match="planted"):
+                side.read(produced(client, values))
+        assert [log.offline is None for log in logs] == [True, False, True]
+        assert broker.metrics.records_appended == 2 * PARTITIONS
+        assert sorted(appended, key=logs.index) == [logs[0], logs[2]]
+        side.connection.connection_lost(None)
+        side.connect()
+        general = side.general
+        for _ in range(2):
+            side.read(produced(client, values[:1]))
+        assert side.general == general, "the lane serves the first log"
+        side.read(produced(client, values))
+        await side.settle()
+        assert [log.log_end_offset for log in logs] == [5, 2, 3]
+        assert [log.high_watermark for log in logs] == [5, 1, 3]
+    finally:
+        side.connection.connection_lost(None)
         await broker.stop()
 
 
@@ -519,16 +629,7 @@ async def test_a_failed_write_keeps_what_the_same_read_appended(
     client = Client(0)
 
     def frame(values: list[bytes], version: int = 9) -> bytes:
-        partitions = [
-            PartitionProduceData(
-                index=index, records=bytes(build_batch([Record(0, NOW_MS, None, value, ())]))
-            )
-            for index, value in enumerate(values)
-        ]
-        topics = [TopicProduceData(name="plain", partition_data=partitions)]
-        acks = client.random.choice([1, -1])
-        message = ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=topics)
-        return client.frame(message, version, "client")
+        return produced(client, values, version, client.random.choice([1, -1]))
 
     good = [b"a" * 300, b"b"]
     try:
@@ -545,6 +646,8 @@ async def test_a_failed_write_keeps_what_the_same_read_appended(
             assert sides[1].state() == sides[0].state()
         assert sides[1].general < sides[0].general
     finally:
+        for side in sides:
+            side.connection.connection_lost(None)
         for broker in brokers:
             await broker.stop()
     assert dict(_files(directories[1])) == dict(_files(directories[0]))

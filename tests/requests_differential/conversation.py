@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
-from protocol.api_keys import SUPPORTED, ApiKey
+from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.errors import MalformedRequest
 from protocol.registry import request_class
@@ -23,7 +23,7 @@ from tests.requests_differential.good import (
     batch,
     transactional_batch,
 )
-from tests.requests_differential.mutations import Case, encoded, filled, served
+from tests.requests_differential.mutations import COMPARED, Case, encoded, filled, served
 from tests.requests_differential.normal import Answer, normal
 from tests.requests_differential.scene import (
     COMMON_TOPIC,
@@ -236,7 +236,7 @@ class Conversation:
     async def _check_versions(self, connection: Connection) -> None:
         answer = await connection.do(ApiKey.API_VERSIONS, 0, {})
         offered = {row.api_key: (row.min_version, row.max_version) for row in answer.api_keys}
-        for api in SUPPORTED:
+        for api in COMPARED:
             least, most = offered[api]
             versions = served(api)
             assert least <= versions.min, f"{api.name}: served from {least} on"

@@ -281,13 +281,6 @@ INTENDED: Final[tuple[Intended, ...]] = (
         at=r".*\.value",
     ),
     Intended(
-        "subscriptions to clients' metrics cannot be made here: INVALID_CONFIG, in Kafka "
-        "INVALID_REQUEST for a setting that they do not have",
-        (_K.ALTER_CONFIGS, _K.INCREMENTAL_ALTER_CONFIGS),
-        sent=r".*resource_type=16.*",
-        at=r"responses\[.*\]\.error_code",
-    ),
-    Intended(
         "the settings of throttled replicas mean nothing, so nothing can be appended to them; "
         "nothing may be appended to the cleanup policies",
         (_K.INCREMENTAL_ALTER_CONFIGS,),

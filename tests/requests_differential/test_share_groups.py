@@ -78,6 +78,11 @@ INTENDED: Final = (
     ),
     Intended(
         "offsets",
+        "nothing",
+        "A topic without partitions is left out of the answer; Kafka names it if the group has it",
+    ),
+    Intended(
+        "offsets",
         "beyond the end",
         "The lag of a group beyond the end is 0; in Kafka it is negative",
     ),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from broker.requests.features import SHARE_APIS
+from broker.requests.features import SHARE_APIS, TELEMETRY_APIS
 from protocol.acl import ResourceType
 from protocol.api_keys import SUPPORTED, ApiKey
 from tests.requests_differential.good import Flavour
@@ -29,8 +29,8 @@ TOKENS: Final = frozenset(
 )
 """About resources that no scene has; `tests.compat.test_delegation_tokens` asks both brokers."""
 
-NOT_ASKED: Final = TOKENS | {_K.SASL_HANDSHAKE, _K.SASL_AUTHENTICATE}
-"""Also what a client sends before it has rights."""
+NOT_ASKED: Final = TOKENS | TELEMETRY_APIS | {_K.SASL_HANDSHAKE, _K.SASL_AUTHENTICATE}
+"""Also what a client sends before it has rights, and what Kafka serves only with a plug-in."""
 
 MOVES: Final[dict[ApiKey, tuple[int, ...]]] = {
     _K.PRODUCE: (3, 9, 12),

@@ -196,6 +196,25 @@ def configs(count: int = 20_000) -> bytes:
     return framed(DescribeConfigsRequest(resources=[resource] * count), 4)
 
 
+def described_topics() -> bytes:
+    """All settings of all topics, with their levels and texts."""
+    resources = [
+        DescribeConfigsResource(resource_type=2, resource_name=f"{TOPIC}-{number}")
+        for number in range(TOPICS)
+    ]
+    everything = {"include_synonyms": True, "include_documentation": True}
+    return framed(DescribeConfigsRequest(resources=resources, **everything), 4)
+
+
+def described_groups(count: int = 20_000) -> bytes:
+    """All settings of groups that do not exist."""
+    resources = [
+        DescribeConfigsResource(resource_type=32, resource_name=f"{number}")
+        for number in range(count)
+    ]
+    return framed(DescribeConfigsRequest(resources=resources, include_synonyms=True), 4)
+
+
 def produced_partitions(count: int = 45_000) -> bytes:
     """A Produce with entries for partitions that do not exist."""
     entries = [PartitionProduceData(index=5, records=b"") for _ in range(count)]
@@ -221,5 +240,9 @@ ATTACKS: Final[dict[str, Attack]] = {
     "lookups": Attack(title="ListOffsets, 90,000 lookups", data=lookups),
     "fetched": Attack(title="Fetch, 90,000 partitions", data=fetched_partitions),
     "configs": Attack(title="DescribeConfigs, 20,000 topics", data=configs),
+    "topics": Attack(
+        title=f"DescribeConfigs, {TOPICS} topics with synonyms", data=described_topics
+    ),
+    "timings": Attack(title="DescribeConfigs, 20,000 groups", data=described_groups),
     "produced": Attack(title="Produce, 45,000 entries", data=produced_partitions),
 }

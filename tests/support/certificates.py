@@ -57,3 +57,17 @@ def signed(
 def der_of(pem: Path) -> bytes:
     """The certificate of a PEM file, in DER."""
     return openssl("x509", "-in", str(pem), "-outform", "DER")
+
+
+def revocations(place: Path, folder: Path, *revoked: str, days: str = "30") -> Path:
+    """A list of the authority in `place`, in which the named certificates are."""
+    folder.mkdir()
+    (folder / "index").touch()
+    (folder / "ca.cnf").write_text(
+        f"[ca]\ndefault_ca=d\n[d]\ndatabase={folder}/index\ndefault_md=sha256\n"
+        f"default_crl_days={days}\ncertificate={place}/ca.pem\nprivate_key={place}/ca.key\n"
+    )
+    for name in revoked:
+        openssl("ca", "-config", str(folder / "ca.cnf"), "-revoke", str(place / f"{name}.pem"))
+    openssl("ca", "-config", str(folder / "ca.cnf"), "-gencrl", "-out", str(folder / "crl.pem"))
+    return folder / "crl.pem"

@@ -1,4 +1,6 @@
-"""The wheel puts one name into site-packages, compiled, and an editable install is a plain path.
+"""The wheel puts one package into site-packages, compiled, and an editable install is a plain path.
+
+Beside it is the module by which Spark finds the data source.
 
 Builds happen in a copy of the tree, so that the checkout stays clean, and without network: the
 build tools and the dependencies are those of the running environment.
@@ -28,6 +30,7 @@ PACKAGES = [
     "storage",
     "tidelog",
 ]
+FOUND_BY_SPARK = "pyspark_tidelog.py"
 LOOPS = ["record_loops", "entry_loops", "encode_loops"]
 ALL_LOOPS = [f"protocol/records/{name}" for name in LOOPS] + [
     "pipeline/records/arrow_loops",
@@ -57,7 +60,7 @@ def run(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.Com
 
 def copy_tree(target: Path) -> list[str]:
     """Copy what a distribution is made of; returns the packages' files, as in the checkout."""
-    wanted = [*PACKAGES, "pyproject.toml", "setup.py", "README.md", "LICENSE"]
+    wanted = [*PACKAGES, FOUND_BY_SPARK, "pyproject.toml", "setup.py", "README.md", "LICENSE"]
     listed = run("git", "ls-files", "-co", "--exclude-standard", *wanted, cwd=ROOT).stdout.split()
     files = [name for name in listed if (ROOT / name).is_file()]
     packed = BytesIO()
@@ -88,7 +91,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 def test_wheel_holds_one_name_and_every_file(wheel: tuple[Path, list[str]]) -> None:
     path, files = wheel
     names = [name for name in zipfile.ZipFile(path).namelist() if ".dist-info/" not in name]
-    assert {name.split("/")[0] for name in names} == {"tidelog"}
+    assert {name.split("/")[0] for name in names} == {"tidelog", FOUND_BY_SPARK}
     compiled = {name for name in names if name.endswith(SUFFIX)}
     assert compiled == {f"tidelog/{name}{SUFFIX}" for name in ALL_LOOPS}
     shipped = set(names) - compiled
@@ -99,7 +102,9 @@ def test_wheel_holds_one_name_and_every_file(wheel: tuple[Path, list[str]]) -> N
             (".py", "py.typed", ".toml", ".properties", ".pxd", ".js", ".css", ".html", ".svg")
         )
     }
-    assert shipped == expected
+    assert shipped == {*expected, FOUND_BY_SPARK}
+    found_by_spark = zipfile.ZipFile(path).read(FOUND_BY_SPARK).decode()
+    assert "from tidelog.pipeline.spark.source import" in found_by_spark
     assert not [name for name in names if "simulated" in name or "power_loss" in name]
 
 

@@ -164,3 +164,33 @@ def test_loggers_have_the_same_name_in_the_wheel_and_in_the_checkout() -> None:
         if argument not in (AUDIT, f'"tidelog.{".".join(path.with_suffix("").parts)}"')
     ]
     assert wrong == []
+
+
+_RUNS_CODE = frozenset({"pickle", "marshal", "shelve", "subprocess", "runpy"})
+_EVALUATES = frozenset({"eval", "exec", "compile", "__import__"})
+_COMPILES_DECLARATIONS = "protocol/declare/compiled.py"
+
+
+def test_what_a_client_sends_reaches_nothing_that_runs_code() -> None:
+    """The broker and what it stands on load no objects, start no programs and evaluate no text.
+
+    The codecs are compiled from the declarations of messages, which no client has written.
+    """
+    found = []
+    for path in python_files("broker", "storage", "protocol", "config"):
+        name = path.as_posix()
+        for node in ast.walk(tree(path)):
+            modules: list[str] = []
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                modules = [node.module or ""]
+            elif isinstance(node, ast.Call):
+                called = node.func.id if isinstance(node.func, ast.Name) else ""
+                method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+                evaluates = called in _EVALUATES and name != _COMPILES_DECLARATIONS
+                if evaluates or method in ("system", "popen"):
+                    found.append(f"{name}:{node.lineno} runs code")
+            if any(module.partition(".")[0] in _RUNS_CODE for module in modules):
+                found.append(f"{name} imports {modules}")
+    assert found == []

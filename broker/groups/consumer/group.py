@@ -357,14 +357,15 @@ class ConsumerGroup:
             self._changes.append(Change(ChangeKind.ASSIGNMENT_EPOCH, None, self.epoch))
 
     def _may_assign(self, now_ms: int) -> bool:
-        """Whether a new target is due: the larger the group, the less often.
+        """Whether a new target is due: once per interval, and the larger the group, the less often.
 
         Otherwise a thousand members that join one after the other would cost a thousand targets.
         """
         size = len(self.members)
-        if self._assigned_ms is None or size <= _SMALL_SIZE:
-            return True
-        return now_ms - self._assigned_ms >= size * _PAUSE_PER_MEMBER_MS
+        pause_ms = self.limits.assignment_interval_ms
+        if size > _SMALL_SIZE:
+            pause_ms = max(pause_ms, size * _PAUSE_PER_MEMBER_MS)
+        return self._assigned_ms is None or now_ms - self._assigned_ms >= pause_ms
 
     def _interval_ms(self, member: ConsumerMember) -> int:
         """The member's heartbeat interval: short while it waits for partitions or a target."""

@@ -19,6 +19,7 @@ from broker.groups.consumer.values import (
     Partitions,
     StoredConsumerGroup,
     Subscription,
+    indexes_by_topic,
 )
 from protocol.stored.codec import UnknownRecord, decode, encode, version_of
 from protocol.stored.consumer_group_log import (
@@ -101,11 +102,11 @@ def _member_metadata(said: Subscription) -> MemberMetadataValue:
     )
 
 
-def _by_topic(partitions: Iterable[tuple[bytes, int]]) -> list[TopicPartitions]:
-    topics: dict[bytes, TopicPartitions] = {}
-    for topic_id, index in sorted(partitions):
-        topics.setdefault(topic_id, TopicPartitions(topic_id=topic_id)).partitions.append(index)
-    return list(topics.values())
+def _by_topic(partitions: Partitions) -> list[TopicPartitions]:
+    return [
+        TopicPartitions(topic_id=topic_id, partitions=indexes)
+        for topic_id, indexes in indexes_by_topic(partitions).items()
+    ]
 
 
 def _with_epochs(current: CurrentAssignment, partitions: Partitions) -> list[TopicPartitions]:

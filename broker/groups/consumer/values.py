@@ -30,6 +30,14 @@ Partitions: TypeAlias = frozenset[Partition]
 NO_PARTITIONS: Final[Partitions] = frozenset()
 
 
+def indexes_by_topic(partitions: Iterable[Partition]) -> dict[bytes, list[int]]:
+    """The indexes of each topic id, in ascending order, as messages and records list them."""
+    topics: dict[bytes, list[int]] = {}
+    for topic_id, index in sorted(partitions):
+        topics.setdefault(topic_id, []).append(index)
+    return topics
+
+
 class ConsumerGroupState(enum.Enum):
     """The state of a group; the value is the name that clients see."""
 
@@ -56,6 +64,7 @@ class ConsumerLimits:
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 0
     size_max: int = 2**31 - 1
 
 

@@ -164,6 +164,11 @@ class SharePartition:
             if (run.state if run.moving_to is None else run.moving_to).is_done
         )
 
+    @property
+    def run_count(self) -> int:
+        """How many ranges of equal state the window has."""
+        return len(self._runs)
+
     def next_fetch_offset(self) -> int | None:
         """Where to read next: the first available offset; None when the window is full."""
         run = self._first_available()

@@ -9,7 +9,7 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from broker.groups.consumer.values import Partitions
+from broker.groups.consumer.values import Partitions, indexes_by_topic
 from broker.groups.share.group_values import (
     ShareChange,
     ShareChangeKind,
@@ -96,12 +96,11 @@ def _value(change: ShareChange) -> object:
     )
 
 
-def _by_topic(partitions: Iterable[tuple[bytes, int]]) -> list[stored.TopicPartitions]:
-    topics: dict[bytes, stored.TopicPartitions] = {}
-    for topic_id, index in sorted(partitions):
-        topic = topics.setdefault(topic_id, stored.TopicPartitions(topic_id=topic_id))
-        topic.partitions.append(index)
-    return list(topics.values())
+def _by_topic(partitions: Partitions) -> list[stored.TopicPartitions]:
+    return [
+        stored.TopicPartitions(topic_id=topic_id, partitions=indexes)
+        for topic_id, indexes in indexes_by_topic(partitions).items()
+    ]
 
 
 def _partitions(topics: Iterable[stored.TopicPartitions]) -> Partitions:

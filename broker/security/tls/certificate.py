@@ -20,7 +20,7 @@ from broker.security.tls.distinguished_name import (
 )
 
 _VALIDITY: Final = 3
-_UTC_TIME: Final = 0x17
+UTC_TIME: Final = 0x17
 _EXTENSIONS: Final = 0xA3
 _ALTERNATIVE_NAMES: Final = "2.5.29.17"
 _DNS_NAME: Final = 0x82
@@ -53,7 +53,7 @@ def read_certificate(der: bytes) -> Certificate:
     """
     try:
         fields = certificate_fields(der)
-        begin, end = (_time_ms(tag, text) for tag, text, _ in der_values(fields[_VALIDITY][1]))
+        begin, end = (time_ms(tag, text) for tag, text, _ in der_values(fields[_VALIDITY][1]))
         return Certificate(
             subject=subject_of(der),
             names=tuple(_names(fields)),
@@ -65,8 +65,13 @@ def read_certificate(der: bytes) -> Certificate:
         raise MalformedName(f"a certificate cannot be read: {error}") from error
 
 
-def _time_ms(tag: int, text: bytes) -> int:
-    form = "%y%m%d%H%M%SZ" if tag == _UTC_TIME else "%Y%m%d%H%M%SZ"
+def time_ms(tag: int, text: bytes) -> int:
+    """The moment that a value of DER stands for, UTCTime or GeneralizedTime.
+
+    Raises:
+        ValueError: it is none.
+    """
+    form = "%y%m%d%H%M%SZ" if tag == UTC_TIME else "%Y%m%d%H%M%SZ"
     moment = datetime.strptime(text.decode("ascii"), form).replace(tzinfo=UTC)
     return int(moment.timestamp() * 1000)
 

@@ -16,19 +16,27 @@ import contextlib
 import os
 import re
 import ssl
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 
 from broker.security.tls.certificate import Certificate, read_certificate
 from broker.security.tls.keystores import Store, StoreUnusable, is_store, read_store
+from broker.security.tls.revocations import RevocationsUnusable, end_ms, lists_in
+from config.security.cipher_suites import SUITES_OF_TLS_1_2
 from config.security.keys import TlsSettings
 from config.values import InvalidValue, Secret
 
 CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
+FILE_BYTES_MAX: Final = 64 << 20
+"""The largest key store, trust store or revocation list."""
+
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_NAMES: Final = {version: name for name, version in _VERSIONS.items()}
 _PEM_BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 
 Reveal = Callable[[Secret], str]
@@ -49,16 +57,18 @@ def build_context(settings: TlsSettings, reveal: Reveal) -> tuple[ssl.SSLContext
     Raises:
         TlsUnusable: a file is missing, is no PEM, or the key does not fit the certificate.
     """
+    _check_files(settings)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    versions = [_VERSIONS[name] for name in settings.enabled_protocols]
+    versions = [_VERSIONS[name] for name in settings.versions]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
-    context.set_ciphers(CIPHERS)
+    context.set_ciphers(_openssl_names(settings) or CIPHERS)
     context.options |= (
         ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
     )
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as Java, which trusts what it is given
     _load_key(context, settings, reveal)
-    certificate = _own_certificate(context)
+    for version in versions:
+        certificate = _own_certificate(context, version)
     if settings.client_auth != "none":
         _load_trusted(context, settings, reveal)
         required = settings.client_auth == "required"
@@ -66,10 +76,33 @@ def build_context(settings: TlsSettings, reveal: Reveal) -> tuple[ssl.SSLContext
     return context, certificate
 
 
-def _own_certificate(context: ssl.SSLContext) -> Certificate:
-    """The certificate that `context` shows its clients, from a handshake in memory."""
+def _check_files(settings: TlsSettings) -> None:
+    """Refuse what could be read for ever: a request may name any path."""
+    for path in files_of(settings):
+        try:
+            status = os.stat(path)
+        except OSError:
+            continue  # reading it says what is wrong
+        if not stat.S_ISREG(status.st_mode):
+            raise TlsUnusable(f"{path} is no file")
+        if status.st_size > FILE_BYTES_MAX:
+            raise TlsUnusable(f"{path} has {status.st_size} bytes, more than {FILE_BYTES_MAX}")
+
+
+def _openssl_names(settings: TlsSettings) -> str:
+    """OpenSSL's list of the suites of TLS 1.2 that are named; empty if none is."""
+    known = SUITES_OF_TLS_1_2
+    return ":".join(known[name] for name in settings.cipher_suites if name in known)
+
+
+def _own_certificate(context: ssl.SSLContext, version: ssl.TLSVersion) -> Certificate:
+    """The certificate that `context` shows its clients, from a handshake in memory.
+
+    Each version is tried: a key may not be one for the suites of that version.
+    """
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    client.minimum_version = client.maximum_version = version
     to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
     near = client.wrap_bio(to_client, to_server)
     ends = (near, context.wrap_bio(to_server, to_client, server_side=True))
@@ -81,6 +114,12 @@ def _own_certificate(context: ssl.SSLContext) -> Certificate:
         assert der is not None
         return read_certificate(der)
     except (ssl.SSLError, ValueError) as error:
+        if isinstance(error, ssl.SSLError) and error.reason == "NO_SHARED_CIPHER":
+            raise TlsUnusable(
+                f"no suite of {_NAMES[version]} in ssl.cipher.suites is for the certificate's "
+                "key; name suites with ECDSA for a key on an elliptic curve, with RSA for an RSA "
+                "key"
+            ) from error
         raise TlsUnusable(f"a handshake with the certificate fails: {error}") from error
 
 
@@ -148,6 +187,40 @@ def _load_trusted(context: ssl.SSLContext, settings: TlsSettings, reveal: Reveal
         raise TlsUnusable(f"{what}: {error.strerror or error}") from error
     except (ValueError, TypeError) as error:
         raise TlsUnusable(f"{what}: there is no certificate in it ({error})") from error
+    if settings.crl_location:
+        try:
+            with _as_file("\n".join(_revocations(settings))) as path:
+                context.load_verify_locations(cafile=path)
+        except ssl.SSLError as error:
+            what = f"ssl.crl.location = {settings.crl_location}"
+            raise TlsUnusable(f"{what}: a revocation list cannot be read") from error
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+
+
+def _revocations(settings: TlsSettings) -> list[str]:
+    """The revocation lists that the settings name, each in PEM."""
+    what = f"ssl.crl.location = {settings.crl_location}"
+    try:
+        return lists_in(Path(settings.crl_location).read_text("ascii", "replace"))
+    except OSError as error:
+        raise TlsUnusable(f"{what}: {error.strerror or error}") from error
+    except RevocationsUnusable as error:
+        raise TlsUnusable(f"{what}: {error}") from error
+
+
+def revocations_end_ms(settings: TlsSettings) -> int | None:
+    """When the first of the revocation lists ends; None without lists that end.
+
+    Raises:
+        TlsUnusable: they cannot be read.
+    """
+    if not settings.crl_location or settings.client_auth == "none":
+        return None
+    try:
+        ends = [end_ms(pem) for pem in _revocations(settings)]
+    except RevocationsUnusable as error:
+        raise TlsUnusable(f"ssl.crl.location = {settings.crl_location}: {error}") from error
+    return min((end for end in ends if end is not None), default=None)
 
 
 def _read(path: str, what: str, password: str | None, key_password: str | None) -> Store:
@@ -217,43 +290,116 @@ def _as_file(text: str) -> Iterator[str]:
         yield file.name
 
 
-class TlsContexts:
-    """The context of one listener, which a reload may replace."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """A context that was tried, with what it was built from."""
 
-    def __init__(self, settings: TlsSettings, reveal: Reveal, *, now_ms: int) -> None:
-        """Build the first context.
+    settings: TlsSettings
+    stamps: "tuple[_Stamp, ...]"
+    context: ssl.SSLContext
+    certificate: Certificate
+    revocations_end_ms: int | None
+
+
+def build(settings: TlsSettings, reveal: Reveal, now_ms: int) -> Built:
+    """A context for `settings`, whose certificate is valid at `now_ms`.
+
+    Raises:
+        TlsUnusable: there is none.
+    """
+    built = _built_of_any_date(settings, reveal)
+    certificate, revoked_until_ms = built.certificate, built.revocations_end_ms
+    if now_ms > certificate.not_after_ms:
+        raise TlsUnusable(
+            f"the certificate of {certificate.subject} has expired on "
+            f"{_day(certificate.not_after_ms)}; renew it"
+        )
+    if now_ms < certificate.not_before_ms:
+        raise TlsUnusable(
+            f"the certificate of {certificate.subject} is not valid before "
+            f"{_day(certificate.not_before_ms)}; renew it, or set the clock"
+        )
+    if revoked_until_ms is not None and now_ms > revoked_until_ms:
+        raise TlsUnusable(
+            f"ssl.crl.location = {settings.crl_location}: a revocation list has ended on "
+            f"{_day(revoked_until_ms)}; put the next one in its place"
+        )
+    return built
+
+
+def _built_of_any_date(settings: TlsSettings, reveal: Reveal) -> Built:
+    # First, so that a file that is written meanwhile counts as changed at the next look.
+    stamps = _stamps(settings)
+    context, certificate = build_context(settings, reveal)
+    return Built(
+        settings=settings,
+        stamps=stamps,
+        context=context,
+        certificate=certificate,
+        revocations_end_ms=revocations_end_ms(settings),
+    )
+
+
+def check_successor(settings: TlsSettings, former: Certificate, next_one: Certificate) -> None:
+    """Accept `next_one` as the certificate that is set at run time in place of `former`.
+
+    Raises:
+        TlsUnusable: it is for another subject, or not for all hosts, and the settings forbid that.
+    """
+    if not settings.allow_dn_changes and next_one.subject != former.subject:
+        raise TlsUnusable(
+            f"the new certificate is of {next_one.subject}, the one in force of {former.subject}; "
+            "ssl.allow.dn.changes=true allows that"
+        )
+    missing = [name for name in former.names if name not in next_one.names]
+    if not settings.allow_san_changes and missing:
+        raise TlsUnusable(
+            f"the new certificate is not for {', '.join(missing)}, the one in force is; "
+            "ssl.allow.san.changes=true allows that"
+        )
+
+
+class TlsContexts:
+    """The context of one listener, which another one may replace."""
+
+    def __init__(self, settings: TlsSettings, reveal: Reveal, *, now_ms: int | None) -> None:
+        """Build the first context; without `now_ms` its certificate may have expired.
 
         Raises:
             TlsUnusable: the settings cannot be used.
         """
-        self.settings = settings
         self._reveal = reveal
-        self._stamps: tuple[_Stamp, ...] = ()
+        self.settings = settings
         self.current: ssl.SSLContext
         self.certificate: Certificate
-        self.reload(now_ms)
+        self.revocations_end_ms: int | None
+        self._stamps: tuple[_Stamp, ...]
+        if now_ms is None:
+            self.use(_built_of_any_date(settings, reveal))
+        else:
+            self.use(self.built(settings, now_ms))
 
-    def files(self) -> tuple[str, ...]:
-        """The files that the settings name."""
-        settings = self.settings
-        secrets = (
-            settings.keystore_password,
-            settings.key_password,
-            settings.truststore_password,
-            settings.keystore_key,
-            settings.certificate_chain,
-            settings.truststore_certificates,
-        )
-        named = (secret.file for secret in secrets if secret is not None)
-        return tuple(
-            path
-            for path in (settings.keystore_location, settings.truststore_location, *named)
-            if path
-        )
+    def has_changed(self, wanted: TlsSettings | None = None) -> bool:
+        """Whether a file is another one than at the last attempt to read it, failed or not.
 
-    def has_changed(self) -> bool:
-        """Whether a file is another one than at the last reload, failed or not."""
-        return self._stamps != tuple(map(_stamp, self.files()))
+        Also true if `wanted` are not the settings in force.
+        """
+        settings = wanted or self.settings
+        return settings != self.settings or self._stamps != _stamps(settings)
+
+    def built(self, settings: TlsSettings, now_ms: int) -> Built:
+        """A context for `settings`, not in force yet; for any thread.
+
+        Raises:
+            TlsUnusable: there is none.
+        """
+        return build(settings, self._reveal, now_ms)
+
+    def use(self, built: Built) -> None:
+        """Put `built` in force: new connections use it."""
+        self.settings, self._stamps = built.settings, built.stamps
+        self.current, self.certificate = built.context, built.certificate
+        self.revocations_end_ms = built.revocations_end_ms
 
     def reload(self, now_ms: int) -> None:
         """Read files and secrets again; new connections use what is found.
@@ -261,23 +407,37 @@ class TlsContexts:
         Raises:
             TlsUnusable: the former context stays in use.
         """
-        # First, so that a file that is written meanwhile counts as changed at the next look.
-        self._stamps = tuple(map(_stamp, self.files()))
-        context, certificate = build_context(self.settings, self._reveal)
-        if now_ms > certificate.not_after_ms:
-            raise TlsUnusable(
-                f"the certificate of {certificate.subject} has expired on "
-                f"{_day(certificate.not_after_ms)}; renew it"
-            )
-        if now_ms < certificate.not_before_ms:
-            raise TlsUnusable(
-                f"the certificate of {certificate.subject} is not valid before "
-                f"{_day(certificate.not_before_ms)}; renew it, or set the clock"
-            )
-        self.current, self.certificate = context, certificate
+        self._stamps = _stamps(self.settings)
+        self.use(self.built(self.settings, now_ms))
+
+
+def secrets_of(settings: TlsSettings) -> tuple[str, ...]:
+    """The files with keys and passwords that the settings name."""
+    secrets = (
+        settings.keystore_password,
+        settings.key_password,
+        settings.truststore_password,
+        settings.keystore_key,
+    )
+    return (settings.keystore_location, *_named(secrets))
+
+
+def files_of(settings: TlsSettings) -> tuple[str, ...]:
+    """The files that the settings name."""
+    public = _named((settings.certificate_chain, settings.truststore_certificates))
+    places = settings.truststore_location, settings.crl_location
+    return tuple(path for path in (*secrets_of(settings), *places, *public) if path)
+
+
+def _named(secrets: tuple[Secret | None, ...]) -> Iterator[str]:
+    return (secret.file for secret in secrets if secret is not None)
 
 
 _Stamp: TypeAlias = tuple[str, int, int, int] | None
+
+
+def _stamps(settings: TlsSettings) -> tuple[_Stamp, ...]:
+    return tuple(map(_stamp, files_of(settings)))
 
 
 def _stamp(path: str) -> _Stamp:

@@ -56,7 +56,11 @@ class Arguments(dict):
         }
         if "token_url" not in self:
             names = {name: key for name, key in names.items() if ".oauthbearer." not in name}
-        return {name: self[key] for name, key in names.items() if key in self}
+        settings = {name: self[key] for name, key in names.items() if key in self}
+        if "principal" in self:
+            settings["enable.sasl.oauthbearer.unsecure.jwt"] = "true"
+            settings["sasl.oauthbearer.config"] = "principal=" + self["principal"]
+        return settings
 
     @property
     def librdkafka_token(self) -> dict:

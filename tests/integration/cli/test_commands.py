@@ -201,6 +201,62 @@ def test_a_topic_from_creation_to_deletion(server: RunningBroker) -> None:
     assert gone.returncode == ExitCode.NOT_FOUND
 
 
+def test_records_before_a_time_are_deleted(server: RunningBroker) -> None:
+    """One is late and stays; none that is newer goes."""
+    ok("topic", "create", "aging", "-p", "2", "--set", "retention.ms=-1", server=server)
+    for partition, minutes in ("0", (0, 10, 50, 5, 55)), ("1", (1, 2)):
+        for minute in minutes:
+            stamp = ("--timestamp", f"2013-07-04T12:{minute:02}", "-p", partition)
+            ok("produce", "aging", "-q", *stamp, server=server, given="x\n")
+    words = ("topic", "delete-records", "aging", "--before", "2013-07-04T12:30")
+    table = tidelog(*words, server=server).stdout
+    assert table.startswith("Would delete the records of aging before 2013-07-04T12:30")
+    plan = parsed(*words, server=server)
+    assert [(one["from"], one["to"], one["end"]) for one in plan["partitions"]] == [
+        (0, 2, 5),
+        (0, 2, 2),
+    ]
+    assert plan["partitions"][0]["next"]["time"] == "2013-07-04T12:50:00.000-04:00"
+    assert plan["partitions"][1]["next"] is None
+    starts = parsed("offsets", "aging", server=server)["partitions"]
+    assert [one["earliest_offset"] for one in starts] == [0, 0]
+    ok(*words, "-p", "0", "--execute", server=server)
+    starts = parsed("offsets", "aging", server=server)["partitions"]
+    assert [one["earliest_offset"] for one in starts] == [2, 0]
+    shown = ok("consume", "aging", "-p", "0", "--from", "earliest", "--exit-at-end",
+               "--format", "{offset}", server=server)  # fmt: skip
+    assert shown.split() == ["2", "3", "4"]
+
+
+def test_records_before_an_offset_or_all_are_deleted(server: RunningBroker) -> None:
+    ok("topic", "create", "long", "-p", "2", "--set", "retention.ms=-1", server=server)
+    ok("produce", "long", "-q", "-p", "1", server=server, given="1\n2\n3\n4\n5\n6\n")
+
+    def plan(*words: str) -> tuple[bool, list[tuple[Any, ...]]]:
+        found = parsed("topic", "delete-records", "long", *words, server=server)
+        names = ("partition", "from", "to", "end")
+        return found["dry_run"], [tuple(map(row.get, names)) for row in found["partitions"]]
+
+    def left() -> list[str]:
+        shown = ("consume", "long", "-f", "earliest", "-e", "--format", "{value}")
+        return ok(*shown, server=server).split()
+
+    assert plan("--before", "offset:2", "-p", "1") == (True, [(1, 0, 2, 6)])
+    assert left() == list("123456")
+    assert plan("--before", "2", "-p", "1", "--execute") == (False, [(1, 0, 2, 6)])
+    assert left() == list("3456")
+    words = ("topic", "delete-records", "long", "--before")
+    for outside in (["offset:7", "-p", "1"], ["offset:1"], ["offset:2", "-p", "0", "-p", "1"]):
+        refused = tidelog(*words, *outside, "--execute", server=server)
+        assert refused.returncode == ExitCode.FAILED, outside
+    assert refused.stderr.startswith("tidelog: long-0 has no offset 2: it has 0 to 0;")
+    assert left() == list("3456")
+    table = tidelog(*words, "offset:3", "-p", "1", server=server)
+    assert table.stdout.startswith("Would delete the records of long before offset 3:\n")
+    assert plan("--before", "latest", "--execute") == (False, [(0, 0, 0, 0), (1, 2, 6, 6)])
+    assert left() == []
+
+
 def test_a_group_reads_is_described_and_moved_in_time(server: RunningBroker) -> None:
     ok("produce", "grouped", "-q", "-p", "0", "--timestamp", NOON, server=server, given="a\nb\n")
     words = ("--group", "g", "--from", "earliest", "--max", "2", "--format", "{value}")
@@ -249,24 +305,6 @@ def test_a_group_is_moved_by_offset_by_a_shift_and_by_a_file(
     assert ok("group", "describe", "mover", "--json", server=server) == before
 
 
-def test_the_beginning_of_a_topic_is_trimmed(server: RunningBroker) -> None:
-    given = "".join(f'{{"value":"{n}","timestamp_ms":{1000 * n}}}\n' for n in range(1, 7))
-    ok("topic", "create", "long", "--set", "retention.ms=-1", server=server)
-    ok("produce", "long", "-q", "--format", "json", "-p", "1", server=server, given=given)
-    dry = parsed("topic", "trim", "long", "--before", "3000ms", server=server)
-    rows = [{"partition": 0, "from": 0, "to": 0}, {"partition": 1, "from": 0, "to": 2}]
-    assert (dry["dry_run"], dry["partitions"]) == (True, rows)
-    assert "0" in ok("consume", "long", "-f", "0", "-n", "1", "-p", "1", server=server)
-    done = parsed("topic", "trim", "long", "--before", "3000ms", "--execute", server=server)
-    assert (done["dry_run"], done["partitions"]) == (False, rows)
-    left = ok("consume", "long", "-f", "earliest", "-e", "--format", "{value}", server=server)
-    assert left.split() == ["3", "4", "5", "6"]
-    refused = tidelog("topic", "trim", "long", "--before", "offset:7", "-p", "1", server=server)
-    assert refused.stderr.startswith("tidelog: long-1 has no offset 7: it has 2 to 6;")
-    ok("topic", "trim", "long", "--before", "latest", "--execute", "--json", server=server)
-    assert ok("consume", "long", "-f", "earliest", "-e", server=server) == ""
-
-
 def test_the_cluster_and_its_settings_are_shown_and_changed(server: RunningBroker) -> None:
     facts = parsed("cluster", "describe", server=server)
     (one,) = facts["brokers"]
@@ -290,9 +328,48 @@ def test_a_misspelt_topic_is_answered_with_the_nearest(server: RunningBroker) ->
 
 
 def test_creating_is_answered_for_programs(server: RunningBroker) -> None:
-    words = ("topic", "create", "told", "-r", "1", "--if-not-exists")
-    assert parsed(*words, server=server) == {"topic": "told", "created": True}
-    assert parsed(*words, server=server) == {"topic": "told", "created": False}
+    words = ("topic", "create", "made", "-r", "1", "--if-not-exists")
+    assert parsed(*words, server=server) == {"topic": "made", "created": True}
+    assert parsed(*words, server=server) == {"topic": "made", "created": False}
+
+
+def test_a_share_group_reads_is_described_moved_and_deleted(
+    server: RunningBroker, tmp_path: Path
+) -> None:
+    ok("produce", "jobs", "-q", "-p", "0", server=server, given="a\nb\nc\n")
+    moved = parsed("share", "reset", "s", "--to-earliest", "-t", "jobs", "--new", server=server)
+    assert moved["dry_run"] is True
+    assert tidelog("share", "describe", "s", server=server).returncode == ExitCode.NOT_FOUND
+    begin = ("share", "reset", "s", "--to-earliest", "-t", "jobs", "--new", "--execute")
+    assert "Moved s to the beginning" in ok(*begin, server=server)
+    words = ("--format", "{value} {deliveries}", "--max")
+    read = ("share", "consume", "jobs", "-g", "s", *words)
+    assert ok(*read, "1", "--then", "release", server=server) == "a 1\n"
+    assert ok(*read, "2", server=server) == "a 2\nb 1\n"
+    found = parsed("share", "describe", "s", server=server)
+    assert (found["state"], found["members"]) == ("Empty", [])
+    position = next(each for each in found["positions"] if each["partition"] == 0)
+    assert (position["lag"], position["client_ids"]) == (1, [])
+    idle = ("share", "consume", "jobs", "-g", "s", "--idle", "500ms", "--json")
+    (record,) = ok(*idle, server=server).splitlines()
+    assert json.loads(record)["delivery_count"] == 1
+    again = parsed("share", "reset", "s", "--shift-by", "-1", "--execute", server=server)
+    row = {"topic": "jobs", "partition": 0, "from": 3, "to": 2}
+    assert row in again["positions"]
+    (record,) = ok(*idle, server=server).splitlines()
+    assert json.loads(record)["value"] == "c"
+    (tmp_path / "s.json").write_text(ok("share", "describe", "s", "--json", server=server))
+    ok("share", "reset", "s", "--to-offset", "1", "-t", "jobs", "--execute", server=server)
+    back = ("share", "reset", "s", "--from-file", str(tmp_path / "s.json"), "--execute")
+    assert row | {"from": 1, "to": 3} in parsed(*back, server=server)["positions"]
+    assert {"group": "s", "state": "Empty"} in parsed("share", "list", server=server)
+    shown = ok("share", "describe", "s", server=server)
+    assert "s: Empty, 0 members" in shown
+    assert "jobs" in shown
+    ok("share", "delete", "s", "-t", "jobs", "-y", server=server)
+    assert parsed("share", "describe", "s", server=server)["positions"] == []
+    ok("share", "delete", "s", "-y", server=server)
+    assert parsed("share", "list", server=server) == []
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,68 @@ async def test_reset_preview_is_what_is_committed(
     assert await committed(broker, "g") == {0: 30, 1: 30}
 
 
+async def starts(broker: InProcessBroker) -> list[int]:
+    async with Admin(broker.bootstrap) as admin:
+        return list((await admin.earliest_offsets("t")).values())
+
+
+async def test_records_before_a_time_are_previewed_then_deleted(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    await seed_group(broker)
+    plan = await browser.change("/topics/t/deletion-preview", before="2026-01-01T00:01:00Z")
+    assert [(one["now"], one["then"], one["end"]) for one in plan["positions"]] == [
+        (0, 30, 50),
+        (0, 30, 50),
+    ]
+    first = plan["positions"][0]
+    assert first["at"]["time_ms"] == START + 60_000
+    assert first["before"]["time_ms"] == START + 58_000
+    assert [(one["group"], one["partition"], one["lost"]) for one in plan["losers"]] == [
+        ("g", 0, 25),
+        ("g", 1, 25),
+    ]
+    assert await starts(broker) == [0, 0]
+    done = await browser.change("/topics/t/deletion", positions=plan["positions"])
+    assert done == {"partitions": 2, "deleted": 60}
+    assert await starts(broker) == [30, 30]
+    again = await browser.change("/topics/t/deletion", 400, positions=plan["positions"])
+    assert "look again" in again["error"]
+
+
+async def test_late_records_outlive_a_deletion_before_a_time(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    """No record that is newer goes, however disordered they are."""
+    await broker.clock.freeze(START + 200_000)
+    seconds = (0, 10, 90, 20, 95)
+    seeds = [Seed(str(n), timestamp_ms=START + 1000 * n) for n in seconds]
+    await broker.create_topic("t", seeds, partitions=1)
+    plan = await browser.change("/topics/t/deletion-preview", before="2026-01-01T00:00:30Z")
+    assert [one["then"] for one in plan["positions"]] == [2]
+    await browser.change("/topics/t/deletion", positions=plan["positions"])
+    assert [one.value for one in await broker.read("t")] == [b"90", b"20", b"95"]
+    all_of_it = await browser.change("/topics/t/deletion-preview", before="now")
+    assert [(one["then"], one["is_end"]) for one in all_of_it["positions"]] == [(5, True)]
+
+
+@pytest.mark.parametrize(
+    ("positions", "sentence"),
+    [
+        ([], "1 to"),
+        ([{"topic": "t", "partition": 0, "now": 0}], "a position has"),
+        ([{"topic": "u", "partition": 0, "now": 0, "then": 1}], "no partition of t"),
+    ],
+)
+async def test_odd_deletions_are_refused(
+    broker: InProcessBroker, browser: Browser, positions: list[Any], sentence: str
+) -> None:
+    await seed_group(broker)
+    refused = await browser.change("/topics/t/deletion", 400, positions=positions)
+    assert sentence in refused["error"]
+    assert await starts(broker) == [0, 0]
+
+
 @pytest.mark.parametrize(
     ("to", "offsets"), [("earliest", [0, 0]), ("latest", [50, 50]), ("now", [50, 50])]
 )

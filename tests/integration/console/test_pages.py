@@ -3,13 +3,17 @@
 import json
 import math
 import random
+import time
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
 
 from client.admin import Admin
+from client.producer import Producer
 from client.types import TopicPartition
 from console.data.hub import Hub
 from tests.integration.console.conftest import Browser, Open
@@ -39,13 +43,35 @@ async def seed_hours(broker: InProcessBroker, topic: str, partitions: int = 3) -
 
 
 async def test_the_overview_says_what_the_brokers_are(
-    broker: InProcessBroker, browser: Browser
+    broker: InProcessBroker, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await broker.create_topic("t", ["a"], partitions=2)
     found = await browser.ask("/cluster")
     assert (found["kind"], found["topics"], found["has_metrics_port"]) == ("Tidelog", 1, True)
     assert found["bytes"] > 0
     assert found["has_settable_clock"]
+    assert found["has_activity"]
+    await broker.create_topic("wide", partitions=2000)
+    monkeypatch.setattr("console.data.hub.KEPT_S", 0)
+    assert not (await browser.ask("/cluster"))["has_activity"]
+
+
+async def test_activity_is_what_came_since_the_question_before(
+    broker: InProcessBroker, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = 100.0
+    clock = SimpleNamespace(monotonic=lambda: at, time_ns=time.time_ns)
+    monkeypatch.setattr("console.data.hub.time", clock)
+    await broker.create_topic("t", ["a"])
+    first = await browser.ask("/activity")
+    assert first == {"records_per_s": None, "bytes_per_s": None, "held_by_future": 0}
+    await broker.write("t", *("b" for _ in range(40)))
+    at += 10
+    found = await browser.ask("/activity")
+    assert found["records_per_s"] == 4
+    assert 4 < found["bytes_per_s"] < 400
+    at += 100
+    assert (await browser.ask("/activity"))["records_per_s"] is None
 
 
 async def test_the_list_has_names_and_details_for_what_is_visible(
@@ -318,6 +344,23 @@ async def test_the_last_day_has_its_records_by_hour(
         await browser.ask("/topic-days", 400, name=[f"t{n}" for n in range(51)])
 
 
+async def test_a_day_is_not_drawn_from_counts_that_lack_a_worker(
+    broker: InProcessBroker, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ms = START + 48 * HOUR
+    await broker.clock.freeze(now_ms)
+    await broker.create_topic("t", [Seed("x", timestamp_ms=now_ms - HOUR)])
+    ask = Hub.ask_tidelog
+
+    async def without_a_worker(hub: Hub, path: str, asked: Any) -> dict[str, Any]:
+        found = await ask(hub, path, asked)
+        return {**found, "buckets": [], "unanswered": [{"worker": 1, "partitions": [0]}]}
+
+    monkeypatch.setattr(Hub, "ask_tidelog", without_a_worker)
+    found = await browser.ask("/topic-days", name=["t"])
+    assert sum(found["topics"]["t"]) == 1
+
+
 async def test_bars_carry_the_mean_size_and_the_retention(
     broker: InProcessBroker, browser: Browser
 ) -> None:
@@ -330,3 +373,44 @@ async def test_bars_carry_the_mean_size_and_the_retention(
     assert drawn["retention_ms"] == 3_600_000
     plain = await browser.ask("/topics/t/timeline")
     assert plain["record_bytes"] == {}
+
+
+async def test_a_sample_finds_disorder_and_times_that_cannot_be(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    """2,000 records a second apart: every fourth is an hour late, one day is ahead."""
+    now_ms = START + 48 * HOUR
+    await broker.clock.freeze(now_ms)
+    await broker.create_topic(
+        "t", partitions=2, settings={"message.timestamp.after.max.ms": str(100 * HOUR)}
+    )
+    seeds = [
+        Seed("x", timestamp_ms=START + n * 1000 - (HOUR if n % 4 == 0 else 0), partition=0)
+        for n in range(2000)
+    ]
+    for at in range(0, 2000, 40):
+        await broker.write("t", *seeds[at : at + 40])
+    async with Producer(broker.bootstrap, check_timestamps=False) as producer:
+        for time_ms in (START // 1000, now_ms + 24 * HOUR):
+            await producer.send_and_wait("t", b"wrong", timestamp_ms=time_ms, partition=1)
+    found = await browser.ask("/topics/t/skew-sample")
+    disordered, wrong = found["partitions"]
+    assert found["offsets_read"] == found["offsets_wanted"] <= 200
+    assert (disordered["from_offset"], disordered["to_offset"]) == (0, 2000)
+    assert 0.2 < disordered["out_of_order"] / disordered["records"] <= 0.25
+    assert disordered["largest_step_back_ms"] <= HOUR
+    assert disordered["late_p99_ms"] == HOUR
+    assert (disordered["ahead"], disordered["mistaken"]) == (None, None)
+    offsets = [one[0] for one in disordered["curve"]]
+    assert offsets == sorted(set(offsets))
+    assert offsets[0] == 0
+    assert wrong["mistaken"] == {"offset": 0, "timestamp_ms": START // 1000}
+    assert wrong["ahead"] == {"offset": 1, "timestamp_ms": now_ms + 24 * HOUR}
+    assert wrong["ahead_ms"] == 24 * HOUR
+
+
+async def test_a_sample_of_nothing_is_empty(broker: InProcessBroker, browser: Browser) -> None:
+    await broker.create_topic("t")
+    (one,) = (await browser.ask("/topics/t/skew-sample"))["partitions"]
+    assert (one["records"], one["curve"]) == (0, [])
+    await browser.ask("/topics/none/skew-sample", 404)

@@ -12,16 +12,19 @@ from typing import Any
 import pytest
 
 from broker.handlers import handler_of
+from broker.handlers.create_topics import TOPICS_AT_ONCE
 from broker.replies.pending import Pending
 from broker.replies.turns import NEXT_TURN, ROUND_READ_BYTES
 from broker.requests.context import Context, RequestContext
 from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.api.delete_groups import DeleteGroupsRequest
 from protocol.api.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.api.elect_leaders import ElectLeadersRequest, TopicPartitions
 from protocol.api.end_txn import EndTxnRequest
 from protocol.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -224,6 +227,54 @@ def _answers(reply: Any) -> int:
     slots = getattr(type(reply), "__slots__", ())
     inner = sum(_answers(getattr(reply, slot)) for slot in slots)
     return inner or int(any(slot.endswith("error_code") for slot in slots))
+
+
+def _objects(value: Any) -> int:
+    """How many objects are freed with an answer."""
+    parts = (
+        value
+        if isinstance(value, list)
+        else [getattr(value, slot) for slot in getattr(type(value), "__slots__", ())]
+    )
+    return 1 + sum(map(_objects, parts))
+
+
+async def test_described_settings_are_bytes_and_no_graph(running: RunningBroker) -> None:
+    """Freeing hundreds of thousands of objects at once would hold the loop."""
+    topics = [DescribeConfigsResource(resource_type=2, resource_name=TOPIC)] + [
+        DescribeConfigsResource(resource_type=32, resource_name=f"{index}") for index in INDEXES
+    ]
+    everything = {"include_synonyms": True, "include_documentation": True}
+    reply, yielded = run(call(running, DescribeConfigsRequest(resources=topics, **everything), 4))
+    assert len(yielded) == len(reply.results) == len(topics)
+    assert _objects(reply) < 2 * len(topics)
+
+
+@pytest.mark.parametrize("name", ["topic", "no topic!"])
+async def test_creations_that_change_nothing_give_way_to_others(
+    running: RunningBroker, name: str
+) -> None:
+    """Whether all of them are only checked or all are refused."""
+    many = 500
+    topics = [
+        CreatableTopic(name=f"{name}{number}", num_partitions=1, replication_factor=1)
+        for number in range(many)
+    ]
+    message = CreateTopicsRequest(topics=topics, timeout_ms=1, validate_only=True)
+    creating = call(running, message, 7)
+    turns = 0
+    while True:
+        try:
+            creating.send(None)
+        except StopIteration as stop:
+            reply = stop.value
+            break
+        turns += 1
+    assert turns == many // TOPICS_AT_ONCE
+    assert len(reply.topics) == many
+    assert _objects(reply) < 60 * many
+    shared = {id(each) for topic in reply.topics for each in topic.configs or ()}
+    assert len(shared) < 100, "what topics inherit is there once"
 
 
 async def test_small_requests_need_no_steps(running: RunningBroker) -> None:

@@ -100,7 +100,7 @@ async def test_a_stop_does_not_wait_for_a_log_that_went_offline(tmp_path: Path) 
             await asyncio.sleep(0.001)
         log = running.broker.topics.led_log("t", 0)
         assert log is not None
-        log.offline = LogOffline(log.path, "the disk failed")
+        log.offline = log.refusal = LogOffline(log.path, "the disk failed")
         store.is_down = False
         await asyncio.wait_for(running.broker.bucket.finish(), 10)  # type: ignore[union-attr]
         assert (await waiting).error_code == ErrorCode.KAFKA_STORAGE_ERROR

@@ -18,7 +18,7 @@ from protocol.api.incremental_alter_configs import (
 )
 from protocol.error_codes import ErrorCode
 from tests.integration.security.test_quotas import alter
-from tests.support.broker import RawClient, RunningBroker, running_broker
+from tests.support.broker import ConnectionClosed, RawClient, RunningBroker, running_broker
 from tests.support.certificates import authority, signed
 from tests.support.clock import FrozenClock
 from tests.support.kafka_peer import free_ports
@@ -120,6 +120,62 @@ async def test_bad_rates_are_refused(
     assert code == ErrorCode.INVALID_REQUEST
     assert message is not None
     assert complaint in message
+
+
+async def is_served(port: int, source: str = "127.0.0.1") -> bool:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
+    client = RawClient(reader, writer)
+    try:
+        return bool((await client.request(HELLO, 0)).api_keys)
+    except ConnectionClosed:
+        return False
+    finally:
+        await client.close()
+
+
+async def test_limits_of_connections_change_at_run_time(two: tuple[RunningBroker, int]) -> None:
+    running, other = two
+    admin = await running.client()
+    of_other = "listener.name.other.max.connections"
+    assert (await set_rate(admin, of_other, "1"))[0] == 0
+    kept = await RawClient.connect("127.0.0.1", other)
+    await kept.request(HELLO, 0)
+    assert not await is_served(other)
+    assert await is_served(running.port), "the limit of one listener alone"
+    assert (await set_rate(admin, of_other, "2"))[0] == 0
+    assert await is_served(other)
+    await kept.close()
+    assert (await set_rate(admin, "max.connections", "1"))[0] == 0
+    assert not await is_served(running.port)
+    assert (await set_rate(admin, "max.connections", "50"))[0] == 0
+    assert (await set_rate(admin, "max.connections.per.ip", "1"))[0] == 0
+    assert not await is_served(running.port)
+    assert await is_served(running.port, "127.0.0.2")
+    overrides = "127.0.0.1:2, [2001:db8::1]:0,127.0.0.2:0"
+    assert (await set_rate(admin, "max.connections.per.ip.overrides", overrides))[0] == 0
+    assert await is_served(running.port)
+    assert not await is_served(running.port, "127.0.0.2")
+    assert (await set_rate(admin, "max.connections.per.ip", "0"))[0] == 0
+    assert await is_served(running.port)
+    assert not await is_served(running.port, "127.0.0.3")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("max.connections.per.ip", "0", "admits no one"),
+        ("max.connections.per.ip.overrides", "localhost:5", "'localhost:5' is not ADDRESS:NUMBER"),
+        ("max.connections.per.ip.overrides", "10.0.0.1", "is not ADDRESS:NUMBER"),
+        ("max.connections.per.ip.overrides", "10.0.0.1:-1", "is below 0"),
+        ("listener.name.other.max.connections", "0", "too small"),
+    ],
+)
+async def test_bad_limits_are_refused(
+    two: tuple[RunningBroker, int], name: str, value: str, complaint: str
+) -> None:
+    code, message = await set_rate(await two[0].client(), name, value)
+    assert code == ErrorCode.INVALID_REQUEST
+    assert complaint in (message or "")
 
 
 async def test_a_stop_does_not_wait_for_a_delay(two: tuple[RunningBroker, int]) -> None:

@@ -152,6 +152,8 @@ def test_every_kind_of_event_is_in_the_file(tmp_path: Path) -> None:
     # Folded in the second file.
     (refused,) = (it for it in events(moved) if it["event"] == "refused")
     assert (refused["principal"], refused["resource"]) == ("User:eve", "secret-group")
+    no_rule = "no rule matches the resource (allow.everyone.if.no.acl.found = false)"
+    assert (refused["rule"], refused["connection"]) == (no_rule, 2)
     (failed,) = (it for it in events(moved) if it["event"] == "login failed")
     assert (failed["user"], failed["reason"]) == ("eve", "credentials")
     assert "secret" not in moved.read_text().replace("secret-group", "")

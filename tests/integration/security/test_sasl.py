@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from broker.net import limits
 from broker.net.limits import LINGER_MS
+from broker.security import failed_logins
 from broker.security.credentials import Upsertion
 from broker.security.scram import ScramMechanism, salted
 from protocol.api.api_versions import ApiVersionsRequest
@@ -90,6 +92,33 @@ async def test_plain(client: RawClient, version: int) -> None:
     answer = await log_in(client, version=version)
     assert (answer.error_code, bytes(answer.auth_bytes), answer.session_lifetime_ms) == (0, b"", 0)
     assert await works(client)
+
+
+async def test_an_address_that_fails_again_and_again_waits_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer still comes, and a good login of the same address does not wait for it."""
+    monkeypatch.setattr(failed_logins, "FREE", 2)
+    monkeypatch.setattr(limits, "AUTHENTICATION_TICKS", 1)
+    settings = SETTINGS | {"connection_failed_authentication_delay_ms": "400"}
+    async with running_broker(tmp_path / "data", **settings) as running:
+        add_users(running)
+        loop = asyncio.get_running_loop()
+        waited_s = []
+        for _ in range(5):
+            began = loop.time()
+            answer = await log_in(await running.client(), "alice", "wrong")
+            waited_s.append(loop.time() - began)
+            assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        expected_s = (0.4, 0.4, 0.8, 1.6, 3.2)
+        assert all(
+            waited >= expected for waited, expected in zip(waited_s, expected_s, strict=True)
+        )
+        slow = asyncio.create_task(log_in(await running.client(), "alice", "wrong"))
+        await asyncio.sleep(0.1)
+        assert (await log_in(await running.client())).error_code == 0
+        assert not slow.done()
+        slow.cancel()
 
 
 async def test_scram(secured: RunningBroker) -> None:

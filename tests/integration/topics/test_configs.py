@@ -44,6 +44,36 @@ async def describe(
     return result
 
 
+async def test_a_topic_is_described_beside_others_as_alone(tmp_path: Path) -> None:
+    """What topics inherit is encoded once for all of them, and once more after a change."""
+    async with running_broker(tmp_path, time_windows_enable="true") as running:
+        client = await running.client()
+        names = ["plain", "own", "plain-2", "own-2", "plain.__t__1793527200000__1793530800000"]
+        for name in names[:4]:
+            await create_topic(client, name)
+        for name in ("own", "own-2"):
+            own = ("retention.ms", SET, f"{len(name)}000")
+            assert await incremental(client, own, name=name) == 0
+        for version in range(5):
+            for change in ("1", "2"):
+                inherited = ("log.roll.ms", SET, change)
+                assert await incremental(client, inherited, resource_type=BROKER, name="1") == 0
+                rolled = await value_of(client, "segment.ms", name="plain")
+                assert rolled.value == change
+                alone = [await describe(client, TOPIC, name, version=version) for name in names]
+                assert await describe_all(client, names, version) == alone
+
+
+async def describe_all(
+    client: RawClient, names: list[str], version: int
+) -> list[DescribeConfigsResult]:
+    resources = [DescribeConfigsResource(resource_type=TOPIC, resource_name=n) for n in names]
+    everything = {"include_synonyms": True, "include_documentation": True}
+    request = DescribeConfigsRequest(resources=resources, **everything)
+    results: list[DescribeConfigsResult] = (await client.request(request, version)).results
+    return results
+
+
 async def value_of(
     client: RawClient, key: str, resource_type: int = TOPIC, name: str = "t"
 ) -> DescribeConfigsResourceResult:

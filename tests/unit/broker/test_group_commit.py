@@ -39,6 +39,7 @@ class FakeLog:
         self.waits_for_store = False
         self.offline: StorageError | None = None
         self.config = SimpleNamespace(flush_messages=flush_messages)
+        self.log_start_offset = 0
         self.log_end_offset = 0
         self.durable_offset = 0
         self.high_watermark = 0
@@ -132,7 +133,9 @@ async def test_at_most_the_given_number_of_syncs_run_at_once() -> None:
     for index, log in enumerate(logs):
         log.gate.clear()
         bench.append(log, str(index))
-    await asyncio.sleep(0.05)
+    while sum(log.running for log in logs) < 2:
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.02)
     assert sum(log.running for log in logs) == 2
     assert [log.running for log in logs[:2]] == [1, 1], "first come, first served"
     for log in logs:

@@ -76,8 +76,9 @@ def test_a_time_in_seconds_is_refused() -> None:
 
 
 def test_line_formats_know_every_field() -> None:
-    template = "{topic} {partition:>2} {offset} {timestamp} {key} {headers} {size}"
-    assert line_format(template)(RECORD) == f"t  3 42 {NOON_MS} key h=1 n=- 5".encode()
+    template = "{topic} {partition:>2} {offset} {timestamp} {key} {headers} {size} {deliveries}"
+    shown = line_format(template)(RECORD._replace(delivery_count=2))
+    assert shown == f"t  3 42 {NOON_MS} key h=1 n=- 5 2".encode()
     assert line_format(DEFAULT_FORMAT)(RECORD).endswith("  3:42  key  \ufffd\0".encode())
 
 

@@ -4,9 +4,9 @@ import dataclasses
 
 from config import load, with_dynamic
 from config.broker_keys import BROKER_KEYS, NOT_APPLICABLE
-from config.describe import ConfigSource, describe_broker, describe_topic
+from config.describe import ConfigSource, TopicDescriptions, describe_broker
 from config.model import BrokerConfig, TopicConfig
-from config.security.keys import LISTENER_KEYS
+from config.security.keys import LISTENER_KEYS, STORE_KEYS
 from config.topic_keys import TOPIC_KEYS
 from config.values import ValueType, format_value
 
@@ -16,7 +16,7 @@ _RENAMED = {
     "listener_security_protocol_map": "listeners",
     "metrics_listener_security": "metrics_listener",
 }
-_DERIVED = {"settings", "secrets", "dynamic", "notices"}
+_DERIVED = {"settings", "secrets", "dynamic", "dynamic_secrets", "notices"}
 _NO_CHANGE = "Accepted for compatibility"
 """How the description of a setting begins that changes nothing, and has no field."""
 
@@ -35,6 +35,7 @@ def test_every_broker_key_is_a_field_or_a_topic_default() -> None:
         for key in BROKER_KEYS.values()
         if key.name not in synonyms
         and (key.name not in LISTENER_KEYS or key.dynamic)
+        and key.name not in STORE_KEYS
         and key.type is not ValueType.PASSWORD
         and not key.doc.startswith(_NO_CHANGE)
     }
@@ -57,7 +58,9 @@ def test_a_topic_description_shows_every_level_most_specific_first() -> None:
         load(command_line={"log.retention.hours": "1", "log.retention.ms": "5"}),
         {"log.retention.ms": "6"},
     )
-    entries = {entry.key.name: entry for entry in describe_topic({"retention.ms": "7"}, broker)}
+    entries = {
+        entry.key.name: entry for entry in TopicDescriptions(broker).of({"retention.ms": "7"})
+    }
     entry = entries["retention.ms"]
     assert (entry.value, entry.source) == ("7", ConfigSource.TOPIC)
     assert [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms] == [
@@ -72,7 +75,7 @@ def test_a_topic_description_shows_every_level_most_specific_first() -> None:
 def test_an_inherited_value_is_shown_in_the_topics_unit() -> None:
     entries = {
         entry.key.name: entry
-        for entry in describe_topic({}, load(command_line={"log.retention.hours": "2"}))
+        for entry in TopicDescriptions(load(command_line={"log.retention.hours": "2"})).of({})
     }
     assert entries["retention.ms"].value == "7200000"
     assert entries["retention.ms"].source is ConfigSource.STATIC_BROKER

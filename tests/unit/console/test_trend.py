@@ -1,8 +1,10 @@
 """The trend of a lag in words and numbers."""
 
+import sys
+
 import pytest
 
-from console.data.groups import Sample, slope_of, trend_of
+from console.data.groups import SAMPLES_KEPT, SERIES_MAX, Sample, Series, slope_of, trend_of
 
 
 def samples(*rows: tuple[int, int, int, int]) -> list[Sample]:
@@ -48,3 +50,14 @@ def test_the_line_is_the_one_of_least_squares() -> None:
     assert slope_of([0, 1, 2, 3], [1, 3, 5, 7]) == pytest.approx(2.0)
     assert slope_of([0, 1, 2], [0, 3, 0]) == pytest.approx(0.0)
     assert slope_of([5, 5], [1, 9]) == 0.0
+
+
+def test_a_series_keeps_its_newest_samples_in_little_memory() -> None:
+    series = Series()
+    assert (series.samples(), series.newest_ms) == ([], None)
+    all_of_them = [Sample(n, 2**40 + n, n, 2**41, 2**42) for n in range(2 * SAMPLES_KEPT)]
+    for sample in all_of_them:
+        series.add(sample)
+    assert series.samples() == all_of_them[SAMPLES_KEPT:]
+    assert series.newest_ms == 2 * SAMPLES_KEPT - 1
+    assert SERIES_MAX * sys.getsizeof(series._numbers) < 40e6

@@ -25,21 +25,21 @@ from pipeline.errors import (  # noqa: E402
 from pipeline.jobs import files  # noqa: E402
 from pipeline.jobs.archive import (  # noqa: E402
     ArchiveSettings,
-    Plan,
     _mark_days,
     _new_plan,
     complete_days,
     youngest_by_partition,
 )
-from pipeline.jobs.files import WrittenFile, file_name, split_by_date  # noqa: E402
+from pipeline.jobs.files import file_name, split_by_date  # noqa: E402
 from pipeline.jobs.lake import ParquetLake  # noqa: E402
 from pipeline.jobs.outcome import JobCode, code_of  # noqa: E402
 from pipeline.jobs.restore import find_spoilers  # noqa: E402
-from pipeline.jobs.skew import judge  # noqa: E402
+from pipeline.jobs.skew import SkewSettings, judge, skew  # noqa: E402
 from pipeline.launch import duration_ms, main  # noqa: E402
 from pipeline.net.cluster import Cluster  # noqa: E402
 from pipeline.options.options import TopicChoice, TopicPartition, parse_source_options  # noqa: E402
 from pipeline.options.reader import spark_path  # noqa: E402
+from pipeline.plan.archived import ArchivePlan, WrittenFile  # noqa: E402
 from pipeline.plan.journal import Journal  # noqa: E402
 from pipeline.plan.splits import OffsetRange  # noqa: E402
 from pipeline.records.batches import COLUMN_TYPES  # noqa: E402
@@ -70,14 +70,14 @@ def test_a_file_is_named_by_topic_identity_offsets_and_plan() -> None:
 
 
 def test_a_plan_survives_the_journal_and_keeps_its_digest() -> None:
-    plan = Plan(
+    plan = ArchivePlan(
         number=0, cluster_id="c", topic_ids={"t": "5a"}, target="/x",
         tasks=(
             (OffsetRange("t", 0, 1, 5), OffsetRange("t", 1, 0, 2)),
             (OffsetRange("t", 2, 0, 2),),
         ),
     )  # fmt: skip
-    again = Plan.parse(json.loads(json.dumps(plan.document())))
+    again = ArchivePlan.parse(json.loads(json.dumps(plan.document())))
     assert again == plan
     assert again.digest == plan.digest
 
@@ -320,6 +320,12 @@ def test_a_day_before_1970_is_not_complete_because_a_record_has_no_time() -> Non
     youngest = youngest_by_partition({}, [written(-5 * DAY_MS), written(-1)])
     assert youngest == {"t-0": -5 * DAY_MS}
     assert youngest_by_partition(youngest, [written(7)]) == {"t-0": 7}
+
+
+def test_skew_refuses_the_archive_that_it_would_not_read(tmp_path: Path) -> None:
+    options = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "archive": str(tmp_path)}
+    with pytest.raises(BadOptions, match="option archive means nothing to skew"):
+        skew(cast("Any", None), SkewSettings(options=options))
 
 
 def test_a_relative_path_is_made_absolute_where_it_is_said(

@@ -10,6 +10,11 @@ from typing import Any
 import pytest
 
 from protocol import headers, registry
+from protocol.api.describe_configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 from protocol.api.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -66,6 +71,49 @@ def head_bytes(layout: Layout) -> int:
 def test_round_trip(layout: Layout) -> None:
     message = sample(layout)
     assert decode(layout, encode_body(message, layout.version)) == message
+
+
+def described(version: int) -> DescribeConfigsResponse:
+    layouts = {each.version: each for each in LAYOUTS if each.cls is DescribeConfigsResponse}
+    message: DescribeConfigsResponse = sample(layouts[version])
+    return message
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_structs_may_be_encoded_before_their_message(version: int) -> None:
+    expected = encode_body(described(version), version)
+    message = described(version)
+    setting = registry.struct_encoder(
+        DescribeConfigsResponse, DescribeConfigsResourceResult, version
+    )
+    result = registry.struct_encoder(DescribeConfigsResponse, DescribeConfigsResult, version)
+    assert message.results[0].configs
+    for each in message.results:
+        each.configs = list(map(setting, each.configs))
+    message.results[1:] = map(result, message.results[1:])
+    assert encode_body(message, version) == expected
+    assert schema.encode(message, version) == schema.encode(described(version), version)
+
+
+def test_long_encoded_structs_are_not_copied_into_the_answer() -> None:
+    encode = registry.struct_encoder(DescribeConfigsResponse, DescribeConfigsResult, 4)
+    long = encode(DescribeConfigsResult(resource_name="t" * 2_000))
+    codec = registry.ServerCodec(ApiKey.DESCRIBE_CONFIGS, 4)
+    parts = codec.encode(7, DescribeConfigsResponse(results=[long, long]))
+    assert [part for part in parts if part is long] == [long, long]
+
+
+def test_struct_that_does_not_fit_its_layout_is_explained() -> None:
+    encode = registry.struct_encoder(DescribeConfigsResponse, DescribeConfigsResult, 4)
+    with pytest.raises(MalformedRequest) as caught:
+        encode(DescribeConfigsResult(resource_name="t" * 40_000))
+    assert "DescribeConfigsResult v4" in caught.value.message
+    assert caught.value.field == "resource_name"
+
+
+def test_struct_of_a_version_that_its_message_does_not_have() -> None:
+    with pytest.raises(UnsupportedVersion):
+        registry.struct_encoder(DescribeConfigsResponse, DescribeConfigsResult, 5)
 
 
 @pytest.mark.parametrize("layout", ADVERTISED, ids=str)

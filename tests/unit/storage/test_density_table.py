@@ -9,7 +9,7 @@ lies on disk; what is in memory is measured by `python -m benchmarks.density`.
 import pytest
 
 from storage.segment.density import parse_density
-from storage.segment.time_index import ENTRY_SIZE
+from storage.segment.feed import TIME_ENTRY_SIZE
 from tests.support.logs import LogHarness
 
 PARTITIONS = 3_500
@@ -25,7 +25,7 @@ DRAFT = {
 
 
 def test_the_drafts_figures_follow_from_its_entry() -> None:
-    sizes = {row: entries * ENTRY_SIZE * PARTITIONS for row, (entries, _) in DRAFT.items()}
+    sizes = {row: entries * TIME_ENTRY_SIZE * PARTITIONS for row, (entries, _) in DRAFT.items()}
     assert f"{sizes['second'] / GIB:.1f} GB" == DRAFT["second"][1]
     # 57.7: the draft cuts off.
     assert f"{int(sizes['minute'] / MIB)} MB" == DRAFT["minute"][1]
@@ -51,7 +51,7 @@ def test_a_partition_day_has_the_entries_of_the_drafts_table(
     log.log.flush()
     names = [name for name in log.names() if name.endswith(".density")]
     entries = sum(
-        len(parse_density(log.files.read_all(f"{log.path}/{name}")).entries) // ENTRY_SIZE
+        len(parse_density(log.files.read_all(f"{log.path}/{name}")).entries) // TIME_ENTRY_SIZE
         for name in names
     )
     expected, _ = DRAFT[row]

@@ -39,7 +39,7 @@ class FakeLog:
         self.partition = partition
         self.waits_for_disk = waits_for_disk
         self.waits_for_store = False
-        self.offline = None
+        self.offline = self.refusal = None
         self.leader_epoch = 0
         self.log_start_offset = 0
         self.log_end_offset = 0

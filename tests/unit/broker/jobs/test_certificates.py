@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from broker.jobs.certificates import CertificateWatch
+from broker.security.audit import AUDIT_LOGGER, Audit
 from broker.security.tls.contexts import TlsContexts, reveal
+from broker.security.tls.listeners import TlsListeners
 from broker.threads import Pool
 from config import load
 from config.security.keys import listener_security
@@ -51,12 +53,17 @@ def clock(contexts: TlsContexts) -> FrozenClock:
 @pytest.fixture
 async def watch(contexts: TlsContexts, clock: FrozenClock) -> AsyncIterator[CertificateWatch]:
     pool = Pool("jobs", 1)
-    yield CertificateWatch({"SSL": contexts}, clock.wall_ms, pool)
+    listeners = TlsListeners({"SSL": contexts}, clock.wall_ms, pool, Audit(clock))
+    yield CertificateWatch(listeners, clock.wall_ms)
     pool.close()
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
-    found = [(record.levelno, record.getMessage()) for record in caplog.records]
+    found = [
+        (record.levelno, record.getMessage())
+        for record in caplog.records
+        if record.name != AUDIT_LOGGER
+    ]
     caplog.clear()
     return found
 
@@ -127,3 +134,20 @@ async def test_a_new_certificate_ends_the_warnings(
     await watch.run()
     ((_, text),) = lines(caplog)
     assert "CN=two expires" in text, "it expires as soon"
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_open"), [(0o600, False), (0o640, False), (0o644, True), (0o660, True)]
+)
+async def test_a_key_that_others_read_is_warned_of(
+    contexts: TlsContexts, live: Path, caplog: pytest.LogCaptureFixture, mode: int, is_open: bool
+) -> None:
+    live.chmod(mode)
+    clock = FrozenClock()
+    TlsListeners({"SSL": contexts}, clock.wall_ms, Pool("jobs", 1), Audit(clock))
+    said = [text for _, text in lines(caplog)]
+    expected = (
+        f"listener SSL: others may read or write {live} (mode {mode:04o}), which has a secret; "
+        "chmod 600 or 640 it"
+    )
+    assert said == ([expected] if is_open else [])

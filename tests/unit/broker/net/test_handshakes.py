@@ -62,7 +62,7 @@ async def test_all_addresses_together_are_bounded() -> None:
 async def test_nothing_is_remembered_of_those_that_have_gone() -> None:
     handshakes = places()
     shaking = Shaking(handshakes)
-    assert handshakes.begin("a")
+    assert handshakes.begin("a", "SSL")
     await shaking.start("a")
     handshakes.end("a")
     await shaking.end()
@@ -78,8 +78,8 @@ def test_a_client_is_counted_in_where_there_is_room(has_room: bool) -> None:
         return has_room
 
     handshakes = Handshakes(room, at_once=8, waiting_max=16)
-    assert handshakes.begin("a") is has_room
-    handshakes.begin("b")
-    assert asked == [("a", 0, 0), ("b", int(has_room), 0)]
-    handshakes.begin("a")
-    assert asked[2] == ("a", 2 * has_room, int(has_room))
+    assert handshakes.begin("a", "SSL") is has_room
+    handshakes.begin("b", "SSL")
+    assert asked == [("a", "SSL", 0, 0), ("b", "SSL", int(has_room), 0)]
+    handshakes.begin("a", "SSL")
+    assert asked[2] == ("a", "SSL", 2 * has_room, int(has_room))

@@ -19,6 +19,7 @@ from broker.security.principal import user
 from broker.security.session import Session
 from broker.threads import Pool
 from protocol.acl import Operation, ResourceType
+from tests.support.clock import FrozenClock
 
 BOB = Session(peer_host="10.0.0.1", principal=user("bob"))
 
@@ -157,9 +158,49 @@ async def test_a_full_disk_delays_lines(
     assert place.file.lost == 0
 
 
+@pytest.mark.parametrize("is_under_way", [False, True])
+async def test_lines_that_a_stop_cannot_write_are_counted_and_reported(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    is_under_way: bool,
+) -> None:
+    place = Place(tmp_path / "audit.jsonl")
+    gate = threading.Event()
+
+    def write_on_full_disk(descriptor: int, data: memoryview) -> int:
+        assert gate.wait(10)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "write", write_on_full_disk)
+    place.write(0)
+    if not is_under_way:
+        gate.set()
+        while "lines wait in memory" not in caplog.text:
+            await asyncio.sleep(0.001)
+    place.write(1)
+    gate.set()
+    assert place.close() == []
+    await asyncio.sleep(0)
+    assert place.file.lost == 2
+    (line,) = [each.getMessage() for each in caplog.records if "lost" in each.getMessage()]
+    assert line.endswith("No space left on device; 2 lines are lost, because the broker stops")
+
+
+async def test_a_stop_says_how_many_lines_were_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_file, "LINES_MAX", 2)
+    place = Place(tmp_path / "audit.jsonl")
+    for number in range(5):
+        place.write(number)
+    assert place.close() == [0, 1]
+    assert [line["count"] for line in lines(place.path) if line["event"] == "lines lost"] == [3]
+
+
 async def test_events_have_their_facts_one_by_one(tmp_path: Path) -> None:
     place = Place(tmp_path / "audit.jsonl")
-    audit = Audit(lambda: 5, place.file)
+    audit = Audit(FrozenClock(), place.file)
     forged = 'bob\n{"event": "login"}\u202e\udc80'
     audit.authenticated(BOB, "SCRAM-SHA-512", again=True)
     audit.login_failed("10.0.0.1", "PLAIN", "SASL", "credentials", forged)
@@ -167,6 +208,12 @@ async def test_events_have_their_facts_one_by_one(tmp_path: Path) -> None:
     for _ in range(3):
         audit.refused(BOB, "FETCH", Operation.READ, ResourceType.TOPIC, forged)
     audit.reloaded("num.partitions")
+    over_tls = Session(
+        peer_host="10.0.0.1", principal=user("eve"), connection_id=7, tls="TLSv1.3 SUITE"
+    )
+    over_tls.software = ("librdkafka", "2.0.2")
+    why = "no rule allows it"
+    audit.refused(over_tls, "FETCH", Operation.READ, ResourceType.TOPIC, "t", lambda: why)
     place.close()
     for line in (found := lines(place.path)):
         del line["time"]
@@ -185,4 +232,10 @@ async def test_events_have_their_facts_one_by_one(tmp_path: Path) -> None:
             "resource_type": "TOPIC", "resource": forged, "more_before": 0,
         },
         {"event": "reloaded", "what": "num.partitions"},
+        {
+            "event": "refused", **where, "connection": 7, "tls": "TLSv1.3 SUITE",
+            "software": "librdkafka 2.0.2", "principal": "User:eve", "api": "FETCH",
+            "operation": "READ", "resource_type": "TOPIC", "resource": "t",
+            "rule": "no rule allows it", "more_before": 0,
+        },
     ]  # fmt: skip

@@ -18,7 +18,7 @@ from config import load
 from protocol.acl import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from storage.directory.offline import open_journal
 from storage.disk.files import RealFiles
-from tests.support.certificates import authority, signed
+from tests.support.certificates import authority, revocations, signed
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 RULES = {"authorizer_class_name": STANDARD, "super_users": "User:admin"}
@@ -135,6 +135,41 @@ class TestCertificates:
         metrics = {"metrics_listener_security": "tls", "ssl_keystore_location": str(pem)}
         assert weaknesses(data, **metrics) == []
         assert weaknesses(data, **metrics | {"ssl_keystore_location": "/missing"})[0][0] is BAD
+
+    def test_suites_that_scanners_warn_of(
+        self, data: Path, pem: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(checkup, "EXPIRY_WARNING_DAYS", 5)
+        strong = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
+        settings = self.settings(pem) | {"ssl_cipher_suites": strong}
+        assert weaknesses(data, **settings) == []
+        settings["ssl_cipher_suites"] += ",TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA"
+        ((verdict, seen, _),) = weaknesses(data, **settings)
+        assert (verdict, "AES_128_CBC_SHA may leak" in seen) == (WARN, True)
+
+    def test_revocation_lists_near_their_end_and_ended(
+        self, data: Path, pem: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(checkup, "EXPIRY_WARNING_DAYS", 5)
+        settings = self.settings(pem) | {
+            "ssl_client_auth": "required",
+            "ssl_truststore_location": str(tmp_path / "ca.pem"),
+            "ssl_crl_location": str(revocations(tmp_path, tmp_path / "lists", days="3")),
+        }
+        assert weaknesses(data, **settings) == []
+        now_s = time.time()
+        for days, verdict in ((2.5, WARN), (4, BAD)):
+            monkeypatch.setattr(time, "time", lambda days=days: now_s + days * 86_400)
+            assert [found for found, _, _ in weaknesses(data, **settings)] == [verdict]
+        assert weaknesses(data, **settings | {"ssl_crl_location": "/missing"})[0][0] is BAD
+
+    def test_a_key_store_that_was_set_at_run_time(self, data: Path, pem: Path) -> None:
+        config = load(command_line={"log.dirs": str(data)})
+        name = "listener.name.ssl.ssl.keystore.location"
+        with open_journal(config, files=RealFiles(), random_bytes=secrets.token_bytes) as journal:
+            journal.set_broker_overrides({name: "/missing.pem"})
+        ((verdict, seen, _),) = weaknesses(data, **self.settings(pem))
+        assert (verdict, "ssl.keystore.location = /missing.pem" in seen) == (BAD, True)
 
     def test_wildcards_cover_one_label(self) -> None:
         assert checkup._covers(["*.example.com"], "Broker.example.com")

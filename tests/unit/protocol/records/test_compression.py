@@ -210,6 +210,23 @@ def test_lz4_frames_of_other_writers_are_read(
         assert unlimited(Codec.LZ4, packed, legacy=legacy) == TEXT
 
 
+@pytest.mark.parametrize("block_size", [4, 5, 6, 7])
+def test_an_lz4_frame_is_read_after_one_that_is_cut_off_damaged_or_too_long(
+    block_size: int,
+) -> None:
+    data = random.Random(block_size).randbytes(30_000) + bytes(300_000)
+    good = lz4_frame.compress(data, block_size=block_size, block_linked=False)
+    damaged = bytearray(good)
+    damaged[-1] ^= 1  # the end mark
+    for bad in (good[:-9], good[:20_000], bytes(damaged), good + b"foreign"):
+        with pytest.raises(CorruptRecords):
+            decompress(Codec.LZ4, bad, max_bytes=len(data))
+        assert decompress(Codec.LZ4, good, max_bytes=len(data)) == data
+    with pytest.raises(DecompressionLimitExceeded):
+        decompress(Codec.LZ4, good, max_bytes=100_000)
+    assert decompress(Codec.LZ4, good, max_bytes=len(data)) == data
+
+
 def test_lz4_dependent_blocks_are_refused_since_java_clients_cannot_read_them() -> None:
     with pytest.raises(CorruptRecords, match="dependent"):
         unlimited(Codec.LZ4, lz4_frame.compress(TEXT, block_linked=True))

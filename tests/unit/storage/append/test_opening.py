@@ -169,6 +169,15 @@ def test_large_wrapper_is_not_opened_at_once() -> None:
     plan(sent, Opening(INT64_MAX, at_once=False))
 
 
+def test_a_wrapper_opens_to_no_more_than_its_request_may() -> None:
+    sent = memoryview(
+        bytearray(build_message_set([Record(0, NOW, None, bytes(9_000))], 1, Codec.GZIP))
+    )
+    plan(sent, Opening(10_000, at_once=False))
+    with pytest.raises(MessageTooLarge):
+        plan(sent, Opening(5_000, at_once=False))
+
+
 def test_a_large_batch_that_is_only_stamped_is_done_at_once() -> None:
     stamping = replace(RULES, timestamp_type=TimestampType.LOG_APPEND_TIME)
     plan(compressed(100_000, Codec.NONE), Opening(INT64_MAX), stamping)

@@ -116,6 +116,14 @@ def test_a_first_sequence_and_the_largest_sizes_take_the_shortcut(codec: Codec) 
     assert plain(data, replace(exact, segment_bytes=len(data) - 1)) is None
 
 
+@pytest.mark.parametrize(("late_ms", "is_plain"), [(0, True), (1_000, True), (1_001, False)])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_the_bounds_of_time_take_the_shortcut(sign: int, late_ms: int, is_plain: bool) -> None:
+    rules = replace(RULES, timestamp_before_max_ms=1_000, timestamp_after_max_ms=1_000)
+    data = build_batch([Record(0, NOW_MS + sign * late_ms, None, b"v")])
+    assert (plain(data, rules) is not None) is is_plain
+
+
 def test_a_batch_of_many_pieces_is_left_to_another_thread() -> None:
     pieces = b"".join(gzip.compress(b"") for _ in range(AT_ONCE_PIECES))
     usual = bytearray(build_batch(RECORDS, codec=Codec.GZIP))

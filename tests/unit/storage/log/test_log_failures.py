@@ -8,8 +8,8 @@ import pytest
 from storage.errors import LogOffline, OffsetOutOfRange, PolicyViolation, StorageFailed
 from storage.log.producers import LogProducers
 from storage.log.values import Isolation
+from storage.segment.feed import TAIL_ENTRIES_MAX
 from storage.segment.segment import Segment
-from storage.segment.sparse_index import TAIL_ENTRIES_MAX
 from tests.support.logs import LogHarness, produced
 from tests.support.simulated_disk import Operation, SimulatedFile
 from tests.unit.storage.log.test_log import fail_next

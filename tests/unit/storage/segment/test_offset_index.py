@@ -2,8 +2,8 @@
 
 import pytest
 
+from storage.segment.feed import TAIL_ENTRIES_MAX
 from storage.segment.offset_index import OffsetIndex, OffsetPosition
-from storage.segment.sparse_index import TAIL_ENTRIES_MAX
 from tests.support.logs import DIRECTORY, disk
 from tests.support.simulated_disk import SimulatedDisk
 

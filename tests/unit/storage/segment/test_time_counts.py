@@ -1,5 +1,6 @@
 """Counts of records by time: what an append counts, what it leaves for later, and their file."""
 
+from contextlib import suppress
 from itertools import pairwise
 
 import pytest
@@ -250,6 +251,42 @@ def test_a_rolled_segment_keeps_no_counts_in_memory() -> None:
     assert counts is not None
     assert len(counts.buckets.starts) == 0
     assert bars(counts_of(closed)) == {1_000: 1}
+
+
+def test_the_owners_thread_reads_no_file_of_closed_segments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = LogHarness()
+    for n in range(3):
+        log.append(n * SECOND)
+        log.log.roll(log.now_ms)
+    log.append(4_000)
+    log.reopen()
+    read: list[str] = []
+    read_all = log.files.read_all
+
+    def noted(path: str) -> bytes:
+        read.append(path)
+        return read_all(path)
+
+    monkeypatch.setattr(log.files, "read_all", noted)
+    window = Window(from_ms=0, to_ms=1, bars=1)
+    steps = TimeHistogram().count([log.log], window, bytes_max=0)
+    aside: list[str] = []
+    with suppress(StopIteration):
+        while True:
+            if (call := next(steps)) is not None:
+                before = len(read)
+                call.run()
+                aside += read[before:]
+    assert read == aside == [path_of(log, base) for base in range(4)]
+
+
+def test_counts_in_memory_cost_no_call_in_a_thread() -> None:
+    log = LogHarness()
+    log.append(4_000)
+    window = Window(from_ms=0, to_ms=1, bars=1)
+    assert not any(TimeHistogram().count([log.log], window, bytes_max=0))
 
 
 # --- the file -----------------------------------------------------------------------------------

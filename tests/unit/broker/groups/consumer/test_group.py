@@ -369,6 +369,19 @@ def test_a_large_group_computes_its_target_now_and_then() -> None:
     assert {len(target) for target in table.group.targets.values()} == {2}
 
 
+def test_a_group_is_assigned_once_per_interval() -> None:
+    table = Table()
+    table.group = ConsumerGroup("g", replace(LIMITS, assignment_interval_ms=1_000))
+    assert table.join("m1").assigned == parts(0, 1, 2, 3)
+    second = table.join("m2")
+    assert (second.member_epoch, second.assigned) == (1, NO_PARTITIONS)
+    table.now_ms += 999
+    assert table.beat("m2", 1).member_epoch == 1
+    table.now_ms += 1
+    assert table.beat("m2", 1).member_epoch == 2
+    assert table.group.assignment_epoch == 2
+
+
 class Client:
     """A member as a real client behaves: it gives up what it is told to, a heartbeat later."""
 

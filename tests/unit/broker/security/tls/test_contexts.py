@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from broker.security.tls.contexts import TlsContexts, TlsUnusable, build_context
+from config.security.cipher_suites import SUITES_OF_TLS_1_2, SUITES_OF_TLS_1_3
 from config.security.keys import TlsSettings
 from config.values import Secret
-from tests.support.certificates import authority, openssl, signed
+from tests.support.certificates import authority, openssl, revocations, signed
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +39,7 @@ def settings(
     store_password: str | None = None,
     trust_kind: str = "PEM",
     trust_password: str | None = None,
+    **more: Any,
 ) -> TlsSettings:
     def secret(text: str | None) -> Secret | None:
         return None if text is None else Secret(text)
@@ -56,6 +58,7 @@ def settings(
         client_auth=client_auth,
         principal_mapping_rules="DEFAULT",
         enabled_protocols=protocols,
+        **more,
     )
 
 
@@ -300,3 +303,144 @@ class TestChangesOfFiles:
             (tmp_path / name).write_bytes((tmp_path / name).read_bytes() + b"\n")
             assert contexts.has_changed(), name
             contexts.reload(NOW_MS)
+
+
+AES_128 = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
+
+
+def speaking(place: Path, version: ssl.TLSVersion, ciphers: str = "") -> ssl.SSLContext:
+    client = ssl.create_default_context(cafile=str(place / "ca.pem"))
+    client.minimum_version = client.maximum_version = version
+    if ciphers:
+        client.set_ciphers(ciphers)
+    return client
+
+
+class TestSuites:
+    def test_a_suite_that_is_not_named_is_refused(self, place: Path) -> None:
+        server = built_context(settings(location=place / "one.pem", cipher_suites=(AES_128,)))
+        named = speaking(place, ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES128-GCM-SHA256")
+        near, _ = shake_hands(server, place, client=named)
+        cipher = near.cipher()
+        assert cipher is not None
+        assert cipher[0] == "ECDHE-ECDSA-AES128-GCM-SHA256"
+        other = speaking(place, ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES256-GCM-SHA384")
+        with pytest.raises(ssl.SSLError, match="NO_SHARED_CIPHER"):
+            shake_hands(server, place, client=other)
+
+    def test_a_version_without_a_suite_is_not_served(self, place: Path) -> None:
+        server = built_context(settings(location=place / "one.pem", cipher_suites=(AES_128,)))
+        with pytest.raises(ssl.SSLError, match="UNSUPPORTED_PROTOCOL"):
+            shake_hands(server, place, client=speaking(place, ssl.TLSVersion.TLSv1_3))
+        server = built_context(
+            settings(location=place / "one.pem", cipher_suites=SUITES_OF_TLS_1_3)
+        )
+        assert shake_hands(server, place)[0].version() == "TLSv1.3"
+        with pytest.raises(ssl.SSLError, match="UNSUPPORTED_PROTOCOL"):
+            shake_hands(server, place, client=speaking(place, ssl.TLSVersion.TLSv1_2))
+
+    def test_the_first_suite_is_preferred(self, place: Path) -> None:
+        names = (AES_128, AES_128.replace("AES_128_GCM_SHA256", "AES_256_GCM_SHA384"))
+        for order in (names, names[::-1]):
+            server = built_context(settings(location=place / "one.pem", cipher_suites=order))
+            near, _ = shake_hands(
+                server, place, client=speaking(place, ssl.TLSVersion.TLSv1_2, "ECDHE+AESGCM")
+            )
+            cipher = near.cipher()
+            assert cipher is not None
+            assert SUITES_OF_TLS_1_2[order[0]] == cipher[0]
+
+    @pytest.mark.parametrize("more", [(), SUITES_OF_TLS_1_3])
+    def test_suites_that_the_key_cannot_serve_are_refused(
+        self, place: Path, more: tuple[str, ...]
+    ) -> None:
+        """Else TLS 1.2 would fail for every client, and TLS 1.3 would hide it."""
+        suites = (*more, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256")
+        with pytest.raises(TlsUnusable, match=r"no suite of TLSv1\.2 .* with ECDSA for a key on"):
+            built_context(settings(location=place / "one.pem", cipher_suites=suites))
+
+    def test_every_suite_that_may_be_named_is_known_to_openssl(self) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        for name, of_openssl in SUITES_OF_TLS_1_2.items():
+            context.set_ciphers(of_openssl)
+            found = {one["name"]: one for one in context.get_ciphers()}
+            assert of_openssl in found, name
+        assert {one["name"] for one in context.get_ciphers()} >= set(SUITES_OF_TLS_1_3)
+
+    def test_the_newest_version(self, place: Path) -> None:
+        server = built_context(settings(location=place / "one.pem", protocol="TLSv1.2"))
+        assert shake_hands(server, place)[0].version() == "TLSv1.2"
+
+
+class TestRevocations:
+    @staticmethod
+    def asking(place: Path, lists: Path, client_auth: str = "required") -> TlsSettings:
+        return settings(
+            location=place / "one.pem",
+            trust=place / "ca.pem",
+            client_auth=client_auth,
+            crl_location=str(lists),
+        )
+
+    @staticmethod
+    def client(place: Path, name: str, trust: Path | None = None) -> ssl.SSLContext:
+        context = speaking(trust or place, ssl.TLSVersion.TLSv1_2)
+        context.load_cert_chain(place / f"{name}.pem")
+        return context
+
+    @pytest.mark.parametrize("client_auth", ["required", "requested"])
+    def test_a_revoked_certificate_is_refused(
+        self, place: Path, tmp_path: Path, client_auth: str
+    ) -> None:
+        lists = revocations(place, tmp_path / "lists", "device")
+        server = built_context(self.asking(place, lists, client_auth))
+        shake_hands(server, place, client=self.client(place, "two"))
+        with pytest.raises(ssl.SSLError, match="certificate revoked"):
+            shake_hands(server, place, client=self.client(place, "device"))
+
+    def test_an_authority_without_a_list_is_refused(self, place: Path, tmp_path: Path) -> None:
+        other = tmp_path / "other"
+        other.mkdir()
+        authority(other)
+        server = built_context(self.asking(place, revocations(other, tmp_path / "lists")))
+        with pytest.raises(ssl.SSLError, match="verify failed"):
+            shake_hands(server, place, client=self.client(place, "two"))
+
+    def test_a_certificate_in_the_file_is_not_trusted(self, place: Path, tmp_path: Path) -> None:
+        other = tmp_path / "other"
+        other.mkdir()
+        signer = authority(other)
+        signed(other, signer, "stranger")
+        lists = revocations(place, tmp_path / "lists")
+        theirs = revocations(other, tmp_path / "theirs")
+        lists.write_text(lists.read_text() + theirs.read_text() + signer.read_text())
+        server = built_context(self.asking(place, lists))
+        with pytest.raises(ssl.SSLError, match="verify failed"):
+            shake_hands(server, place, client=self.client(other, "stranger", trust=place))
+
+    def test_a_new_list_is_read(self, place: Path, tmp_path: Path) -> None:
+        lists = revocations(place, tmp_path / "lists")
+        contexts = TlsContexts(self.asking(place, lists), reveal, now_ms=NOW_MS)
+        shake_hands(contexts.current, place, client=self.client(place, "device"))
+        lists.write_bytes(revocations(place, tmp_path / "next", "device").read_bytes())
+        assert contexts.has_changed()
+        contexts.reload(NOW_MS)
+        with pytest.raises(ssl.SSLError, match="certificate revoked"):
+            shake_hands(contexts.current, place, client=self.client(place, "device"))
+
+    def test_what_is_no_list_or_has_ended_is_refused(self, place: Path, tmp_path: Path) -> None:
+        none = tmp_path / "none"
+        with pytest.raises(TlsUnusable, match="No such file"):
+            built_context(self.asking(place, none))
+        with pytest.raises(TlsUnusable, match="no revocation list"):
+            built_context(self.asking(place, place / "ca.pem"))
+        none.write_text("-----BEGIN X509 CRL-----\nMAMCAQA=\n-----END X509 CRL-----\n")
+        with pytest.raises(TlsUnusable, match=r"ssl\.crl\.location = .*none"):
+            TlsContexts(self.asking(place, none), reveal, now_ms=NOW_MS)
+        lists = revocations(place, tmp_path / "lists")
+        contexts = TlsContexts(self.asking(place, lists), reveal, now_ms=NOW_MS)
+        assert contexts.revocations_end_ms is not None
+        assert abs(contexts.revocations_end_ms - NOW_MS - 30 * DAY_MS) < 2 * DAY_MS
+        ended = revocations(place, tmp_path / "ended", days="1")
+        with pytest.raises(TlsUnusable, match="a revocation list has ended on"):
+            TlsContexts(self.asking(place, ended), reveal, now_ms=NOW_MS + 2 * DAY_MS)

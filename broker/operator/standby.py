@@ -1,0 +1,52 @@
+"""A standby over HTTP, on the operators' port: what it follows, and its promotion.
+
+    GET /standby             {"owner": ..., "epoch": 1, "entry": 8, "read_ms_ago": 212, ...}
+    POST /standby?promote    the same, with the epoch that begins here
+
+The answer to the second comes when the bucket is taken over and the directory is complete; the
+broker then starts again. A page in a browser cannot promote: the POST needs the header
+`X-Tidelog-Command`, and the right ALTER on the cluster where rules are set. The path exists only at
+a standby.
+"""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from broker.operator.port_access import Question
+
+
+class StandbyControl:
+    """Questions and commands to a standby."""
+
+    def __init__(
+        self,
+        reading: Callable[[], dict[str, object]],
+        promote: Callable[[], Awaitable[int]],
+    ) -> None:
+        """Answer with `reading`; `promote` returns the epoch, or raises StorageError."""
+        self._reading = reading
+        self._promote = promote
+
+    def show(self, _query: str, _viewer: object) -> tuple[int, bytes]:
+        """The answer to GET."""
+        return 200, _encode(self._reading())
+
+    async def change(self, query: str, question: "Question") -> tuple[int, bytes]:
+        """The answer to POST: take the bucket over."""
+        if not question.is_command:
+            return 403, _encode({"error": "a promotion needs the header X-Tidelog-Command"})
+        if query != "promote":
+            return 400, _encode({"error": f"{query!r} is no command; there is promote"})
+        try:
+            epoch = await self._promote()
+        except StorageError as error:
+            return 503, _encode({"error": f"not promoted: {error}; try again"})
+        return 200, _encode(self._reading() | {"epoch": epoch})
+
+
+def _encode(value: dict[str, object]) -> bytes:
+    return json.dumps(value).encode() + b"\n"

@@ -1,0 +1,299 @@
+"""What an archive holds: the committed files, and the offsets that they cover.
+
+The archive job writes into its state directory a plan for each batch (its offsets) and then a
+commit (its files). Both stay as they are, and are numbered from 0 without a gap. A record is in the
+lake from the commit on, and exactly once: the ranges of the plans do not overlap, and files without
+a commit are never read.
+
+    plans/00000004.json     flights-0 [5000, 7000), flights-1 [4100, 6900)
+    commits/00000004.json   event_date=2013-07-04/..., event_date=2013-07-05/...
+
+So `[5000, 7000)` of flights-0 is read from these files, and an offset that no commit covers is read
+from the broker. `Archive` follows the commits while the job runs. If retention has deleted records
+that the last known commit does not cover, a commit written meanwhile may; `follow` looks for it,
+and waits for it while the plan of an unfinished batch covers them.
+
+The files of all three kinds of lake are Parquet and are listed here, so Delta and Iceberg tables
+are read without their libraries; their own compaction must leave these files in place.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from pipeline.errors import BadOptions, DataLoss, JournalConflict
+from pipeline.net.cluster import Cluster
+from pipeline.options.options import TopicPartition
+from pipeline.plan.journal import Journal
+from pipeline.plan.splits import OffsetRange, join_ranges
+
+PLAN_VERSION: Final = 1
+START: Final = "start"
+"""Where each partition started when the archive first looked at it."""
+ISOLATION: Final = "isolation"
+"""Whether the archive holds the records of aborted transactions; decided by its first run."""
+_LOOK_AGAIN_S: Final = 0.5
+_COMMIT_TIMEOUT_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class WrittenFile:
+    """A file that a worker wrote; `event_date` is empty for records without a date."""
+
+    path: str
+    event_date: str
+    topic: str
+    youngest: tuple[tuple[int, int], ...]
+    """(partition, largest timestamp in ms) of each partition in it."""
+    rows: int
+    size_bytes: int
+    first_offset: int
+    last_offset: int
+    min_timestamp_ms: int
+    max_timestamp_ms: int
+
+    @property
+    def partitions(self) -> Iterator[TopicPartition]:
+        """The partitions that it has records of."""
+        return ((self.topic, partition) for partition, _ in self.youngest)
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """The records of one file that a task reads: those of `wanted`."""
+
+    path: str
+    size_bytes: int
+    topic: str
+    wanted: tuple[OffsetRange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivePlan:
+    """The content of one batch of an archive; all later steps are functions of it."""
+
+    number: int
+    cluster_id: str
+    topic_ids: Mapping[str, str]
+    tasks: tuple[tuple[OffsetRange, ...], ...]
+    target: str
+
+    @property
+    def ranges(self) -> list[OffsetRange]:
+        """All ranges, in the order of the tasks."""
+        return [one for task in self.tasks for one in task]
+
+    def document(self) -> dict[str, Any]:
+        """The plan as the journal keeps it."""
+        return {**asdict(self), "version": PLAN_VERSION}
+
+    @classmethod
+    def parse(cls, document: Mapping[str, Any]) -> "ArchivePlan":
+        """The plan out of the journal.
+
+        Raises:
+            JournalConflict: it is of a version that is not understood.
+        """
+        if document.get("version") != PLAN_VERSION:
+            raise JournalConflict(f"plan version {document.get('version')} is not understood")
+        return cls(
+            number=document["number"],
+            cluster_id=document["cluster_id"],
+            topic_ids=document["topic_ids"],
+            tasks=tuple(tuple(OffsetRange(**one) for one in task) for task in document["tasks"]),
+            target=document["target"],
+        )
+
+    @property
+    def digest(self) -> str:
+        """Eight hexadecimal digits that distinguish this plan from every other."""
+        text = json.dumps(self.document(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+class Archive:
+    """The commits of one archive, as far as they were read. Belongs to one thread.
+
+    Attributes:
+        files: all committed files.
+    """
+
+    def __init__(self, state_dir: str) -> None:
+        """Read the commits that are there.
+
+        Raises:
+            BadOptions: `state_dir` is not the state directory of an archive.
+            JournalConflict: a document in it cannot be read.
+        """
+        self._journal = Journal(state_dir)
+        starts = self._journal.find(START)
+        if starts is None:
+            raise BadOptions(
+                [
+                    f"option archive={state_dir!r}: {self._journal.directory} is no state "
+                    "directory of an archive (it has no start.json); give the --state-dir of "
+                    "`tidelog spark archive`"
+                ]
+            )
+        self._starts = {(topic, index): offset for topic, index, offset in starts}
+        self._commits = 0
+        self._covered: dict[TopicPartition, list[OffsetRange]] = {}
+        self._last: ArchivePlan | None = None
+        self.files: list[WrittenFile] = []
+        self.refresh()
+
+    def refresh(self) -> bool:
+        """Read the commits after the last known one; whether there was any."""
+        before = self._commits
+        while (commit := self._journal.find(f"commits/{self._commits:08d}")) is not None:
+            plan = self._plan(self._commits)
+            assert plan is not None, "a commit has a plan"
+            self.files += map(parse_file, commit["files"])
+            for one in plan.ranges:
+                self._covered.setdefault(one.topic_partition, []).append(one)
+            self._last = plan
+            self._commits += 1
+        if self._commits > before:
+            self._covered = {tp: join_ranges(parts) for tp, parts in self._covered.items()}
+        return self._commits > before
+
+    def check(self, cluster: Cluster, topics: Iterable[str], *, read_committed: bool) -> None:
+        """Whether it is an archive of these topics, read as the query reads them.
+
+        Raises:
+            BadOptions: the isolation level of the query is another one.
+            DataLoss: a topic was deleted and created again.
+            JournalConflict: it is an archive of another cluster.
+        """
+        where = f"option archive={str(self._journal.directory)!r}"
+        kept = self._journal.find(ISOLATION)
+        level = isolation_level(read_committed=read_committed)
+        if kept is not None and kept != level:
+            raise BadOptions(
+                [
+                    f"{where}: the archive was written with kafka.isolation.level={kept}, and this "
+                    f"query reads {level}: set the query's kafka.isolation.level to {kept}"
+                ]
+            )
+        plan = self._last
+        if plan is None:
+            return
+        if plan.cluster_id != cluster.cluster_id:
+            raise JournalConflict(
+                f"{where} is an archive of cluster {plan.cluster_id}, and kafka.bootstrap.servers "
+                f"is cluster {cluster.cluster_id}: give the brokers or the archive that belong "
+                "together"
+            )
+        for topic in topics:
+            archived = plan.topic_ids.get(topic)
+            if archived is not None and archived != cluster.topic_id(topic):
+                raise DataLoss(
+                    f"{where}: topic {topic} was deleted and created again after it was archived, "
+                    "so its offsets name other records; read the archive by itself, and the topic "
+                    "without it"
+                )
+
+    def first_offset(self, tp: TopicPartition) -> int | None:
+        """The first offset of a partition in the lake; None if there is none."""
+        covered = self._covered.get(tp)
+        return covered[0].start if covered else None
+
+    def end_offset(self, tp: TopicPartition) -> int:
+        """The end of what the lake has of a partition, which is its start as long as it is empty.
+
+        A partition that was made after the first run starts at 0.
+        """
+        covered = self._covered.get(tp)
+        return covered[-1].end if covered else self._starts.get(tp, 0)
+
+    def split(self, ranges: Iterable[OffsetRange]) -> tuple[list[OffsetRange], list[OffsetRange]]:
+        """The parts of `ranges` that the lake holds, and the others."""
+        inside: list[OffsetRange] = []
+        outside: list[OffsetRange] = []
+        for one in ranges:
+            at = one.start
+            for known in self._covered.get(one.topic_partition, ()):
+                start, end = max(known.start, at), min(known.end, one.end)
+                if start >= end:
+                    continue
+                inside.append(OffsetRange(one.topic, one.partition, start, end))
+                outside.append(OffsetRange(one.topic, one.partition, at, start))
+                at = end
+            outside.append(OffsetRange(one.topic, one.partition, at, one.end))
+        return inside, [one for one in outside if one.size > 0]
+
+    def follow(self, wanted: Sequence[OffsetRange]) -> bool:
+        """Read newer commits; whether there were any, which may cover `wanted`.
+
+        Waits for the next commit while an unfinished batch will cover some of `wanted`: the job
+        may have read these records before retention deleted them.
+        """
+        deadline = time.monotonic() + _COMMIT_TIMEOUT_S
+        while not self.refresh():
+            pending = self._plan(self._commits)
+            if pending is None or not _overlap(pending.ranges, wanted):
+                return False
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_LOOK_AGAIN_S)
+        return True
+
+    def parts(
+        self, ranges: Sequence[OffsetRange], oldest_ms: int, newest_ms: int
+    ) -> Iterator[FilePart]:
+        """The files that may hold records of `ranges` and of `[oldest_ms, newest_ms)`."""
+        by_partition: dict[TopicPartition, list[OffsetRange]] = {}
+        for one in ranges:
+            by_partition.setdefault(one.topic_partition, []).append(one)
+        for file in self.files:
+            if file.min_timestamp_ms >= newest_ms or file.max_timestamp_ms < oldest_ms:
+                continue
+            wanted = tuple(
+                one
+                for tp in file.partitions
+                for one in by_partition.get(tp, ())
+                if file.first_offset < one.end and file.last_offset >= one.start
+            )
+            if wanted:
+                yield FilePart(file.path, file.size_bytes, file.topic, wanted)
+
+    def _plan(self, number: int) -> ArchivePlan | None:
+        document = self._journal.find(f"plans/{number:08d}")
+        return None if document is None else ArchivePlan.parse(document)
+
+
+def isolation_level(*, read_committed: bool) -> str:
+    """Kafka's name for what a reader sees of transactions."""
+    return "read_committed" if read_committed else "read_uncommitted"
+
+
+def parse_file(document: Mapping[str, Any]) -> WrittenFile:
+    """A file as the journal keeps it."""
+    youngest = tuple((partition, when) for partition, when in document["youngest"])
+    return WrittenFile(**{**document, "youngest": youngest})
+
+
+def pack_files(parts: Iterable[FilePart], target_bytes: int) -> list[tuple[FilePart, ...]]:
+    """Tasks of about `target_bytes` each, in the order of `parts`; a file is never cut."""
+    tasks: list[list[FilePart]] = []
+    filled = target_bytes
+    for part in parts:
+        if filled + part.size_bytes > target_bytes:
+            tasks.append([])
+            filled = 0
+        tasks[-1].append(part)
+        filled += part.size_bytes
+    return [tuple(task) for task in tasks]
+
+
+def _overlap(left: Sequence[OffsetRange], right: Sequence[OffsetRange]) -> bool:
+    return any(
+        one.topic_partition == other.topic_partition
+        and one.start < other.end
+        and other.start < one.end
+        for one in left
+        for other in right
+    )

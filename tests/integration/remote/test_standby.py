@@ -1,0 +1,379 @@
+"""A second machine follows the bucket, serves reads, and takes over; with a zombie."""
+
+import asyncio
+import json
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from broker.errors import DataDirUnusable, StartError
+from cli.exit_codes import ExitCode
+from client.admin import Admin
+from client.types import TopicPartition
+from protocol.error_codes import ErrorCode
+from storage.bucket.standby_directory import read_mark, take_over
+from storage.disk.files import RealFiles
+from storage.log.log import Log
+from storage.remote.engine import open_store
+from tests.integration.remote.test_restore import TIERED, broker, fill, read
+from tests.support.broker import BrokerProcess, RawClient, RunningBroker, batch, running_broker
+from tests.support.cli import tidelog
+from tests.support.clock import FrozenClock
+from tests.support.requests import create_topic, fetch, list_offset, produce, values_of
+
+
+@asynccontextmanager
+async def standby(directory: Path, url: str) -> AsyncIterator[tuple[RunningBroker, RawClient]]:
+    clock = FrozenClock()
+    clock.jump_wall(1_000_000)
+    settings = {"remote_storage_url": url, "remote_standby_enable": "true"}
+    async with running_broker(directory, clock=clock, **settings) as running:
+        yield running, await running.client()
+
+
+async def ship(running: RunningBroker) -> None:
+    await running.broker.jobs.run_now("tiering")
+    assert running.broker.bucket is not None
+    assert await running.broker.bucket.ship()
+
+
+async def follow(running: RunningBroker) -> None:
+    await running.broker.jobs.run_now("standby")
+    assert running.broker.metrics.remote.errors["follow"] == 0
+
+
+async def test_a_standby_reads_what_the_owner_has_shipped(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/bucket"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, **TIERED, local_retention_ms="0", retention_ms="-1")
+        await fill(client, range(15))
+        await ship(owner)
+        async with standby(tmp_path / "second", url) as (running, reader):
+            assert await read(reader, 15) == list(range(15))
+            await fill(client, range(15, 33))
+            await create_topic(client, "late", remote_storage_enable="true", max_message_bytes="77")
+            async with Admin(f"127.0.0.1:{owner.ready.port}") as admin:
+                await admin.alter_group_offsets("g", {TopicPartition("t", 0): 17})
+            await ship(owner)
+            await follow(running)
+            assert await read(reader, 33) == list(range(33))
+            assert (await list_offset(reader, "t", -1)).offset == 33
+            for number in (3, 14, 15, 16, 27, 32):
+                assert (await list_offset(reader, "t", 1_000 + number)).offset == number
+            topics = running.broker.data_dir.topics
+            assert topics["late"].overrides["max.message.bytes"] == "77"
+            async with Admin(f"127.0.0.1:{running.ready.port}") as admin:
+                offsets = await admin.group_offsets("g")
+                assert offsets[TopicPartition("t", 0)].offset == 17
+                assert "g" in [group.group_id for group in await admin.groups()]
+            # The files here are those of the owner, so the same objects stand for them.
+            ours = topics["t"].logs[0].manifest.remote
+            assert ours == owner.broker.data_dir.topics["t"].logs[0].manifest.remote
+            assert len(ours) > 5
+            await running.broker.jobs.run_now("retention")
+            assert topics["t"].logs[0].segments.first.is_remote
+            assert await read(reader, 33) == list(range(33))
+
+
+async def test_a_fetch_that_waits_gets_what_is_shipped(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/bucket"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, remote_storage_enable="true", remote_acks_enable="true")
+        await fill(client, range(2))
+        async with standby(tmp_path / "second", url) as (running, reader):
+            waiting = asyncio.create_task(fetch(reader, "t", 2, max_wait_ms=8_000, min_bytes=1))
+            await fill(client, range(2, 4))
+            await ship(owner)
+            began_s = time.monotonic()
+            await follow(running)
+            assert len(values_of(await waiting)) == 2
+            assert time.monotonic() - began_s < 6
+
+
+async def test_a_standby_refuses_writes(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/bucket"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, remote_storage_enable="true")
+        await fill(client, range(2))
+        await ship(owner)
+        async with standby(tmp_path / "second", url) as (running, reader):
+            answer = await produce(reader, "t", batch("x"))
+            assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert "tidelog promote" in (answer.error_message or "")
+            at = f"127.0.0.1:{running.ready.port}"
+            done = await asyncio.to_thread(tidelog, "topic", "create", "new", "-b", at)
+            assert done.returncode == ExitCode.FAILED
+            assert "standby" in done.stderr
+            done = await asyncio.to_thread(tidelog, "topic", "delete", "t", "--yes", "-b", at)
+            assert done.returncode == ExitCode.FAILED
+            assert "standby" in done.stderr
+            assert await read(reader, 2) == [0, 1]
+
+
+async def test_a_consumer_of_a_group_reads_at_a_standby(tmp_path: Path) -> None:
+    """It begins at the owner's committed offset; its own commits are refused."""
+    url = f"file://{tmp_path}/bucket"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, remote_storage_enable="true")
+        await fill(client, range(9))
+        async with Admin(f"127.0.0.1:{owner.ready.port}") as admin:
+            await admin.alter_group_offsets("g", {TopicPartition("t", 0): 4})
+        await ship(owner)
+    settings = {"remote_storage_url": url, "remote_standby_enable": "true"}
+    async with running_broker(tmp_path / "second", clock=None, **settings) as running:
+        at = f"127.0.0.1:{running.ready.port}"
+        done = await asyncio.to_thread(
+            tidelog, "consume", "t", "--group", "g", "--max", "5", "-b", at, "--format", "{offset}"
+        )
+        assert done.stdout.split() == ["4", "5", "6", "7", "8"], done.stderr
+        async with Admin(at) as admin:
+            assert (await admin.group_offsets("g"))[TopicPartition("t", 0)].offset == 4
+
+
+@asynccontextmanager
+async def client_of(port: int) -> AsyncIterator[RawClient]:
+    client = await RawClient.connect("127.0.0.1", port)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def write(port: int, numbers: range, acknowledged: list[int]) -> None:
+    """Produce one number after the other, with acks=all, until one is refused."""
+    async with client_of(port) as client:
+        for number in numbers:
+            answer = await produce(client, "t", batch(str(number), timestamp=number))
+            if answer.error_code:
+                return
+            acknowledged.append(number)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+async def test_a_zombie_writes_nothing_that_a_reader_sees(tmp_path: Path) -> None:
+    """The owner is stopped, the standby promoted, the owner continued while clients write to both.
+
+    Every acknowledged record is in the log of the new owner, once, in its order; the former owner
+    acknowledges none from then on, and stops as fenced.
+    """
+    settings = {"remote_storage_url": f"file://{tmp_path}/bucket"}
+    brokers = [BrokerProcess(tmp_path / "first", **settings)]
+    try:
+        first = brokers[0]
+        port = await asyncio.to_thread(first.wait_ready)
+        async with client_of(port) as client:
+            settings_of_topic = {"remote_acks_enable": "true", "retention_ms": "-1"}
+            await create_topic(client, "t", 1, **TIERED, **settings_of_topic)
+        acknowledged: list[int] = []
+        await write(port, range(40), acknowledged)
+        second = BrokerProcess(
+            tmp_path / "second",
+            remote_standby_enable="true",
+            metrics_listener="127.0.0.1:0",
+            **settings,
+        )
+        brokers.append(second)
+        other = await asyncio.to_thread(second.wait_ready)
+        writing = asyncio.create_task(write(port, range(40, 10_000), acknowledged))
+        await asyncio.sleep(0.5)
+        first.process.send_signal(signal.SIGSTOP)
+        done = await asyncio.to_thread(tidelog, "promote", "-b", f"127.0.0.1:{other}", "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["epoch"] == 2
+        count = len(acknowledged)
+        assert count > 40
+        fresh: list[int] = []
+        await write(other, range(20_000, 20_020), fresh)
+        first.process.send_signal(signal.SIGCONT)
+        await writing
+        # What was under way when it was stopped was in the bucket or is refused.
+        assert len(acknowledged) <= count + 1
+        late: list[int] = []
+        await write(port, range(30_000, 30_010), late)
+        assert late == []
+        await write(other, range(20_020, 20_040), fresh)
+        async with client_of(other) as reader, client_of(port) as late_reader:
+            found = await numbers_at(reader)
+            # The former owner shows nothing that the new one has not.
+            zombie = await numbers_at(late_reader)
+            for number in (0, 17, acknowledged[-1], 20_001, 20_039):
+                offset = (await list_offset(reader, "t", number)).offset
+                assert found[offset] == number
+        begun = [number for number in found if number < 20_000]
+        assert begun == list(range(len(begun)))
+        assert set(acknowledged) <= set(begun)
+        assert len(begun) <= len(acknowledged) + 1
+        assert found[len(begun) :] == fresh == list(range(20_000, 20_040))
+        assert zombie == found[: len(zombie)]
+    finally:
+        for process in brokers:
+            process.process.send_signal(signal.SIGCONT)
+            process.stop(signal.SIGKILL)
+
+
+async def numbers_at(client: RawClient) -> list[int]:
+    """All values that a consumer sees."""
+    found: list[int] = []
+    end = (await list_offset(client, "t", -1)).offset
+    while len(found) < end:
+        data = await fetch(client, "t", len(found), max_wait_ms=5_000)
+        assert data.error_code == 0
+        found += [int(value or b"") for value in values_of(data)]
+    return found
+
+
+async def test_a_stopped_standby_is_promoted_by_its_directory(tmp_path: Path) -> None:
+    url, second = f"file://{tmp_path}/bucket", tmp_path / "second"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, **TIERED, retention_ms="-1")
+        await fill(client, range(15))
+        await ship(owner)
+        async with standby(second, url) as (running, reader):
+            assert await read(reader, 15) == list(range(15))
+        await fill(client, range(15, 18))
+        await ship(owner)
+        with pytest.raises(DataDirUnusable, match="standby"):
+            async with broker(second, url):
+                pass
+        done = await asyncio.to_thread(tidelog, "promote", str(second))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "epoch 2" in done.stdout
+        await fill(client, range(18, 19))
+        assert owner.broker.bucket is not None
+        assert not await owner.broker.bucket.ship()
+        assert (await produce(client, "t", batch("refused"))).error_code
+        # With --standby as well: it owns the bucket, and is served.
+        async with standby(second, url) as (running, reader):
+            assert running.broker.standby is None
+            assert await read(reader, 18) == list(range(18))
+            await fill(reader, range(18, 25))
+            await ship(running)
+    again = await asyncio.to_thread(tidelog, "promote", str(second))
+    assert again.returncode == ExitCode.NOT_FOUND
+    with pytest.raises(StartError, match="has records of its own"):
+        async with standby(tmp_path / "first", url):
+            pass
+
+
+async def test_a_promotion_that_a_crash_ended_is_completed(tmp_path: Path) -> None:
+    """The owner's entry is in the bucket, and nothing was stored here yet."""
+    url, second = f"file://{tmp_path}/bucket", tmp_path / "second"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, **TIERED, retention_ms="-1")
+        await fill(client, range(9))
+        await ship(owner)
+        async with standby(second, url):
+            await fill(client, range(9, 12))
+            await ship(owner)
+        mark = read_mark(str(second), RealFiles())
+        assert mark is not None
+        take_over(open_store(url, mark.cluster_id), mark)
+        async with standby(second, url) as (running, reader):
+            assert running.broker.standby is None
+            assert await read(reader, 12) == list(range(12))
+            await fill(reader, range(12, 15))
+
+
+async def test_a_standby_starts_again_from_the_bucket(tmp_path: Path) -> None:
+    url, second = f"file://{tmp_path}/bucket", tmp_path / "second"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, **TIERED, retention_ms="-1")
+        await fill(client, range(9))
+        await ship(owner)
+        async with standby(second, url):
+            pass
+        await fill(client, range(9, 30))
+        await ship(owner)
+        async with standby(second, url) as (_, reader):
+            assert await read(reader, 30) == list(range(30))
+
+
+async def test_a_log_that_the_owner_has_compacted_is_made_again(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/bucket"
+    settings = {"offsets_topic_segment_bytes": "1024", "log_cleaner_min_cleanable_ratio": "0"}
+    settings |= {"remote_storage_url": url, "offsets_topic_num_partitions": "1"}
+    async with running_broker(tmp_path / "first", clock=None, **settings) as owner:
+        client = await owner.client()
+        await create_topic(client, "t", 1, remote_storage_enable="true")
+        await fill(client, range(60))
+        async with Admin(f"127.0.0.1:{owner.ready.port}") as admin:
+            for number in range(3):
+                await admin.alter_group_offsets("g", {TopicPartition("t", 0): number})
+            await ship(owner)
+            settings["remote_standby_enable"] = "true"
+            async with (
+                running_broker(tmp_path / "second", clock=None, **settings) as running,
+                Admin(f"127.0.0.1:{running.ready.port}") as here,
+            ):
+                ours, theirs = offsets_log(running), offsets_log(owner)
+                for number in range(3, 40):
+                    await admin.alter_group_offsets("g", {TopicPartition("t", 0): number})
+                    if number % 10 != 9:
+                        continue
+                    await owner.broker.jobs.run_now("cleaner")
+                    await ship(owner)
+                    before = ours()
+                    await follow(running)
+                    assert ours().log_end_offset == theirs().log_end_offset
+                    assert number < 19 or ours() is not before, "it was made again"
+                    assert (await here.group_offsets("g"))[TopicPartition("t", 0)].offset == number
+
+
+def offsets_log(running: RunningBroker) -> Callable[[], Log]:
+    return lambda: running.broker.data_dir.topics["__consumer_offsets"].logs[0]
+
+
+async def test_a_standby_that_is_far_behind_catches_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entries that it wants, and the segments of records, were deleted meanwhile."""
+    monkeypatch.setattr("storage.bucket.journal.CHECKPOINT_ENTRIES", 2)
+    monkeypatch.setattr("broker.jobs.standby.THOROUGH_MS", 0)
+    url = f"file://{tmp_path}/bucket"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, **TIERED, retention_ms="-1")
+        await create_topic(client, "gone", 1, remote_storage_enable="true")
+        await fill(client, range(5))
+        await ship(owner)
+        async with standby(tmp_path / "second", url) as (running, reader):
+            for begin in range(5, 50, 5):
+                await fill(client, range(begin, begin + 5))
+                await ship(owner)
+            async with Admin(f"127.0.0.1:{owner.ready.port}") as admin:
+                await admin.delete_records({TopicPartition("t", 0): 33})
+                await admin.delete_topic("gone")
+            await owner.broker.jobs.run_now("retention")
+            await ship(owner)
+            await follow(running)
+            assert (await list_offset(reader, "t", -2)).offset == 33
+            assert (await list_offset(reader, "t", -1)).offset == 50
+            data = await fetch(reader, "t", 33, max_wait_ms=5_000)
+            assert values_of(data)[0] == b"33" + b"x" * 150
+            assert "gone" not in running.broker.data_dir.topics
+
+
+async def test_pieces_that_end_inside_a_batch_are_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.bucket.shipping.ENTRY_BYTES", 1000)
+    monkeypatch.setattr("storage.bucket.shipping.SLICE_BYTES", 333)
+    monkeypatch.setattr("storage.bucket.shipping.MERGED_BYTES", 900)
+    monkeypatch.setattr("storage.bucket.follower.SLICE_BYTES", 100)
+    url = f"file://{tmp_path}/bucket"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, remote_storage_enable="true")
+        await fill(client, range(3))
+        await ship(owner)
+        async with standby(tmp_path / "second", url) as (running, reader):
+            log = running.broker.data_dir.topics["t"].logs[0]
+            for begin in range(3, 60, 19):
+                await fill(client, range(begin, begin + 19))
+                await ship(owner)
+                await follow(running)
+            assert await read(reader, 60) == list(range(60))
+            assert running.broker.data_dir.topics["t"].logs[0] is log
