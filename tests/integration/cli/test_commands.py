@@ -353,15 +353,16 @@ def test_a_share_group_reads_is_described_moved_and_deleted(
     idle = ("share", "consume", "jobs", "-g", "s", "--idle", "500ms", "--json")
     (record,) = ok(*idle, server=server).splitlines()
     assert json.loads(record)["delivery_count"] == 1
-    again = parsed("share", "reset", "s", "--shift-by", "-1", "--execute", server=server)
-    row = {"topic": "jobs", "partition": 0, "from": 3, "to": 2}
-    assert row in again["positions"]
+    reset = ("share", "reset", "s", "--execute")
+    ok(*reset, "--to-offset", "2", "-t", "jobs", server=server)
+    (tmp_path / "s.json").write_text(ok("share", "describe", "s", "--json", server=server))
+    row = {"topic": "jobs", "partition": 0, "from": 2, "to": 1}
+    assert row in parsed(*reset, "--shift-by", "-1", server=server)["positions"]
+    row |= {"from": 1, "to": 2}
+    back = ("--from-file", str(tmp_path / "s.json"))
+    assert row in parsed(*reset, *back, server=server)["positions"]
     (record,) = ok(*idle, server=server).splitlines()
     assert json.loads(record)["value"] == "c"
-    (tmp_path / "s.json").write_text(ok("share", "describe", "s", "--json", server=server))
-    ok("share", "reset", "s", "--to-offset", "1", "-t", "jobs", "--execute", server=server)
-    back = ("share", "reset", "s", "--from-file", str(tmp_path / "s.json"), "--execute")
-    assert row | {"from": 1, "to": 3} in parsed(*back, server=server)["positions"]
     assert {"group": "s", "state": "Empty"} in parsed("share", "list", server=server)
     shown = ok("share", "describe", "s", server=server)
     assert "s: Empty, 0 members" in shown
