@@ -101,7 +101,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Runn
 
 def run_line(line: str, place: Path, server: RunningBroker | None) -> str:
     """What is wrong with a line, "" if it does its work; a person would answer its question."""
-    line = line.replace("topic delete", "topic delete --yes")
+    line = line.replace("topic delete ", "topic delete --yes ")
     is_following = any(part in line for part in FOLLOWS)
     if is_following:
         line = line.replace("tidelog", "timeout --preserve-status -s INT 5 tidelog")
