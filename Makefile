@@ -7,6 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 LISTEN ?= 127.0.0.1:9092
 DATA ?= ./data
 CODE := config protocol storage broker client console pipeline cli tidelog
+SOURCES := $(shell find $(CODE) -name '*.py' -o -name '*.pxd' -o -path '*/static/*' -o -path '*/templates/*')
 
 .DEFAULT_GOAL := help
 
@@ -19,8 +20,10 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -U pip
 
-$(VENV)/.run: pyproject.toml setup.py $(wildcard protocol/records/*_loops.p*) | $(BIN)/python
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+# What is installed to be used has one import name, tidelog; a contributor's installation is editable
+# and has the folders' own names. `make setup` after `make run` changes to the latter for good.
+$(VENV)/.run: pyproject.toml setup.py $(SOURCES) | $(BIN)/python
+	@test -e $(VENV)/.dev || $(BIN)/python -m pip install -q --disable-pip-version-check .
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml setup.py $(wildcard protocol/records/*_loops.p*) | $(BIN)/python

@@ -1,4 +1,4 @@
-"""The two things pyproject.toml cannot say: compiled loops, and one import name in the wheel.
+"""What pyproject.toml cannot say: compiled loops, one import name in the wheel, a package's page.
 
 In the checkout the packages are top-level (`storage`, `protocol`, ...), so that every tool sees
 the tree as it is, and an editable install is a plain path entry. In a wheel names this general
@@ -8,16 +8,21 @@ absolute imports follow: `from storage import log` becomes `from tidelog.storage
 The record loops are compiled when Cython and a C compiler are there. They are optional: without
 them the build says so in one sentence, and the same files run as plain Python. They are compiled
 from the moved sources in a wheel and from the checkout otherwise, so that a module's compiled name
-is always the name it is imported by.
+is always the name it is imported by. TIDELOG_COMPILE=required makes a loop that does not compile an
+error, as wheels for others need; TIDELOG_COMPILE=never makes the wheel that fits every machine.
+
+The page of the package is README.md without what a page away from the files cannot have: see
+`package_page`. Reasons: docs/adr/0029.
 """
 
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shutil
-import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 from typing import Final
 
@@ -49,6 +54,8 @@ COMPILED: Final = (
     "broker.net.produce_lane",
 )
 CIMPORTS: Final = "cython.cimports."
+COMPILE: Final = "TIDELOG_COMPILE"
+LINK: Final = re.compile(r"(!?)\[([^\]]*)\]\((?!https?://|mailto:|#)([^)]+)\)")
 
 
 class UnmovableImport(SystemExit):
@@ -92,6 +99,30 @@ def moved_declarations(text: str) -> str:
     """`text` of a .pxd file with its absolute imports of our packages led through `tidelog`."""
     packages = "|".join(sorted(PACKAGES))
     return re.sub(rf"^from ({packages})(?=[. ])", rf"from {DISTRIBUTION}.\1", text, flags=re.M)
+
+
+def package_page(readme: str, home: str) -> str:
+    """`readme` for a page that has no files beside it.
+
+    Links to files lead to `home`, where the project can be read. Without a home they become their
+    text, and pictures go.
+    """
+
+    def moved(match: re.Match[str]) -> str:
+        mark, text, target = match.groups()
+        if home:
+            return f"{mark}[{text}]({home.rstrip('/')}/{target})"
+        return "" if mark else text
+
+    page = LINK.sub(moved, readme)
+    return re.sub(r"\n{3,}", "\n\n", page)
+
+
+def long_description() -> str:
+    """The page of the package, with links to `Source` of the project's URLs, if there is one."""
+    with open("pyproject.toml", "rb") as stream:
+        urls = tomllib.load(stream)["project"].get("urls", {})
+    return package_page(Path("README.md").read_text(encoding="utf-8"), urls.get("Source", ""))
 
 
 class BuildPy(build_py):
@@ -152,6 +183,11 @@ class BuildExt(build_ext):
             self.translate(ext)
             super().build_extension(ext)
         except (BaseError, CCompilerError, ExecError, PlatformError, OSError) as error:
+            if os.environ.get(COMPILE) == "required":
+                raise SystemExit(
+                    f"{DISTRIBUTION}: {ext.name} could not be compiled ({error}), and "
+                    f"{COMPILE}=required: install a C compiler, or leave the variable out"
+                ) from error
             if ext.name.endswith(SHARED):
                 self.missing = self.missing or ext.name
             print(
@@ -183,21 +219,34 @@ class BuildExt(build_ext):
 
 
 def extensions() -> list[Extension]:
-    """The loops to compile; none where a tool is missing, so that the wheel is pure Python."""
+    """The loops to compile; none where a tool is missing, so that the wheel is pure Python.
+
+    Raises:
+        SystemExit: TIDELOG_COMPILE has another value, or is "required" and a tool is missing.
+    """
+    wanted = os.environ.get(COMPILE, "auto")
+    if wanted not in ("auto", "required", "never"):
+        raise SystemExit(f"{COMPILE}={wanted}: write auto, required or never")
+    if wanted == "never":
+        return []
     try:
         import Cython  # noqa: F401
     except ImportError:
         missing = "Cython"
     else:
-        compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
-        if sys.platform == "win32" or shutil.which(compiler) or shutil.which("cc"):
+        compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+        if shutil.which(compiler) or shutil.which("cc"):
             # Debug symbols would be nine tenths of the file.
-            flags = [] if sys.platform == "win32" else ["-g0"]
             return [
-                Extension(name, [], optional=True, extra_compile_args=flags) for name in COMPILED
+                Extension(name, [], optional=True, extra_compile_args=["-g0"]) for name in COMPILED
             ]
-        missing = "a C compiler"
-    print(f"{DISTRIBUTION}: no {missing} here; the record loops will run as plain Python, slower")
+        missing = "C compiler"
+    if wanted == "required":
+        raise SystemExit(f"{DISTRIBUTION}: there is no {missing} here, and {COMPILE}=required")
+    print(
+        f"{DISTRIBUTION}: there is no {missing} here; the record loops will run as plain Python, "
+        "slower but the same"
+    )
     return []
 
 
@@ -205,4 +254,6 @@ if __name__ == "__main__":
     setup(
         cmdclass={"build_py": BuildPy, "build_ext": BuildExt, "egg_info": EggInfo},
         ext_modules=extensions(),
+        long_description=long_description(),
+        long_description_content_type="text/markdown",
     )

@@ -5,6 +5,9 @@ kinds that this program cannot honour is refused, because a connection that is l
 its file says would be worse than none. All other keys are for other clients and have no effect.
 """
 
+import os
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
@@ -14,6 +17,9 @@ from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from client.core.options import MECHANISMS, TOKEN_MECHANISM
 
+PROFILE_SUFFIX = ".properties"
+
+_PROFILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _FILES = {"ssl.truststore.location": "ca_file", "ssl.keystore.location": "certificate_file"}
 _PEM_KEYS = ("ssl.truststore.type", "ssl.keystore.type")
@@ -53,7 +59,15 @@ def read_client_properties(path: str) -> ClientProperties:
         CommandFailed: a value is wrong, or a key cannot be honoured; the sentence has the cure.
         OSError: the file cannot be read.
     """
-    found = _load(path)
+    return parse_client_properties(path, load_properties(path))
+
+
+def parse_client_properties(path: str, found: Mapping[str, str]) -> ClientProperties:
+    """What the keys and values of such a file mean; `path` is named in errors.
+
+    Raises:
+        CommandFailed: a value is wrong, or a key cannot be honoured; the sentence has the cure.
+    """
     for key in found:
         if key.startswith(("ssl.", "sasl.")) and key not in (*_HONOURED, *_WITHOUT_EFFECT):
             honoured = ", ".join(sorted(_HONOURED))
@@ -78,11 +92,44 @@ def read_client_properties(path: str) -> ClientProperties:
     )
 
 
+def profiles_directory() -> Path:
+    """Where profiles are, one file each: ``$XDG_CONFIG_HOME/tidelog/profiles``."""
+    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(home) / "tidelog" / "profiles"
+
+
+def profile_file(name: str, *, must_exist: bool = True) -> Path:
+    """The file of a profile.
+
+    Raises:
+        CommandFailed: the name is none, or there is no such profile.
+    """
+    if not _PROFILE.fullmatch(name):
+        raise CommandFailed(
+            f"'{name}' is no name of a profile: use letters, digits, '.', '_' and '-'",
+            ExitCode.USAGE,
+        )
+    path = profiles_directory() / f"{name}{PROFILE_SUFFIX}"
+    if must_exist and not path.is_file():
+        raise CommandFailed(
+            f"there is no profile {name}: see tidelog profile list, or make it with tidelog "
+            f"profile set {name} bootstrap.servers=HOST:PORT",
+            ExitCode.NOT_FOUND,
+        )
+    return path
+
+
 def _refused(path: str, key: str, reason: str) -> CommandFailed:
     return CommandFailed(f"{path}: {key}: {reason}", ExitCode.USAGE)
 
 
-def _load(path: str) -> dict[str, str]:
+def load_properties(path: str) -> dict[str, str]:
+    """The keys and values of a .properties file.
+
+    Raises:
+        CommandFailed: it cannot be parsed.
+        OSError: it cannot be read.
+    """
     import javaproperties  # most commands have no such file
 
     try:
@@ -91,7 +138,7 @@ def _load(path: str) -> dict[str, str]:
         raise CommandFailed(f"{path} is no .properties file: {error}", ExitCode.USAGE) from None
 
 
-def _files(path: str, found: dict[str, str]) -> dict[str, str]:
+def _files(path: str, found: Mapping[str, str]) -> dict[str, str]:
     """The PEM files, by the field that they are for."""
     files = {}
     for key, name in _FILES.items():
@@ -105,7 +152,7 @@ def _files(path: str, found: dict[str, str]) -> dict[str, str]:
     return files
 
 
-def _authentication(path: str, found: dict[str, str]) -> tuple[str, dict[str, str]]:
+def _authentication(path: str, found: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     """The mechanism, and the options of the JAAS line, or where the token is."""
     mechanism = found.get("sasl.mechanism", "").strip()
     if mechanism not in MECHANISMS:

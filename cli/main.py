@@ -4,6 +4,7 @@ A command's module is imported when the command is used, so that ``tidelog --hel
 ``tidelog serve`` do not pay for tables, progress bars or the client.
 """
 
+import os
 import sys
 from importlib import import_module
 
@@ -18,6 +19,7 @@ from cli.failures import (
     open_standard_streams,
     sentence_of,
 )
+from cli.shell import COMPLETION_VARIABLE
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("server.serve", "Run the broker."),
@@ -27,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "offsets": ("topics.offsets", "Find offsets by time, or the ends of partitions."),
     "group": ("topics.group", "List, describe, delete consumer groups; move them in time."),
     "share": ("topics.share", "Read as a share group; list, describe, move, delete share groups."),
+    "cluster": ("topics.cluster", "Show brokers and their settings, and change these."),
     "histogram": ("time.histogram", "Count the records of a topic by time."),
     "retention": ("time.retention", "Forecast what retention deletes, and name what keeps it."),
     "skew": ("time.skew", "Audit the times of a topic: disorder, producers that are off."),
@@ -50,6 +53,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "import": ("directory.import_kafka", "Take over a directory that Apache Kafka wrote."),
     "spark": ("spark", "Jobs between topics and lakes on Spark."),
     "config": ("server.config", "Check a configuration file, list all settings."),
+    "profile": ("security.profile", "Name ways to connect, for --profile."),
+    "completion": ("shell.completion", "Print what completes commands in bash, zsh or fish."),
+    "man": ("shell.man", "Print the manual page."),
     "doctor": ("server.doctor", "Say what on this machine would trouble a broker."),
     "version": ("version", "Print the version."),
 }
@@ -85,6 +91,16 @@ class LazyCommands(click.Group):
             ctx.fail(f"there is no command '{name}'; {hint}")
         return super().resolve_command(ctx, args)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click, but an option before the command is answered with its place."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            ctx.fail(
+                f"there is no option {error.option_name} before the command; options follow it, "
+                "as in: tidelog topic list -b HOST:PORT"
+            )
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The overview, from the table alone: it needs no import."""
         with formatter.section("Commands"):
@@ -96,7 +112,7 @@ class LazyCommands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=(
         "Times are ISO 8601 (2013-07-04T12:00Z), epoch milliseconds, or relative (-15m, today). "
-        "Exit codes and examples: docs/cli.md."
+        "Options follow the command. Exit codes: tidelog man."
     ),
 )
 @click.version_option(package_name="tidelog", prog_name="tidelog")
@@ -145,6 +161,10 @@ def run(arguments: list[str] | None = None) -> int:
 
 def main() -> None:
     """The console script."""
+    if shell := os.environ.get(COMPLETION_VARIABLE):
+        from click.shell_completion import shell_complete
+
+        sys.exit(shell_complete(command, {}, "tidelog", COMPLETION_VARIABLE, shell))
     if not open_standard_streams() and sys.argv[1:2] != ["serve"]:
         complain("standard output is closed: let it go somewhere, such as >/dev/null")
         sys.exit(ExitCode.FAILED)

@@ -3,14 +3,16 @@
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
-from cli.client_properties import ClientProperties, read_client_properties
+from cli.client_properties import ClientProperties, profile_file, read_client_properties
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from client.core.options import (
@@ -21,8 +23,9 @@ from client.core.options import (
     Security,
 )
 from client.core.tls import tls_context
-from client.errors import InvalidTime
+from client.errors import BrokerRefused, ClientError, InvalidTime
 from client.times import parse_duration, parse_time
+from protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from client.admin import Admin
@@ -35,7 +38,7 @@ USER_VARIABLE = "TIDELOG_USER"
 PASSWORD_VARIABLE = "TIDELOG_PASSWORD_FILE"
 TOKEN_VARIABLE = "TIDELOG_TOKEN_FILE"
 CONFIG_VARIABLE = "TIDELOG_COMMAND_CONFIG"
-
+PROFILE_VARIABLE = "TIDELOG_PROFILE"
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_MECHANISM = "SCRAM-SHA-512"
@@ -55,6 +58,12 @@ _FILE_OPTIONS = {
 }
 """Fields of `Security` that are files, with their options."""
 
+_GIVEN = (
+    "bootstrap", "profile", "command_config", "tls", "login", "login_file", "token_file",
+    "sasl_mechanism", *_FILE_OPTIONS,
+)  # fmt: skip
+"""The names under which click gives the options of `broker_options`."""
+
 
 def broker_options(function: _Command) -> _Command:
     """``-b HOST:PORT``, TLS and the user; the command gets them as `broker`."""
@@ -69,22 +78,63 @@ def login_options(function: _Command) -> _Command:
 def _broker_options(function: _Command, prefix: str) -> _Command:
     @wraps(function)
     def command(**options: Any) -> Any:
-        names = ("tls", "login", "login_file", "token_file", "sasl_mechanism", *_FILE_OPTIONS)
-        bootstrap, config_file = options.pop("bootstrap"), options.pop("command_config")
-        file = ClientProperties()
-        if config_file is not None:
-            file = read_client_properties(config_file)
-        given = {name: options.pop(name) for name in names}
-        broker = BrokerOptions(
-            bootstrap=bootstrap or file.bootstrap or DEFAULT_BOOTSTRAP,
-            security=_security(**given, prefix=prefix, file=file),
-        )
-        return function(broker=broker, **options)
+        given = {name: options.pop(name) for name in _GIVEN}
+        broker = broker_of(given, prefix)
+        try:
+            return function(broker=broker, **options)
+        except BrokerRefused as error:
+            near = nearest_topic(broker, error, options)
+            if near is None:
+                raise
+            raise CommandFailed(
+                f"{error}; did you mean the topic {near}?", ExitCode.NOT_FOUND
+            ) from None
 
     with_options: _Command = command
     for decorator in reversed(_decorators(prefix)):
         with_options = decorator(with_options)
     return with_options
+
+
+def broker_of(given: Mapping[str, Any], prefix: str = "") -> BrokerOptions:
+    """Where the broker is, by the values of the options that `broker_options` adds.
+
+    Raises:
+        click.UsageError: options that contradict each other or need each other.
+        CommandFailed: a profile or a file of properties is missing or wrong.
+    """
+    rest = {name: given[name] for name in _GIVEN}
+    bootstrap, path = rest.pop("bootstrap"), rest.pop("command_config")
+    profile = rest.pop("profile")
+    if path is not None and profile is not None:
+        raise click.UsageError(
+            f"--profile and --command-config (or ${PROFILE_VARIABLE} and ${CONFIG_VARIABLE}) "
+            "contradict each other: give one of them"
+        )
+    if profile is not None:
+        path = str(profile_file(profile))
+    file = ClientProperties() if path is None else read_client_properties(path)
+    return BrokerOptions(
+        bootstrap=bootstrap or file.bootstrap or DEFAULT_BOOTSTRAP,
+        security=_security(**rest, prefix=prefix, file=file),
+    )
+
+
+def nearest_topic(
+    broker: BrokerOptions, error: BrokerRefused, options: Mapping[str, Any]
+) -> str | None:
+    """The topic that was meant, if `error` says that the one in `options` does not exist."""
+    if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return None
+    try:
+        known = ask_admin(broker, lambda admin: admin.topics())
+    except ClientError:
+        return None
+    named = [options.get("topic"), options.get("name"), *(options.get("names") or ())]
+    for name in named:
+        if name and name not in known:
+            return next(iter(get_close_matches(name, known, n=1)), None)
+    return None
 
 
 def _decorators(prefix: str) -> list[Callable[[_Command], _Command]]:
@@ -99,6 +149,13 @@ def _decorators(prefix: str) -> list[Callable[[_Command], _Command]]:
             envvar=BOOTSTRAP_VARIABLE,
             show_default=DEFAULT_BOOTSTRAP,
             help=f"Where the broker is; also ${BOOTSTRAP_VARIABLE}.",
+        ),
+        click.option(
+            "--profile",
+            metavar="NAME",
+            envvar=PROFILE_VARIABLE,
+            help="How to connect, as tidelog profile set has stored it; the other options count "
+            f"more. Also ${PROFILE_VARIABLE}.",
         ),
         click.option(
             "--command-config",
@@ -244,6 +301,43 @@ TIME = TimeType("TIME", lambda text: parse_time(text, now_ms=now_ms()))
 
 DURATION = TimeType("DURATION", parse_duration)
 """A length of time, given as milliseconds to the command."""
+
+
+class NameType(click.ParamType[str]):
+    """A name that the broker knows: shells complete it; a new one is accepted as well."""
+
+    name = "text"
+
+    def __init__(self, names: "Callable[[Admin], Coroutine[Any, Any, Iterable[str]]]") -> None:
+        """`names` asks for what there is."""
+        self._names = names
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """The names that begin so; none if the broker does not answer at once."""
+        from client.admin import Admin
+
+        async def ask(broker: BrokerOptions) -> list[str]:
+            wait_ms = _COMPLETION_MS
+            async with Admin(**broker, request_timeout_ms=wait_ms, timeout_ms=wait_ms) as admin:
+                return [name for name in await self._names(admin) if name.startswith(incomplete)]
+
+        try:
+            found = run_async(ask(broker_of({name: ctx.params.get(name) for name in _GIVEN})))
+        except (ClientError, CommandFailed, click.ClickException, OSError):
+            return []
+        return [CompletionItem(name) for name in sorted(found)]
+
+
+async def _group_names(admin: "Admin") -> list[str]:
+    return [group.group_id for group in await admin.groups()]
+
+
+TOPIC = NameType(lambda admin: admin.topics())
+GROUP = NameType(_group_names)
+_COMPLETION_MS = 2000
+"""How long a shell waits for names at most."""
 
 
 class DirectoryType(click.ParamType[Path]):

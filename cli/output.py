@@ -57,7 +57,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     # pipe.
     with console.capture() as drawn:
         console.print(table)
-    click.echo(drawn.get(), nl=False)
+    # Columns are padded for people; the padding at the ends of lines is for none.
+    click.echo("\n".join(line.rstrip() for line in drawn.get().splitlines()))
 
 
 def _cell(value: object) -> str:

@@ -13,22 +13,34 @@ one command reads back another's output byte for byte.
 
 import base64
 import json
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from string import Formatter
-from typing import Any
+from typing import Any, Final
 
 from cli.output import json_line, time_fields
 from client.errors import InvalidUse
-from client.times import format_time, parse_time
+from client.times import format_time, parse_time, to_ms
 from client.types import ConsumerRecord, Header
+from protocol.records.layout import TimestampType
 
-FIELDS = (
+FIELDS: Final = (
     *("topic", "partition", "offset", "timestamp", "time", "key", "value", "headers"),
     "deliveries",
 )
-"""The fields that a line format may name in braces."""
+"""The fields that a line format may name in braces, besides those of `console.data.conditions`."""
 
-DEFAULT_FORMAT = "{time}  {partition}:{offset}  {key}  {value}"
+_MORE_FIELDS: Final = ("size", "value.PATH", "key.PATH", "header.NAME")
+
+DEFAULT_FORMAT: Final = "{time}  {partition}:{offset}  {key}  {value}"
+RAW_FORMAT: Final = "{value}"
+
+_ESCAPE: Final = re.compile(rb"\\(x[0-9a-fA-F]{2}|.|$)", re.S)
+_ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
+
+Render = Callable[[ConsumerRecord], bytes]
+"""A record as the bytes that are written for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,34 +54,115 @@ class Outgoing:
     headers: tuple[Header, ...] = ()
 
 
-def check_format(template: str) -> None:
-    """Refuse a line format that names fields that records do not have.
+def unescape(text: str, what: str) -> bytes:
+    """The bytes that a text of the command line means: ``\\t`` is a tab, ``\\x00`` a byte.
 
     Raises:
-        InvalidUse: an unknown field, or braces that do not match.
+        InvalidUse: another escape; `what` names the option.
+    """
+
+    def replaced(match: re.Match[bytes]) -> bytes:
+        name = match[1].decode("utf-8", "replace")
+        if name[:1] == "x" and len(name) == 3:
+            return bytes.fromhex(name[1:])
+        if name not in _ESCAPES:
+            raise InvalidUse(
+                f"{what}: there is no escape \\{name}: write one of \\n \\t \\r \\0 \\xNN, and "
+                "\\\\ for a backslash"
+            )
+        return _ESCAPES[name]
+
+    return _ESCAPE.sub(replaced, text.encode("utf-8", "surrogateescape"))
+
+
+def line_format(template: str, *, is_raw: bool = False) -> Render:
+    """The function that writes a record by a format such as ``{time} {value.user.id}``.
+
+    Bytes that are not UTF-8 show as replacement characters, and null as ``-``; with `is_raw` a key,
+    a value and a single header are written as they are stored, and null as nothing.
+
+    Raises:
+        InvalidUse: an unknown field, no field, a broken brace, escape or width.
     """
     try:
-        names = [name for _, name, _, _ in Formatter().parse(template) if name is not None]
+        parsed = list(Formatter().parse(template))
     except ValueError as error:
         raise InvalidUse(f"the format {template!r} is broken: {error}") from None
-    unknown = [name for name in names if name not in FIELDS]
-    if unknown:
-        raise InvalidUse(f"the format has no field {{{unknown[0]}}}: choose {', '.join(FIELDS)}")
+    parts: list[Render] = []
+    for text, name, width, conversion in parsed:
+        if text:
+            parts.append(_constant(unescape(text, "the format")))
+        if name is not None:
+            _check_field(name)
+            parts.append(_field(name, width or "", conversion, is_raw=is_raw))
+    if all(name is None for _, name, _, _ in parsed):
+        raise InvalidUse(
+            f"the format {template!r} has no field, so that every line would be the same: write "
+            "for example '{key} {value}'"
+        )
+
+    def render(record: ConsumerRecord) -> bytes:
+        return b"".join([part(record) for part in parts])
+
+    try:
+        render(_SAMPLE)
+    except ValueError as error:
+        raise InvalidUse(f"the format {template!r} is broken: {error}") from None
+    return render
 
 
-def format_line(record: ConsumerRecord, template: str) -> str:
-    """One record by a line format; bytes that are not UTF-8 show as replacement characters."""
-    return template.format(
-        topic=record.topic,
-        partition=record.partition,
-        offset=record.offset,
-        timestamp=record.timestamp_ms,
-        time=format_time(record.timestamp_ms),
-        key=text_of(record.key),
-        value=text_of(record.value),
-        headers=" ".join(f"{name}={text_of(content)}" for name, content in record.headers),
-        deliveries=record.delivery_count,
-    )
+_SAMPLE: Final = ConsumerRecord("t", 0, 0, 0, TimestampType.CREATE_TIME, b"", b"", (), 0)
+
+
+def _constant(text: bytes) -> Render:
+    return lambda record: text
+
+
+def _check_field(name: str) -> None:
+    from console.data.conditions import is_field
+
+    if name not in FIELDS and not is_field(name):
+        choice = ", ".join(FIELDS + _MORE_FIELDS)
+        raise InvalidUse(f"the format has no field {{{name}}}: choose {choice}")
+
+
+def _field(name: str, width: str, conversion: str | None, *, is_raw: bool) -> Render:
+    if is_raw and not width and conversion is None:
+        if name in ("key", "value"):
+            return lambda record: getattr(record, name) or b""
+        if name.startswith("header."):
+            header = name.removeprefix("header.")
+            return lambda record: dict(reversed(record.headers)).get(header) or b""
+
+    def write(record: ConsumerRecord) -> bytes:
+        value = Formatter().convert_field(_value_of(name, record), conversion)
+        # Text of records may hold half a surrogate pair, which has no bytes.
+        return format(value, width).encode("utf-8", "replace")
+
+    return write
+
+
+def _value_of(name: str, record: ConsumerRecord) -> str | int:
+    """A field for people."""
+    if name == "timestamp":
+        return record.timestamp_ms
+    if name == "time":
+        return format_time(record.timestamp_ms)
+    if name == "headers":
+        return " ".join(f"{header}={text_of(content)}" for header, content in record.headers)
+    if name in ("key", "value"):
+        return text_of(getattr(record, name))
+    if name == "deliveries":
+        return record.delivery_count
+    if name in FIELDS:
+        found: str | int = getattr(record, name)
+        return found
+    from console.data.conditions import field_of_record
+
+    is_there, inner = field_of_record(name, record)
+    if not is_there or inner is None:
+        return "-"
+    return inner if isinstance(inner, str) else json_line(inner)
 
 
 def to_json(record: ConsumerRecord) -> str:
@@ -89,7 +182,7 @@ def to_json(record: ConsumerRecord) -> str:
     )
 
 
-def from_json(line: bytes, now_ms: int) -> Outgoing:
+def from_json(line: bytes) -> Outgoing:
     """A record from the JSON form. Objects and numbers as value are taken as JSON text.
 
     Raises:
@@ -114,21 +207,24 @@ def from_json(line: bytes, now_ms: int) -> Outgoing:
     return Outgoing(
         key=_from_json(fields.get("key")),
         value=_from_json(fields.get("value")),
-        timestamp_ms=None if timestamp is None else read_time(timestamp, now_ms),
+        timestamp_ms=None if timestamp is None else read_time(timestamp),
         partition=partition,
         headers=header_list,
     )
 
 
-def read_time(value: object, now_ms: int) -> int:
-    """The time in a JSON field: a number of milliseconds, or text.
+def read_time(value: object) -> int:
+    """The time in a JSON field: a number of milliseconds, or text that names an instant.
 
     Raises:
-        InvalidTime: no time, or in the wrong unit.
+        InvalidTime: no time, in the wrong unit, or relative to the present.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise InvalidUse(f"{value!r} is no time: write milliseconds or ISO 8601")
-    return parse_time(str(value), now_ms=now_ms)
+    if isinstance(value, int):
+        # Unlike text: the number 2000 is no year.
+        return to_ms(value, now_ms=0)
+    return parse_time(str(value), now_ms=None)
 
 
 def field_of(line: bytes, path: str) -> Any:

@@ -9,6 +9,7 @@ Owns the user's side of consuming: partitions, positions and commits. Fetching i
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
@@ -38,8 +39,13 @@ from client.core.offsets import (
     list_offsets,
 )
 from client.core.options import NOT_SECURED, ClusterOptions, Security, parse_bootstrap
-from client.errors import ClientError, InvalidUse
+from client.errors import ClientError, InvalidTime, InvalidUse
+from client.times import format_time
 from client.types import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from protocol.records.layout import INT64_MAX, TimestampType
+
+_WINDOW_POLL_MS = 500
+"""How often a window looks whether its span is over."""
 
 
 class Consumer:
@@ -271,6 +277,64 @@ class Consumer:
             if found or not await fetcher.wait(deadline):
                 return found
 
+    def between(
+        self, start: int | str | datetime, end: int | str | datetime
+    ) -> AsyncIterator[ConsumerRecord]:
+        """Exactly the records with ``start <= time < end``, in order of arrival; then it ends.
+
+        Times are given as `seek_to_time` takes them. Of records that are late none is missed: each
+        partition is read up to the end that it has when the span is over, so a span that ends in
+        the future is followed until then. The positions move; another call may follow.
+
+            async for record in consumer.between("2013-07-04T12:00Z", "2013-07-04T13:00Z"): ...
+
+        Raises:
+            InvalidTime: a time that is none, or an end that is not after the start.
+            InvalidUse: the consumer has a group, whose positions this would move, or is closed.
+        """
+        from_ms, to_ms = to_timestamp(start), to_timestamp(end)
+        if to_ms <= from_ms:
+            raise InvalidTime(
+                f"the end {format_time(to_ms)} is not after the start {format_time(from_ms)}, so "
+                "no record can be between them"
+            )
+        if self._group_id is not None:
+            raise InvalidUse(
+                "between() would move the positions of the group: use a consumer without group_id"
+            )
+        self._running()
+        return self._window(from_ms, to_ms)
+
+    async def _window(self, from_ms: int, to_ms: int) -> AsyncIterator[ConsumerRecord]:
+        """The records of the span; times may be out of order, offsets are not.
+
+        Where the broker stamps the records, times only rise, and the first record after the span
+        ends its partition.
+        """
+        await self.seek_to_time(from_ms)
+        partitions = self.assignment()
+        ends: Mapping[TopicPartition, int] | None = None
+        done: set[TopicPartition] = set()
+        try:
+            while True:
+                if ends is None and time.time_ns() // 1_000_000 >= to_ms:
+                    ends = await self.end_offsets(partitions)
+                if ends is not None and all(
+                    tp in done or (self.position(tp) or 0) >= ends[tp] for tp in partitions
+                ):
+                    return
+                for partition, records in (await self.getmany(timeout_ms=_WINDOW_POLL_MS)).items():
+                    end = INT64_MAX if ends is None else ends[partition]
+                    for record in records:
+                        if from_ms <= record.timestamp_ms < to_ms and record.offset < end:
+                            yield record
+                    if _is_after(records[-1], to_ms):
+                        done.add(partition)
+                        self.pause(partition)
+        finally:
+            if self._fetcher is not None and (still := done & self.assignment()):
+                self.resume(*still)
+
     def _polled(self) -> Fetcher:
         """Note the poll; raise errors of background tasks; open the next auto-commit."""
         fetcher = self._running()
@@ -495,3 +559,9 @@ class Consumer:
         if not partitions:
             return list(self._running().readers.values())
         return [self._reader(partition) for partition in partitions]
+
+
+def _is_after(record: ConsumerRecord, to_ms: int) -> bool:
+    """Whether no record after this one can be before `to_ms`: the broker stamped it later."""
+    is_stamped = record.timestamp_type is TimestampType.LOG_APPEND_TIME
+    return is_stamped and record.timestamp_ms >= to_ms

@@ -76,10 +76,11 @@ _EXAMPLES = "2013-07-04T12:00Z, 2013-07-04, 1372939200000, -15m, now, today or y
 
 
 def parse_time(
-    text: str, *, now_ms: int, zone: tzinfo | None = None, before_1970: bool = False
+    text: str, *, now_ms: int | None, zone: tzinfo | None = None, before_1970: bool = False
 ) -> int:
     """The instant that `text` names, in milliseconds since the epoch.
 
+    `now_ms` None refuses times relative to the present: stored data must mean the same tomorrow.
     `zone` is where times without a zone are; None means this machine's local zone. Times before
     1970 are refused unless `before_1970` says that the caller accepts negative numbers: no request
     can look them up, although records may have them.
@@ -104,13 +105,18 @@ def parse_time(
     return timestamp_ms
 
 
-def _parse_word(word: str, now_ms: int, zone: tzinfo | None) -> int:
+def _parse_word(word: str, now_ms: int | None, zone: tzinfo | None) -> int:
     if _NUMBER.fullmatch(word):
         return _parse_number(word)
     if spelled := _EPOCH_WITH_UNIT.fullmatch(word):
         multiply, divide = _EPOCH_UNIT_PER_MS[spelled[2]]
         return int(spelled[1]) * multiply // divide
     if relative := _RELATIVE.fullmatch(word):
+        if now_ms is None:
+            raise InvalidTime(
+                f"'{word}' is relative to the present, and a record needs a time of its own: "
+                "write ISO 8601 or milliseconds, such as 2013-07-04T12:00Z or 1372939200000"
+            )
         return _parse_relative(relative[1], relative[2], now_ms, zone)
     return _parse_calendar(word, zone)
 

@@ -104,7 +104,7 @@ def with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConf
             reason = (
                 "no such broker setting" if key is None else "cannot change while the broker runs"
             )
-            cure = "see docs/configuration.md" if key is None else "set it at start"
+            cure = "see tidelog config list" if key is None else "set it at start"
             problems.append(Problem(name, shown_value(name, text), reason, cure))
         elif name in STORE_KEYS:
             reason = "can change while the broker runs for one listener only"
@@ -182,7 +182,7 @@ def _read_environment(
             continue
         name = known.get(variable)
         if name is None:
-            cure = nearest(variable, known, "unset it, or see docs/configuration.md")
+            cure = nearest(variable, known, "unset it, or see tidelog config list")
             problems.append(Problem(variable, text, "no such setting", cure, "environment"))
         else:
             yield name, Setting(text=text, origin=f"environment {variable}")
@@ -246,7 +246,7 @@ def _cure_for_unknown(name: str) -> str:
             f"it is a topic setting; the broker's default for it is "
             f"{TOPIC_KEYS[name].synonyms[0][0]}"
         )
-    return nearest(name, [*BROKER_KEYS, *BROKER_ALIASES], "see docs/configuration.md for the list")
+    return nearest(name, [*BROKER_KEYS, *BROKER_ALIASES], "see tidelog config list")
 
 
 def _build(
@@ -301,7 +301,11 @@ def _addresses(
         except InvalidValue as error:
             setting = settings.get(name)
             text = setting.text if setting else str(values[name])
-            cure = "write NAME://HOST:PORT" if "listeners" in name else "see docs/configuration.md"
+            cure = (
+                "write NAME://HOST:PORT"
+                if "listeners" in name
+                else f"see tidelog config list {name}"
+            )
             problems.append(
                 Problem(
                     (setting and setting.written_as) or name,

@@ -133,7 +133,7 @@ def _timestamp_bound(name: str, own: Mapping[str, str], broker: BrokerConfig) ->
 
 def _unknown(given: str, text: str) -> Problem:
     names = [*TOPIC_KEYS, *TOPIC_ALIASES]
-    cure = nearest(given, names, "see docs/configuration.md for the list")
+    cure = nearest(given, names, "see tidelog config list --topic")
     return Problem(given, text, "no such topic setting", cure)
 
 

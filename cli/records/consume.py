@@ -24,14 +24,24 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from cli.options import TIME, BrokerOptions, broker_options, now_ms, run_async
-from cli.record_format import DEFAULT_FORMAT, check_format, format_line, to_json
+from cli.options import (
+    GROUP,
+    TIME,
+    TOPIC,
+    BrokerOptions,
+    broker_options,
+    check_contradiction,
+    now_ms,
+    run_async,
+)
+from cli.record_format import DEFAULT_FORMAT, RAW_FORMAT, line_format, to_json, unescape
 from cli.records.consume_alone import read_alone
 from cli.records.consume_group import read_as_group
 from cli.records.reading import Reading, Start
 from client.consumer import Consumer
 from client.errors import InvalidTime
 from client.times import format_time, parse_time
+from console.data.conditions import parse_condition
 
 _OFFSETS_BELOW = 10**8
 """A bare number below this is an offset, above it a time (1970-01-02 in milliseconds)."""
@@ -72,14 +82,44 @@ class StartType(click.ParamType[Start]):
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.option("-f", "--from", "start", type=StartType(), help="Where to begin; default latest.")
 @click.option("-u", "--until", "until_ms", type=TIME, help="Only records before this time.")
 @click.option("-e", "--exit-at-end", is_flag=True, help="Stop at the present end.")
 @click.option("-n", "--max", "limit", type=click.IntRange(min=1), help="Stop after so many.")
-@click.option("-p", "--partition", "numbers", type=click.IntRange(min=0), multiple=True)
-@click.option("-g", "--group", help="Share the topic with this group, and commit.")
-@click.option("--format", "template", default=DEFAULT_FORMAT, show_default=True, metavar="TEXT")
+@click.option(
+    "-p",
+    "--partition",
+    "numbers",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Only this partition; repeatable.",
+)
+@click.option("-g", "--group", type=GROUP, help="Share the topic with this group, and commit.")
+@click.option(
+    "-w",
+    "--where",
+    "filter_text",
+    metavar="FILTER",
+    default="",
+    help="Only records that fulfil it, such as 'key = a and value.user.id > 7'.",
+)
+@click.option(
+    "--format",
+    "template",
+    default=DEFAULT_FORMAT,
+    show_default=True,
+    metavar="TEXT",
+    help="What is shown of a record; the fields are listed above.",
+)
+@click.option("--raw", "is_raw", is_flag=True, help="Bytes as they are stored; {value} alone.")
+@click.option(
+    "--end",
+    metavar="TEXT",
+    default="\\n",
+    show_default=True,
+    help="What follows each record; may be empty.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON record per line.")
 @click.option("--read-committed", is_flag=True, help="Hide aborted and open transactions.")
 @broker_options
@@ -92,20 +132,27 @@ def command(
     limit: int | None,
     numbers: tuple[int, ...],
     group: str | None,
+    filter_text: str,
     template: str,
+    is_raw: bool,
+    end: str,
     as_json: bool,
     read_committed: bool,
     broker: BrokerOptions,
 ) -> None:
     """Show the records of a topic, one line each; follows it until Ctrl-C.
 
-    Fields of --format: topic, partition, offset, timestamp, time, key, value, headers.
+    Fields of --format: topic, partition, offset, timestamp, time, key, value, headers, size,
+    header.NAME, and paths into JSON such as value.user.id; \\t, \\n, \\0 and \\xNN are escapes.
+    --where compares key, value, time, partition, offset, size, header.NAME and such paths by
+    = != < <= > >= and ~ (contains), joined by and, or, not.
 
     \b
     Examples:
       tidelog consume hello --from earliest
       tidelog consume flights --from 2013-07-04T12:00-04:00 --until 2013-07-04T13:00-04:00
-      tidelog consume hello --from -15m --format '{value}'
+      tidelog consume hello --from -15m --format '{key}\\t{value.user.id}'
+      tidelog consume images -f earliest -n 1 --raw --end '' > image.png
     """
     if group is not None and numbers:
         raise click.UsageError("--partition and --group contradict each other: a group assigns")
@@ -114,16 +161,18 @@ def command(
     is_formatted = (
         click.get_current_context().get_parameter_source("template") is ParameterSource.COMMANDLINE
     )
-    if as_json and is_formatted:
-        raise click.UsageError("--json and --format contradict each other: give one of them")
+    check_contradiction(json=as_json, format=is_formatted)
+    check_contradiction(json=as_json, raw=is_raw)
     _check_window(start, until_ms, is_group=group is not None)
-    check_format(template)
+    render = line_format(RAW_FORMAT if is_raw and not is_formatted else template, is_raw=is_raw)
     reading = Reading(
         start=start or Start(word="latest"),
         until_ms=until_ms,
         exit_at_end=exit_at_end,
         limit=limit,
-        render=to_json if as_json else lambda record: format_line(record, template),
+        render=(lambda record: to_json(record).encode()) if as_json else render,
+        end=b"\n" if as_json else unescape(end, "--end"),
+        condition=parse_condition(filter_text, now_ms=now_ms()),
     )
     options: dict[str, Any] = {
         **broker,

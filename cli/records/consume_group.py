@@ -102,6 +102,7 @@ class _GroupReader:
                 self._consumer.pause(partition)
                 self._stopped.add(partition)
                 break
-            wanted.append(record)
+            if self._reading.is_selected(record):
+                wanted.append(record)
         self._reading.write(wanted)
         self._shown += len(wanted)

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from cli.failures import CommandFailed
 from cli.options import (
     TIME,
+    TOPIC,
     BrokerOptions,
     ask_admin,
     broker_options,
@@ -21,7 +23,7 @@ from cli.options import (
     run_async,
 )
 from cli.output import Progress, format_count, format_size, note
-from cli.record_format import Outgoing, field_of, from_json, read_time
+from cli.record_format import Outgoing, field_of, from_json, read_time, unescape
 from client.admin import Admin
 from client.errors import BrokerRefused, InvalidUse, NotThere
 from client.producer import Producer
@@ -44,7 +46,8 @@ class LineRules:
     """How a line of input becomes a record."""
 
     is_json: bool
-    key_separator: str | None
+    key_separator: bytes | None
+    null: bytes | None
     timestamp_ms: int | None
     timestamp_field: str | None
     key_field: str | None
@@ -58,7 +61,7 @@ class LineRules:
             InvalidUse: the line is not of the chosen form.
         """
         if self.is_json:
-            given = from_json(line, now_ms())
+            given = from_json(line)
             key, value, headers = given.key, given.value, (*given.headers, *self.headers)
             timestamp_ms, partition = given.timestamp_ms, given.partition
         else:
@@ -67,7 +70,7 @@ class LineRules:
         if self.key_field is not None:
             key = str(field_of(value or b"", self.key_field)).encode()
         if self.timestamp_field is not None:
-            timestamp_ms = read_time(field_of(value or b"", self.timestamp_field), now_ms())
+            timestamp_ms = read_time(field_of(value or b"", self.timestamp_field))
         return Outgoing(
             key=key,
             value=value,
@@ -76,19 +79,35 @@ class LineRules:
             headers=headers,
         )
 
-    def _split(self, line: bytes) -> tuple[bytes | None, bytes]:
+    def _split(self, line: bytes) -> tuple[bytes | None, bytes | None]:
         if self.key_separator is None:
-            return None, line
-        key, separator, value = line.partition(self.key_separator.encode())
+            return None, self._or_null(line)
+        key, separator, value = line.partition(self.key_separator)
         if not separator:
-            raise InvalidUse(f"there is no key separator {self.key_separator!r} in it")
-        return key, value
+            raise InvalidUse(f"there is no key separator {self.key_separator.decode()!r} in it")
+        return self._or_null(key), self._or_null(value)
+
+    def _or_null(self, text: bytes) -> bytes | None:
+        return None if text == self.null else text
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
-@click.option("-K", "--key-separator", metavar="TEXT", help="What stands between key and value.")
+@click.option(
+    "-K",
+    "--key-separator",
+    metavar="TEXT",
+    help="What is between key and value; \\t, \\0 and \\xNN are escapes.",
+)
+@click.option("--null", metavar="TEXT", help="A key or value of exactly this text is null.")
+@click.option(
+    "--end",
+    metavar="TEXT",
+    default="\\n",
+    show_default=True,
+    help="What ends a record; if empty, the whole input, or each file, is one.",
+)
 @click.option(
     "--format",
     "form",
@@ -100,10 +119,30 @@ class LineRules:
 @click.option("--timestamp", "timestamp_ms", type=TIME, help="For all records.")
 @click.option("--timestamp-field", metavar="FIELD", help="A field of the JSON value with the time.")
 @click.option("--key-field", metavar="FIELD", help="A field of the JSON value to use as key.")
-@click.option("-H", "--header", "header_texts", metavar="NAME=VALUE", multiple=True)
+@click.option(
+    "-H",
+    "--header",
+    "header_texts",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A header of all records; repeatable.",
+)
 @click.option("-p", "--partition", type=click.IntRange(min=0), help="For all records.")
-@click.option("-z", "--compression", type=click.Choice(CODECS), default="none", show_default=True)
-@click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
+@click.option(
+    "-z",
+    "--compression",
+    type=click.Choice(CODECS),
+    default="none",
+    show_default=True,
+    help="How batches are compressed.",
+)
+@click.option(
+    "--acks",
+    type=click.Choice(["all", "1", "0"]),
+    default="all",
+    show_default=True,
+    help="When a record counts as written: all: on disk; 1: in memory; 0: when sent.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="No summary, no progress bar.")
 @broker_options
 def command(
@@ -111,6 +150,8 @@ def command(
     topic: str,
     files: tuple[Path, ...],
     key_separator: str | None,
+    null: str | None,
+    end: str,
     form: str,
     timestamp_ms: int | None,
     timestamp_field: str | None,
@@ -134,13 +175,23 @@ def command(
         timestamp=timestamp_ms is not None, timestamp_field=timestamp_field is not None
     )
     check_contradiction(key_separator=key_separator is not None, key_field=key_field is not None)
-    if key_separator is not None and form == "json":
-        raise click.UsageError(
-            "--key-separator and --format json contradict each other: a JSON record has its key"
-        )
+    is_set = click.get_current_context().get_parameter_source
+    if form == "json":
+        for option, is_given in (
+            ("--key-separator", key_separator is not None),
+            ("--null", null is not None),
+            ("--end", is_set("end") is ParameterSource.COMMANDLINE),
+        ):
+            if is_given:
+                raise click.UsageError(
+                    f"{option} and --format json contradict each other: each line of JSON is a "
+                    "record, and says its key and what is null"
+                )
+    separator = b"\n" if form == "json" else unescape(end, "--end")
     rules = LineRules(
         is_json=form == "json",
-        key_separator=key_separator,
+        key_separator=_key_separator(key_separator),
+        null=None if null is None else unescape(null, "--null"),
         timestamp_ms=timestamp_ms,
         timestamp_field=timestamp_field,
         key_field=key_field,
@@ -151,7 +202,9 @@ def command(
         note("Reading records from the terminal, one on each line; Ctrl-D ends.")
     producer = Producer(**broker, acks=acks, compression=compression, linger_ms=20)
     try:
-        oldest_ms = run_async(_produce(producer, topic, files, rules, is_quiet=quiet))
+        oldest_ms = run_async(
+            _produce(producer, topic, _Input(files, separator), rules, is_quiet=quiet)
+        )
     except BrokerRefused as error:
         setting = _LIMITS.get(error.code)
         if setting is None:
@@ -160,6 +213,17 @@ def command(
         raise CommandFailed(f"{error} ({setting} of {topic} is {limit})") from None
     if oldest_ms is not None and not quiet:
         ask_admin(broker, lambda admin: _warn_of_retention(admin, topic, oldest_ms))
+
+
+def _key_separator(text: str | None) -> bytes | None:
+    """The bytes of ``-K``.
+
+    Raises:
+        click.UsageError: none; every line begins with them.
+    """
+    if text == "":
+        raise click.UsageError("--key-separator is empty: write for example : or \\t")
+    return None if text is None else unescape(text, "--key-separator")
 
 
 def _headers(texts: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
@@ -173,20 +237,21 @@ def _headers(texts: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
 
 
 async def _produce(
-    producer: Producer, topic: str, files: tuple[Path, ...], rules: LineRules, *, is_quiet: bool
+    producer: Producer, topic: str, given: "_Input", rules: LineRules, *, is_quiet: bool
 ) -> int | None:
     """Send all records; returns the oldest timestamp of the input, None where it had none."""
     started = time.monotonic()
     count = size_bytes = 0
     oldest_ms: int | None = None
-    total = sum(path.stat().st_size for path in files) if files else None
+    total = sum(path.stat().st_size for path in given.files) if given.files else None
     async with producer:
         if rules.partition is not None:
             numbers = await producer.partitions(topic)
             if rules.partition not in numbers:
                 raise NotThere.partition(topic, rules.partition, len(numbers))
-        with Progress(f"producing to {topic}", total, is_quiet=is_quiet or not files) as progress:
-            async for name, number, line in _lines(files, progress):
+        is_silent = is_quiet or not given.files
+        with Progress(f"producing to {topic}", total, is_quiet=is_silent) as progress:
+            async for name, number, line in given.lines(progress):
                 try:
                     record = rules.record(line)
                     await producer.send(
@@ -237,31 +302,44 @@ async def _warn_of_retention(admin: Admin, topic: str, oldest_ms: int) -> None:
         )
 
 
-async def _lines(
-    files: tuple[Path, ...], progress: Progress
-) -> AsyncIterator[tuple[str, int, bytes]]:
-    """(source, line number, line without its end) of all input, in order."""
-    if not files:
-        async for number, line in _split_lines(read_chunks(sys.stdin.fileno()), progress):
-            yield "stdin", number, line
-    for path in files:
-        with path.open("rb") as stream:
-            async for number, line in _split_lines(read_chunks(stream.fileno()), progress):
-                yield str(path), number, line
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """Where the records come from (no files: standard input), and what ends each."""
+
+    files: tuple[Path, ...]
+    end: bytes
+
+    async def lines(self, progress: Progress) -> AsyncIterator[tuple[str, int, bytes]]:
+        """(source, line number, line without its end) of all input, in order."""
+        if not self.files:
+            chunks = read_chunks(sys.stdin.fileno())
+            async for number, line in split_lines(chunks, self.end, progress):
+                yield "stdin", number, line
+        for path in self.files:
+            with path.open("rb") as stream:
+                chunks = read_chunks(stream.fileno())
+                async for number, line in split_lines(chunks, self.end, progress):
+                    yield str(path), number, line
 
 
-async def _split_lines(
-    chunks: AsyncIterator[bytes], progress: Progress
+async def split_lines(
+    chunks: AsyncIterator[bytes], end: bytes, progress: Progress
 ) -> AsyncIterator[tuple[int, bytes]]:
-    number, rest = 0, b""
+    """The numbered parts of the input that `end` separates; all of it where that is empty."""
+    number, rest = 0, bytearray()
     async for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            number += 1
-            yield number, line.removesuffix(b"\r")
+        # An end of several bytes may lie across two chunks.
+        searched = max(0, len(rest) - len(end) + 1)
+        rest += chunk
+        if end and rest.find(end, searched) >= 0:
+            *lines, tail = bytes(rest).split(end)
+            rest = bytearray(tail)
+            for line in lines:
+                number += 1
+                yield number, line.removesuffix(b"\r") if end == b"\n" else line
         progress.advance(len(chunk))
     if rest:
-        yield number + 1, rest
+        yield number + 1, bytes(rest)
 
 
 async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:

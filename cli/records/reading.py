@@ -1,10 +1,11 @@
 """The request of ``tidelog consume``: where to begin, what to show, where to stop."""
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from cli.record_format import Render
 from client.types import ConsumerRecord
+from console.data.conditions import Condition, fulfils
 
 POLL_MS = 500
 
@@ -26,17 +27,25 @@ class Reading:
     until_ms: int | None
     exit_at_end: bool
     limit: int | None
-    render: Callable[[ConsumerRecord], str]
+    render: Render
+    end: bytes = b"\n"
+    condition: Condition | None = None
 
     def is_shown(self, record: ConsumerRecord) -> bool:
-        """Whether a record is in the window; without ``--until`` there is none."""
-        if self.until_ms is None:
-            return True
-        from_ms = self.start.time_ms or 0
-        return from_ms <= record.timestamp_ms < self.until_ms
+        """Whether a record is in the window (without ``--until`` there is none) and selected."""
+        if self.until_ms is not None:
+            from_ms = self.start.time_ms or 0
+            if not from_ms <= record.timestamp_ms < self.until_ms:
+                return False
+        return self.is_selected(record)
+
+    def is_selected(self, record: ConsumerRecord) -> bool:
+        """Whether a record fulfils ``--where``."""
+        return fulfils(self.condition, record)
 
     def write(self, records: list[ConsumerRecord]) -> None:
-        """All lines at once, and out at once: who follows wants to see them now."""
+        """All records at once, and out at once: who follows wants to see them now."""
         if records:
-            sys.stdout.write("".join(f"{self.render(record)}\n" for record in records))
             sys.stdout.flush()
+            sys.stdout.buffer.write(b"".join(self.render(r) + self.end for r in records))
+            sys.stdout.buffer.flush()

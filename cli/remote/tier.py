@@ -73,7 +73,7 @@ def status(*, directory: Path, url: str | None, as_json: bool) -> int:
     return ExitCode.DAMAGED if found is not None and found.missing else ExitCode.OK
 
 
-@command.command()
+@command.command(short_help="List objects that nothing names, or delete them.")
 @_directory
 @_url
 @click.option("--delete", "deletes", is_flag=True, help="Delete them; without it, only list them.")

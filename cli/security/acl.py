@@ -184,7 +184,7 @@ def add(*, dry_run: bool, broker: BrokerOptions, **options: Any) -> None:
         note("nothing is changed (--dry-run)")
 
 
-@command.command()
+@command.command(short_help="Take rights.")
 @_resources
 @login_options
 def remove(*, broker: BrokerOptions, **options: Any) -> None:
@@ -268,10 +268,16 @@ def _document(rule: Acl) -> dict[str, str]:
     }
 
 
-@command.command("test")
+@command.command("test", short_help="Explain a decision.")
 @click.option("--user", metavar="NAME", required=True, help="Who would do it.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="From this address.")
-@click.option("--op", "operation", type=click.Choice(list(_OPERATIONS)), required=True)
+@click.option(
+    "--op",
+    "operation",
+    type=click.Choice(list(_OPERATIONS)),
+    required=True,
+    help="What the user wants to do.",
+)
 @click.option("--topic", metavar="TOPIC", help="On this topic.")
 @click.option("--group", metavar="GROUP", help="On this group.")
 @click.option("--transactional-id", "transactional_id", metavar="ID", help="On this id.")

@@ -83,7 +83,7 @@ def set_limits(*, broker: BrokerOptions, **options: Any) -> None:
         click.echo(f"{_name(entity)}: {key} = {value:.15g}")
 
 
-@command.command()
+@command.command(short_help="Remove limits.")
 @_entity_options
 @click.option(
     "--limit", "keys", multiple=True, type=click.Choice(list(_LIMITS)), help="Only this one."

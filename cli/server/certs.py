@@ -24,7 +24,7 @@ def command() -> None:
     """Show the certificates of TLS listeners."""
 
 
-@command.command()
+@command.command(short_help="Show each certificate, and when it expires.")
 @click.option("--config", "config_file", metavar="FILE", help="As for serve.")
 @click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="As for serve.")
 @json_option

@@ -1,6 +1,7 @@
 """``tidelog config``: check a configuration file without starting, list every setting there is."""
 
 import os
+import sys
 from pathlib import Path
 
 import click
@@ -57,7 +58,7 @@ def check(*, file: Path, pairs: tuple[str, ...], as_json: bool) -> int:
     return ExitCode.OK
 
 
-@command.command("list")
+@command.command("list", short_help="List settings, their defaults and meanings.")
 @click.argument("word", required=False)
 @click.option("--topic", "of_topics", is_flag=True, help="Settings of topics, not of the broker.")
 @json_option
@@ -69,6 +70,11 @@ def list_settings(*, word: str | None, of_topics: bool, as_json: bool) -> None:
         raise CommandFailed(f"no setting has '{word}' in it", ExitCode.NOT_FOUND)
     if as_json:
         print_json([_document(key) for key in keys])
+        return
+    if not sys.stdout.isatty():
+        # A table as wide as the longest meaning helps neither people nor programs.
+        for key in keys:
+            click.echo(f"{key.name}\t{_default(key)}\t{key.doc}")
         return
     print_table(
         ["SETTING", "DEFAULT", "MEANING"], [(key.name, _default(key), key.doc) for key in keys]

@@ -97,14 +97,15 @@ def _interpreter(_: BrokerConfig) -> Iterator[Finding]:
 
 
 def _speedups(_: BrokerConfig) -> Iterator[Finding]:
-    from protocol.records import checksums, record_loops
+    from cli.server.loops import SLOWER, missing_loops
+    from protocol.records import checksums
 
-    if record_loops.COMPILED:
+    if not (missing := missing_loops()):
         yield good("record loops", "compiled")
     else:
         yield warn(
             "record loops",
-            "plain Python, some fifty times slower per record",
+            f"{len(missing)} modules run as plain Python: {SLOWER}",
             "install a C compiler, then reinstall tidelog",
         )
     if checksums.HARDWARE_CRC32C:

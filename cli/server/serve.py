@@ -116,7 +116,7 @@ def command(
     """Run the broker until Ctrl-C or SIGTERM; SIGHUP reads its settings again.
 
     Settings are Apache Kafka's; 'tidelog config list' shows them all, and
-    docs/configuration.md explains them.
+    tidelog config list explains them.
     """
     gc.disable()  # imports make hardly any garbage, and looking for it takes a tenth of their time
     try:
@@ -155,6 +155,7 @@ def command(
     secured = _secure(settings, read) if secure else None
 
     def announce(ready: "ReadyInfo") -> None:
+        warn_if_slow()
         _announce(ready, as_json, None if secured is None else secured.properties)
 
     try:
@@ -163,6 +164,19 @@ def command(
         )
     except StartError as error:
         raise CommandFailed(str(error)) from None
+
+
+def warn_if_slow() -> None:
+    """Log which work is slower here, if modules are not compiled: an installer shows no build."""
+    from cli.server.loops import SLOWER, missing_loops
+
+    if missing := missing_loops():
+        logger.warning(
+            "modules not compiled, so that they run as plain Python: %d; %s; install a C compiler "
+            "and then tidelog again",
+            len(missing),
+            SLOWER,
+        )
 
 
 def _clock(kind: str, sessions: str) -> "Clock | None":

@@ -18,7 +18,6 @@ def _checked(text: str) -> str:
 
 
 _WHEN = TimeType("TIME", _checked)
-"""A duration such as 8d or 1h30m, in milliseconds; negative with a minus sign."""
 
 
 @click.group()
@@ -48,7 +47,7 @@ def freeze(*, when: str | None, **options: Any) -> None:
     _run(rate=0, when=when, **options)
 
 
-@command.command(name="set")
+@command.command(name="set", short_help="Advance to a time, or jump back to it.")
 @click.argument("when", type=_WHEN)
 @metrics_options
 def set_clock(*, when: str, **options: Any) -> None:
@@ -66,7 +65,9 @@ def advance(*, duration_ms: int, **options: Any) -> None:
     _run(advance_ms=duration_ms, **options)
 
 
-@command.command(context_settings={"ignore_unknown_options": True})
+@command.command(
+    context_settings={"ignore_unknown_options": True}, short_help="Move the wall clock alone."
+)
 @click.argument("duration_ms", metavar="DURATION", type=DURATION)
 @metrics_options
 def jump(*, duration_ms: int, **options: Any) -> None:

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cli.options import BrokerOptions, ask_admin, broker_options, json_option
+from cli.options import TOPIC, BrokerOptions, ask_admin, broker_options, json_option
 from cli.output import note
 from client.admin import Admin
 from client.errors import NotThere
@@ -30,27 +30,29 @@ def topic_options(function: Callable[..., Any]) -> Callable[..., Any]:
     partition = click.option(
         "-p", "--partition", type=click.IntRange(min=0), help="Only this partition."
     )
-    return click.argument("topic")(partition(metrics_options(function)))
+    return click.argument("topic", type=TOPIC)(partition(metrics_options(function)))
 
 
 def ask_about(
     broker: BrokerOptions,
     topic: str,
-    partition: int | None,
+    partition: int | tuple[int, ...] | None,
     ask: Callable[[Admin, list[TopicPartition]], Coroutine[Any, Any, _T]],
 ) -> _T:
-    """The answer to a question about the partitions of `topic`, or only about `partition`.
+    """The answer to a question about the partitions of `topic`, or only about those given.
 
     Raises:
         NotThere: the topic has no such partition; a request about it would wait for it.
     """
 
+    only = {partition} if isinstance(partition, int) else set(partition or ())
+
     async def work(admin: Admin) -> _T:
         numbers = (await admin.describe_topic(topic)).partitions
-        if partition is not None and partition not in numbers:
-            raise NotThere.partition(topic, partition, len(numbers))
+        if missing := only.difference(numbers):
+            raise NotThere.partition(topic, min(missing), len(numbers))
         return await ask(
-            admin, [TopicPartition(topic, n) for n in numbers if partition in (None, n)]
+            admin, [TopicPartition(topic, n) for n in numbers if not only or n in only]
         )
 
     return ask_admin(broker, work)

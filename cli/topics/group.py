@@ -6,6 +6,7 @@ from typing import Any, Final
 import click
 
 from cli.options import (
+    GROUP,
     BrokerOptions,
     ask_admin,
     broker_options,
@@ -57,8 +58,8 @@ def list_groups(*, broker: BrokerOptions, as_json: bool) -> None:
         note("there are no groups yet; consume with one: tidelog consume TOPIC --group NAME")
 
 
-@command.command()
-@click.argument("group_id", metavar="GROUP")
+@command.command(short_help="Show members, positions and lags of a group.")
+@click.argument("group_id", type=GROUP, metavar="GROUP")
 @broker_options
 @json_option
 def describe(*, group_id: str, broker: BrokerOptions, as_json: bool) -> None:
@@ -173,7 +174,7 @@ def _document(info: GroupInfo, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 @command.command()
-@click.argument("group_id", metavar="GROUP")
+@click.argument("group_id", type=GROUP, metavar="GROUP")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @broker_options
 def delete(*, group_id: str, yes: bool, broker: BrokerOptions) -> None:
@@ -184,16 +185,21 @@ def delete(*, group_id: str, yes: bool, broker: BrokerOptions) -> None:
     click.echo(f"Deleted the group {group_id}.")
 
 
-@command.command()
+@command.command(short_help="Move the positions of a group, for example back in time.")
 @move_options
 @broker_options
 @json_option
 def reset(*, group_id: str, move: Move, broker: BrokerOptions, as_json: bool) -> None:
     """Move the positions of a group without members, for example back in time.
 
-    Shows what would change; with --execute it is done.
+    Shows what would change; with --execute it is done. Positions beyond the ends of a partition
+    become its ends.
 
-    Example: tidelog group reset billing --to-time -2h --execute
+    \b
+    Examples:
+      tidelog group reset billing --to-time -2h --execute
+      tidelog group describe billing --json > positions.json
+      tidelog group reset billing --from-file positions.json --execute
     """
     moves = ask_admin(broker, lambda admin: _reset(admin, group_id, move))
     move.show(group_id, moves, as_json=as_json)
@@ -204,11 +210,9 @@ async def _reset(admin: Admin, group_id: str, move: Move) -> list[Moved]:
         await admin.require_no_members(group_id)
     except BrokerRefused as error:
         move.check_absence(error, f"group {group_id}")
-    committed = await admin.group_offsets(group_id)
-    new = await move.offsets(admin, group_id, list(committed))
+    stored = await admin.group_offsets(group_id)
+    committed = {tp: position.offset for tp, position in stored.items()}
+    new = await move.offsets(admin, group_id, committed)
     if move.execute:
         await admin.alter_group_offsets(group_id, new)
-    return [
-        (tp, committed[tp].offset if tp in committed else None, offset)
-        for tp, offset in new.items()
-    ]
+    return [(tp, committed.get(tp), offset) for tp, offset in new.items()]

@@ -6,6 +6,7 @@ import click
 
 from cli.options import (
     TIME,
+    TOPIC,
     BrokerOptions,
     broker_options,
     check_contradiction,
@@ -23,7 +24,7 @@ Hits = dict[TopicPartition, OffsetAndTimestamp | None]
 
 
 @click.command()
-@click.argument("topic")
+@click.argument("topic", type=TOPIC)
 @click.option("--at", "at_ms", type=TIME, help="The first record at or after this time.")
 @click.option("--earliest", is_flag=True, help="The first offset there is.")
 @click.option("--latest", is_flag=True, help="One past the last offset.")
@@ -57,6 +58,8 @@ def command(
     as_json: bool,
 ) -> None:
     """Find offsets by time, or the ends of partitions (the default).
+
+    OFFSETS is how many offsets are between the ends; markers of transactions have some of them.
 
     TIME is ISO 8601 (without a zone: local time), epoch milliseconds, or relative (-15m).
 

@@ -13,15 +13,18 @@ from click.core import ParameterSource
 
 from cli.options import (
     DURATION,
+    GROUP,
+    TOPIC,
     BrokerOptions,
     ask_admin,
     broker_options,
+    check_contradiction,
     confirm,
     json_option,
     run_async,
 )
 from cli.output import RIGHT, note, print_json, print_table
-from cli.record_format import DEFAULT_FORMAT, check_format, format_line, to_json
+from cli.record_format import DEFAULT_FORMAT, line_format, to_json
 from cli.records.reading import POLL_MS
 from cli.topics.moving import Move, Moved, move_options
 from client.admin import Admin
@@ -42,8 +45,8 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("topics", metavar="TOPIC...", nargs=-1, required=True)
-@click.option("-g", "--group", required=True, help="The share group.")
+@click.argument("topics", type=TOPIC, metavar="TOPIC...", nargs=-1, required=True)
+@click.option("-g", "--group", type=GROUP, required=True, help="The share group.")
 @click.option("-n", "--max", "limit", type=click.IntRange(min=1), help="Stop after so many.")
 @click.option("--idle", "idle_ms", type=DURATION, help="Stop when no record came for so long.")
 @click.option(
@@ -72,7 +75,7 @@ def consume(
     A new group begins at the end of its topics; "tidelog share reset" moves it. With --then release
     the records come again, until the group's share.delivery.count.limit is reached.
 
-    Fields of --format: topic, partition, offset, timestamp, time, key, value, headers, deliveries.
+    Fields of --format: those of "tidelog consume", and deliveries (how often it was delivered).
 
     \b
     Examples:
@@ -82,11 +85,10 @@ def consume(
     is_formatted = (
         click.get_current_context().get_parameter_source("template") is ParameterSource.COMMANDLINE
     )
-    if as_json and is_formatted:
-        raise click.UsageError("--json and --format contradict each other: give one of them")
+    check_contradiction(json=as_json, format=is_formatted)
     if idle_ms is not None and idle_ms <= 0:
         raise click.UsageError(f"--idle is {idle_ms} ms: give more than 0, such as 5s")
-    check_format(template)
+    render = line_format(template)
     consumer = ShareConsumer(
         *topics,
         group_id=group,
@@ -97,7 +99,7 @@ def consume(
     )
 
     def show(record: Any) -> None:
-        click.echo(to_json(record) if as_json else format_line(record, template))
+        click.echo(to_json(record) if as_json else render(record))
 
     run_async(_consume(consumer, limit, idle_ms, then, show))
 
@@ -143,7 +145,7 @@ def list_groups(*, broker: BrokerOptions, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("group_id", metavar="GROUP")
+@click.argument("group_id", type=GROUP, metavar="GROUP")
 @broker_options
 @json_option
 def describe(*, group_id: str, broker: BrokerOptions, as_json: bool) -> None:
@@ -200,8 +202,10 @@ def _rows(info: GroupInfo, offsets: dict[TopicPartition, SharePosition]) -> list
 
 
 @command.command()
-@click.argument("group_id", metavar="GROUP")
-@click.option("-t", "--topic", "topics", multiple=True, help="Only forget these topics.")
+@click.argument("group_id", type=GROUP, metavar="GROUP")
+@click.option(
+    "-t", "--topic", "topics", type=TOPIC, multiple=True, help="Only forget these topics."
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @broker_options
 def delete(*, group_id: str, topics: tuple[str, ...], yes: bool, broker: BrokerOptions) -> None:
@@ -253,8 +257,9 @@ async def _reset(admin: Admin, group_id: str, move: Move) -> list[Moved]:
             f"moving share group {group_id}, which has {len(members)} members",
             ErrorCode.NON_EMPTY_GROUP,
         )
-    known = await admin.share_group_offsets(group_id)
-    new = await move.offsets(admin, group_id, list(known))
+    positions = await admin.share_group_offsets(group_id)
+    starts = {tp: position.start_offset for tp, position in positions.items()}
+    new = await move.offsets(admin, group_id, starts)
     if move.execute:
         await admin.alter_share_group_offsets(group_id, new)
-    return [(tp, known[tp].start_offset if tp in known else None, new[tp]) for tp in new]
+    return [(tp, starts.get(tp), offset) for tp, offset in new.items()]

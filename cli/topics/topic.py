@@ -1,5 +1,6 @@
-"""``tidelog topic``: create, list, describe, alter, grow and delete topics."""
+"""``tidelog topic``: create, list, describe, alter, grow and delete topics, and their records."""
 
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -8,7 +9,7 @@ import click
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import (
-    TIME,
+    TOPIC,
     BrokerOptions,
     ask_admin,
     broker_options,
@@ -18,6 +19,8 @@ from cli.options import (
     parse_pairs,
 )
 from cli.output import RIGHT, format_size, note, print_json, print_table, time_fields
+from cli.records.consume import StartType
+from cli.records.reading import Start
 from cli.time.options import ask_about
 from client.admin import Admin
 from client.core.offsets import EARLIEST, LATEST
@@ -37,15 +40,25 @@ def command() -> None:
 @click.argument("name")
 @click.option("-p", "--partitions", type=click.IntRange(min=1), help="Default: the broker's.")
 @click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="A setting; repeatable.")
+@click.option(
+    "-r",
+    "--replication-factor",
+    "replicas",
+    type=click.IntRange(min=1),
+    help="How many brokers keep each partition; Tidelog has one. Default: the broker's.",
+)
 @click.option("--if-not-exists", is_flag=True, help="Succeed if the topic is there already.")
 @broker_options
+@json_option
 def create(
     *,
     name: str,
     partitions: int | None,
     pairs: tuple[str, ...],
+    replicas: int | None,
     if_not_exists: bool,
     broker: BrokerOptions,
+    as_json: bool,
 ) -> None:
     """Create a topic.
 
@@ -53,16 +66,68 @@ def create(
     """
     configs = parse_pairs(pairs, "--set")
 
-    async def work(admin: Admin) -> str:
+    async def work(admin: Admin) -> bool:
         try:
-            await admin.create_topic(name, partitions=partitions or -1, configs=configs)
+            await admin.create_topic(
+                name,
+                partitions=partitions or -1,
+                replication_factor=replicas or -1,
+                configs=configs,
+            )
         except BrokerRefused as error:
             if not if_not_exists or error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
-            return f"{name} exists already."
-        return f"Created {name}."
+            return False
+        return True
 
-    click.echo(ask_admin(broker, work))
+    is_new = ask_admin(broker, work)
+    if as_json:
+        print_json({"topic": name, "created": is_new})
+    else:
+        click.echo(f"Created {name}." if is_new else f"{name} exists already.")
+
+
+def change_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``--set`` and ``--unset``; the command gets them as `pairs` and `names`."""
+    unset = click.option(
+        "--unset", "names", metavar="KEY", multiple=True, help="Back to the default."
+    )
+    return click.option(
+        "--set", "pairs", metavar="KEY=VALUE", multiple=True, help="Change a setting."
+    )(unset(function))
+
+
+def changes_of(pairs: tuple[str, ...], names: tuple[str, ...]) -> dict[str, str | None]:
+    """The changes that ``--set`` and ``--unset`` ask for; None is back to the default.
+
+    Raises:
+        click.UsageError: there are none, or both for one setting.
+    """
+    given = parse_pairs(pairs, "--set")
+    if both := given.keys() & set(names):
+        raise click.UsageError(f"--set and --unset of {min(both)} contradict each other")
+    changes: dict[str, str | None] = {**given, **dict.fromkeys(names)}
+    if not changes:
+        raise click.UsageError("nothing to change: give --set KEY=VALUE or --unset KEY")
+    return changes
+
+
+def check_known(
+    names: tuple[str, ...], known: Mapping[str, object], owners: str, overview: str
+) -> None:
+    """Refuse ``--unset`` of settings that do not exist: brokers answer that it is done.
+
+    Raises:
+        CommandFailed: names the nearest setting, or the command that lists them.
+    """
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"see {overview}"
+            raise CommandFailed(
+                f"{owners} have no setting {name}; {hint} (nothing was changed)",
+                ExitCode.NOT_FOUND,
+            )
 
 
 @command.command("list")
@@ -92,7 +157,7 @@ def list_topics(*, internal: bool, broker: BrokerOptions, as_json: bool) -> None
 
 
 @command.command()
-@click.argument("name")
+@click.argument("name", type=TOPIC)
 @broker_options
 @json_option
 def describe(*, name: str, broker: BrokerOptions, as_json: bool) -> None:
@@ -179,9 +244,8 @@ def _newest(hit: OffsetAndTimestamp | None) -> dict[str, Any]:
 
 
 @command.command()
-@click.argument("name")
-@click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="Change a setting.")
-@click.option("--unset", "names", metavar="KEY", multiple=True, help="Back to the default.")
+@click.argument("name", type=TOPIC)
+@change_options
 @broker_options
 def alter(
     *, name: str, pairs: tuple[str, ...], names: tuple[str, ...], broker: BrokerOptions
@@ -190,24 +254,11 @@ def alter(
 
     All changes are made, or none if one is refused.
     """
-    given = parse_pairs(pairs, "--set")
-    changes: dict[str, str | None] = {**given, **dict.fromkeys(names)}
-    if not changes:
-        raise click.UsageError("nothing to change: give --set KEY=VALUE or --unset KEY")
-    if both := given.keys() & set(names):
-        raise click.UsageError(f"--set and --unset of {min(both)} contradict each other")
+    changes = changes_of(pairs, names)
 
     async def work(admin: Admin) -> None:
-        # Brokers treat it as done, whatever the name.
         known = await admin.topic_configs(name) if names else {}
-        for unset in names:
-            if unset not in known:
-                near = get_close_matches(unset, known, n=1)
-                hint = f"did you mean {near[0]}?" if near else "see tidelog config list --topic"
-                raise CommandFailed(
-                    f"topics have no setting {unset}; {hint} (nothing was changed)",
-                    ExitCode.NOT_FOUND,
-                )
+        check_known(names, known, "topics", "tidelog config list --topic")
         await admin.alter_topic_configs(name, changes)
 
     ask_admin(broker, work)
@@ -215,7 +266,7 @@ def alter(
 
 
 @command.command()
-@click.argument("name")
+@click.argument("name", type=TOPIC)
 @click.argument("total", type=click.IntRange(min=1))
 @broker_options
 def partitions(*, name: str, total: int, broker: BrokerOptions) -> None:
@@ -228,7 +279,7 @@ def partitions(*, name: str, total: int, broker: BrokerOptions) -> None:
 
 
 @command.command()
-@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.argument("names", type=TOPIC, metavar="NAME...", nargs=-1, required=True)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @broker_options
 def delete(*, names: tuple[str, ...], yes: bool, broker: BrokerOptions) -> None:
@@ -239,12 +290,23 @@ def delete(*, names: tuple[str, ...], yes: bool, broker: BrokerOptions) -> None:
     click.echo(f"Deleted {', '.join(names)}.")
 
 
-@command.command("delete-records")
-@click.argument("name")
+@command.command("delete-records", short_help="Delete the records at the beginning of a topic.")
+@click.argument("name", type=TOPIC)
 @click.option(
-    "--before", "before_ms", type=TIME, required=True, help="Up to the first record at or after it."
+    "--before",
+    type=StartType(),
+    required=True,
+    metavar="TIME|OFFSET|latest",
+    help="Up to the first record at or after a time, up to an offset, or all: latest.",
 )
-@click.option("-p", "--partition", type=click.IntRange(min=0), help="Only this partition.")
+@click.option(
+    "-p",
+    "--partition",
+    "numbers",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Only this partition; repeatable.",
+)
 @click.option("--execute", is_flag=True, help="Delete them; without this nothing is changed.")
 @click.option("-n", "--dry-run", is_flag=True, help="Only show what would go (the default).")
 @broker_options
@@ -252,31 +314,37 @@ def delete(*, names: tuple[str, ...], yes: bool, broker: BrokerOptions) -> None:
 def delete_records(
     *,
     name: str,
-    before_ms: int,
-    partition: int | None,
+    before: Start,
+    numbers: tuple[int, ...],
     execute: bool,
     dry_run: bool,
     broker: BrokerOptions,
     as_json: bool,
 ) -> None:
-    """Delete the records of a topic that are older than a time.
+    """Delete the records of a topic that are before a time or an offset, for good.
 
-    Each partition loses what is before its first record at or after the time, and no newer record.
-    Older records that arrived after a newer one stay.
+    Before a time, each partition loses what is before its first record at or after it, and no newer
+    record. Older records that arrived after a newer one stay.
 
-    Example: tidelog topic delete-records flights --before -30d --execute
+    \b
+    Examples:
+      tidelog topic delete-records flights --before -30d --execute
+      tidelog topic delete-records flights --before offset:1000 -p 0
     """
     check_contradiction(execute=execute, dry_run=dry_run)
+    if before.word == "earliest":
+        raise click.UsageError("--before earliest deletes nothing: give a time or an offset")
 
     async def work(
         admin: Admin, partitions: list[TopicPartition]
     ) -> dict[TopicPartition, RecordsBefore]:
-        plan = await admin.records_before(partitions, before_ms)
+        plan = await _records_before(admin, partitions, before)
         if execute:
-            await admin.delete_records({tp: one.stop for tp, one in plan.items()})
+            stops = {tp: one.stop for tp, one in plan.items() if one.start < one.stop}
+            await admin.delete_records(stops)
         return plan
 
-    plan = ask_about(broker, name, partition, work)
+    plan = ask_about(broker, name, numbers, work)
     if as_json:
         rows = [
             {
@@ -290,8 +358,11 @@ def delete_records(
         ]
         print_json({"topic": name, "dry_run": not execute, "partitions": rows})
         return
-    what = "Deleted" if execute else "Would delete"
-    click.echo(f"{what} the records of {name} before {format_time(before_ms)}:")
+    if before.time_ms is not None:
+        place = f" before {format_time(before.time_ms)}"
+    else:
+        place = "" if before.offset is None else f" before offset {before.offset}"
+    click.echo(f"{'Deleted' if execute else 'Would delete'} the records of {name}{place}:")
     headings = [f"{RIGHT}PARTITION", f"{RIGHT}FROM", f"{RIGHT}TO", f"{RIGHT}OFFSETS"]
     headings += [f"{RIGHT}LEFT", "NEXT RECORD"]
     print_table(
@@ -310,3 +381,28 @@ def delete_records(
     )
     if not execute:
         note("Nothing was changed; add --execute to do it.")
+
+
+async def _records_before(
+    admin: Admin, partitions: list[TopicPartition], before: Start
+) -> dict[TopicPartition, RecordsBefore]:
+    """As `Admin.records_before`, of any end; the time of the next record is known for a time only.
+
+    Raises:
+        CommandFailed: a partition does not have the offset.
+    """
+    if before.time_ms is not None:
+        return await admin.records_before(partitions, before.time_ms)
+    starts = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
+    plan = {}
+    for tp in partitions:
+        start, end = _offset(starts[tp]) or 0, _offset(ends[tp]) or 0
+        stop = end if before.offset is None else before.offset
+        if not start <= stop <= end:
+            raise CommandFailed(
+                f"{tp} has no offset {stop}: it has {start} to {end}; choose one of these, and "
+                "with --partition one partition (nothing was changed)"
+            )
+        plan[tp] = RecordsBefore(start, stop, end, None)
+    return plan

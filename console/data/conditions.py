@@ -167,7 +167,7 @@ class _Parser:
 
     def _comparison(self) -> Compare:
         field, is_quoted = self._take("a field")
-        if is_quoted or not _FIELD.fullmatch(field):
+        if is_quoted or not is_field(field):
             raise InvalidUse(
                 f"'{field}' is no field: choose key, value, value.PATH, key.PATH, header.NAME, "
                 f"{', '.join(_WHOLE)}"
@@ -216,7 +216,7 @@ def fulfils(condition: Condition | None, record: ConsumerRecord) -> bool:
 
 
 def _compare(term: Compare, record: ConsumerRecord) -> bool:
-    is_there, found = _field(term.field, record)
+    is_there, found = field_of_record(term.field, record)
     if not is_there:
         return term.operator == "!="
     if term.operator == "~":
@@ -255,8 +255,13 @@ def _as_text(found: Any) -> str:
     return found if isinstance(found, str) else str(found)
 
 
-def _field(name: str, record: ConsumerRecord) -> tuple[bool, Any]:
-    """(whether the record has it, its value)."""
+def is_field(name: str) -> bool:
+    """Whether a record may have a field of this name or path."""
+    return _FIELD.fullmatch(name) is not None
+
+
+def field_of_record(name: str, record: ConsumerRecord) -> tuple[bool, Any]:
+    """(whether the record has it, its value) of a field that `is_field` accepts."""
     if name in _WHOLE:
         size = len(record.key or b"") + len(record.value or b"")
         return True, {

@@ -84,8 +84,11 @@ def _parse_msgpack(data: bytes) -> Any:
     # The first byte of maps and lists; most other bytes would "decode" to a number.
     if not data or not (0x80 <= data[0] <= 0x9F or 0xDC <= data[0] <= 0xDF):
         return None
-    import msgpack
-
+    try:
+        import msgpack
+    except ImportError:
+        # The command line filters by these structures too, without the console's packages.
+        return None
     try:
         tree = msgpack.unpackb(data, raw=False, strict_map_key=False)
     except (ValueError, TypeError, RecursionError):

@@ -111,6 +111,45 @@ def test_times_and_keys_may_come_from_fields(server: RunningBroker) -> None:
     assert shown == "7 2013-07-04T12:00:00.000-04:00\n"
 
 
+def test_bytes_go_in_and_come_out_unchanged(server: RunningBroker, tmp_path: Path) -> None:
+    picture = tmp_path / "picture"
+    picture.write_bytes(bytes(range(256)) * 3)
+    ok("produce", "raw", "-q", "-p", "0", "--end", "", str(picture), server=server)
+    given = b"a\t1\0b\tNULL\0"
+    ok(
+        *("produce", "raw", "-q", "-p", "0", "-K", r"\t", "--end", r"\0", "--null", "NULL"),
+        server=server,
+        given=given,
+    )
+    words = "consume raw -f 0 -n 1 -p 0 --raw --end"
+    shown = subprocess.run(
+        [sys.executable, "-m", "tidelog", *words.split(), ""],
+        capture_output=True,
+        env=environment(server),
+        timeout=60,
+        check=True,
+    )
+    assert shown.stdout == picture.read_bytes()
+    rest = ok("consume", "raw", "-f", "1", "-p", "0", "-e", "--json", server=server)
+    assert [(r["key"], r["value"]) for r in map(json.loads, rest.splitlines())] == [
+        ("a", "1"),
+        ("b", None),
+    ]
+
+
+def test_records_are_filtered_and_shown_by_what_is_in_them(server: RunningBroker) -> None:
+    given = "".join(f'{{"user":{{"id":{n}}},"kind":"k{n % 2}"}}\n' for n in range(6))
+    ok("produce", "inside", "-q", "-p", "0", server=server, given=given)
+    words = ("consume", "inside", "-f", "0", "-p", "0", "-e")
+    where = ("--where", "value.kind = k1 and value.user.id > 1")
+    shown = ok(*words, *where, "--format", r"{offset}\t{value.user.id}", server=server)
+    assert shown == "3\t3\n5\t5\n"
+    grouped = ("consume", "inside", "-f", "earliest", "-g", "sieve", "-e")
+    assert ok(*grouped, *where, "--format", "{offset}", server=server) == "3\n5\n"
+    (row,) = parsed("group", "describe", "sieve", server=server)["positions"][:1]
+    assert (row["position"], row["lag"]) == (6, 0)
+
+
 def test_a_window_of_time_is_exact_over_records_out_of_order(server: RunningBroker) -> None:
     minutes = [5, 50, 10, 61, 20, 70, 30, 0]
     given = "".join(
@@ -189,6 +228,35 @@ def test_records_before_a_time_are_deleted(server: RunningBroker) -> None:
     assert shown.split() == ["2", "3", "4"]
 
 
+def test_records_before_an_offset_or_all_are_deleted(server: RunningBroker) -> None:
+    ok("topic", "create", "long", "-p", "2", "--set", "retention.ms=-1", server=server)
+    ok("produce", "long", "-q", "-p", "1", server=server, given="1\n2\n3\n4\n5\n6\n")
+
+    def plan(*words: str) -> tuple[bool, list[tuple[Any, ...]]]:
+        found = parsed("topic", "delete-records", "long", *words, server=server)
+        names = ("partition", "from", "to", "end")
+        return found["dry_run"], [tuple(map(row.get, names)) for row in found["partitions"]]
+
+    def left() -> list[str]:
+        shown = ("consume", "long", "-f", "earliest", "-e", "--format", "{value}")
+        return ok(*shown, server=server).split()
+
+    assert plan("--before", "offset:2", "-p", "1") == (True, [(1, 0, 2, 6)])
+    assert left() == list("123456")
+    assert plan("--before", "2", "-p", "1", "--execute") == (False, [(1, 0, 2, 6)])
+    assert left() == list("3456")
+    words = ("topic", "delete-records", "long", "--before")
+    for outside in (["offset:7", "-p", "1"], ["offset:1"], ["offset:2", "-p", "0", "-p", "1"]):
+        refused = tidelog(*words, *outside, "--execute", server=server)
+        assert refused.returncode == ExitCode.FAILED, outside
+    assert refused.stderr.startswith("tidelog: long-0 has no offset 2: it has 0 to 0;")
+    assert left() == list("3456")
+    table = tidelog(*words, "offset:3", "-p", "1", server=server)
+    assert table.stdout.startswith("Would delete the records of long before offset 3:\n")
+    assert plan("--before", "latest", "--execute") == (False, [(0, 0, 0, 0), (1, 2, 6, 6)])
+    assert left() == []
+
+
 def test_a_group_reads_is_described_and_moved_in_time(server: RunningBroker) -> None:
     ok("produce", "grouped", "-q", "-p", "0", "--timestamp", NOON, server=server, given="a\nb\n")
     words = ("--group", "g", "--from", "earliest", "--max", "2", "--format", "{value}")
@@ -207,7 +275,67 @@ def test_a_group_reads_is_described_and_moved_in_time(server: RunningBroker) -> 
     assert tidelog("group", "describe", "g", server=server).returncode == ExitCode.NOT_FOUND
 
 
-def test_a_share_group_reads_is_described_moved_and_deleted(server: RunningBroker) -> None:
+def test_a_group_is_moved_by_offset_by_a_shift_and_by_a_file(
+    server: RunningBroker, tmp_path: Path
+) -> None:
+    ok(
+        "produce",
+        "moved",
+        "-q",
+        "-p",
+        "0",
+        server=server,
+        given="".join(f"{n}\n" for n in range(9)),
+    )
+    ok("consume", "moved", "-g", "mover", "-f", "earliest", "-e", server=server)
+    before = ok("group", "describe", "mover", "--json", server=server)
+    (tmp_path / "before.json").write_text(before)
+
+    def moved(*words: str) -> list[tuple[int, int]]:
+        found = parsed("group", "reset", "mover", *words, "--execute", server=server)
+        return [(row["partition"], row["to"]) for row in found["positions"]]
+
+    assert moved("--to-offset", "4") == [(0, 4), (1, 0)]
+    assert moved("--shift-by", "-3") == [(0, 1), (1, 0)]
+    assert moved("--shift-by", "100") == [(0, 9), (1, 0)]
+    dry = parsed("group", "reset", "mover", "--to-offset", "2", server=server)
+    (tmp_path / "dry.json").write_text(json.dumps(dry))
+    assert moved("--from-file", str(tmp_path / "dry.json")) == [(0, 2), (1, 0)]
+    assert moved("--from-file", str(tmp_path / "before.json")) == [(0, 9), (1, 0)]
+    assert ok("group", "describe", "mover", "--json", server=server) == before
+
+
+def test_the_cluster_and_its_settings_are_shown_and_changed(server: RunningBroker) -> None:
+    facts = parsed("cluster", "describe", server=server)
+    (one,) = facts["brokers"]
+    assert (one["address"], one["is_controller"]) == (server.bootstrap, True)
+    assert server.bootstrap in ok("cluster", "describe", server=server)
+    ok("cluster", "alter", "--set", "log.cleaner.threads=2", server=server)
+    rows = parsed("cluster", "configs", "log.cleaner.threads", server=server)
+    assert [(row["name"], row["value"]) for row in rows] == [("log.cleaner.threads", "2")]
+    ok("cluster", "alter", "--unset", "log.cleaner.threads", server=server)
+    assert tidelog("cluster", "configs", "log.cleaner.threads", server=server).returncode == 4
+    names = [row["name"] for row in parsed("cluster", "configs", "--all", server=server)]
+    assert "log.cleaner.threads" in names
+
+
+def test_a_misspelt_topic_is_answered_with_the_nearest(server: RunningBroker) -> None:
+    ok("topic", "create", "lighthouse", server=server)
+    for words in (("topic", "describe"), ("consume",), ("offsets",), ("topic", "delete", "-y")):
+        done = tidelog(*words, "lighthuose", server=server)
+        assert done.returncode == ExitCode.NOT_FOUND
+        assert done.stderr.endswith("did you mean the topic lighthouse?\n"), done.stderr
+
+
+def test_creating_is_answered_for_programs(server: RunningBroker) -> None:
+    words = ("topic", "create", "made", "-r", "1", "--if-not-exists")
+    assert parsed(*words, server=server) == {"topic": "made", "created": True}
+    assert parsed(*words, server=server) == {"topic": "made", "created": False}
+
+
+def test_a_share_group_reads_is_described_moved_and_deleted(
+    server: RunningBroker, tmp_path: Path
+) -> None:
     ok("produce", "jobs", "-q", "-p", "0", server=server, given="a\nb\nc\n")
     moved = parsed("share", "reset", "s", "--to-earliest", "-t", "jobs", "--new", server=server)
     assert moved["dry_run"] is True
@@ -225,6 +353,16 @@ def test_a_share_group_reads_is_described_moved_and_deleted(server: RunningBroke
     idle = ("share", "consume", "jobs", "-g", "s", "--idle", "500ms", "--json")
     (record,) = ok(*idle, server=server).splitlines()
     assert json.loads(record)["delivery_count"] == 1
+    reset = ("share", "reset", "s", "--execute")
+    ok(*reset, "--to-offset", "2", "-t", "jobs", server=server)
+    (tmp_path / "s.json").write_text(ok("share", "describe", "s", "--json", server=server))
+    row = {"topic": "jobs", "partition": 0, "from": 2, "to": 1}
+    assert row in parsed(*reset, "--shift-by", "-1", server=server)["positions"]
+    row |= {"from": 1, "to": 2}
+    back = ("--from-file", str(tmp_path / "s.json"))
+    assert row in parsed(*reset, *back, server=server)["positions"]
+    (record,) = ok(*idle, server=server).splitlines()
+    assert json.loads(record)["value"] == "c"
     assert {"group": "s", "state": "Empty"} in parsed("share", "list", server=server)
     shown = ok("share", "describe", "s", server=server)
     assert "s: Empty, 0 members" in shown

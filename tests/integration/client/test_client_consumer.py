@@ -1,6 +1,7 @@
 """The bundled consumer against our broker: positions, times, groups."""
 
 import asyncio
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -300,3 +301,60 @@ async def test_a_consumer_survives_a_restart_of_the_broker(tmp_path: Path) -> No
             await producer.send("t", b"5")
         assert values(await take(consumer, 1)) == [5]
         await consumer.close()
+
+
+async def test_a_window_has_exactly_the_records_of_its_span_and_ends(broker: RunningBroker) -> None:
+    minutes = [5, 50, 10, 61, 20, 70, 30, 0, 60, 12]
+    async with Admin(broker.bootstrap) as admin:
+        await admin.create_topic("t", partitions=2)
+    async with Producer(broker.bootstrap, batch_bytes=300) as producer:
+        for number, minute in enumerate(minutes):
+            stamp = NOON_MS + minute * MINUTE_MS
+            value = str(minute).encode()
+            await producer.send("t", value, partition=number % 2, timestamp_ms=stamp)
+    start = datetime.fromtimestamp(NOON_MS / 1000, timezone.utc)  # noqa: UP017
+    async with Consumer("t", bootstrap=broker.bootstrap) as consumer, asyncio.timeout(20):
+        for _ in range(2):
+            window = consumer.between(start + timedelta(minutes=10), start + timedelta(minutes=60))
+            found = [record async for record in window]
+            assert sorted(values(found)) == [10, 12, 20, 30, 50]
+        assert [r async for r in consumer.between("2001-01-01T00:00Z", "2001-01-02T00:00Z")] == []
+
+
+async def test_a_window_that_is_not_over_follows_until_it_is(broker: RunningBroker) -> None:
+    now = datetime.now(timezone.utc)  # noqa: UP017
+    async with Admin(broker.bootstrap) as admin:
+        configs = {"message.timestamp.type": "LogAppendTime"}
+        await admin.create_topic("t", partitions=1, configs=configs)
+    async with (
+        Consumer("t", bootstrap=broker.bootstrap) as consumer,
+        Producer(broker.bootstrap) as producer,
+        asyncio.timeout(20),
+    ):
+        window = consumer.between(now, now + timedelta(seconds=3))
+        first = asyncio.ensure_future(anext(window))
+        await asyncio.sleep(0.2)
+        await (await producer.send("t", b"1"))
+        assert (await first).value == b"1"
+        assert [record async for record in window] == []
+        assert datetime.now(timezone.utc) >= now + timedelta(seconds=3)  # noqa: UP017
+        await (await producer.send("t", b"2"))
+        again = consumer.between(now, now + timedelta(seconds=3))
+        assert values([record async for record in again]) == [1]
+        # A partition that ended early is read on afterwards.
+        await (await producer.send("t", b"3"))
+        assert values(await take(consumer, 1)) == [3]
+
+
+async def test_windows_that_cannot_be_are_refused_at_once(broker: RunningBroker) -> None:
+    await fill(broker, 1)
+    async with Consumer("t", bootstrap=broker.bootstrap) as consumer:
+        with pytest.raises(InvalidTime, match="is not after the start"):
+            consumer.between(NOON_MS, NOON_MS)
+        with pytest.raises(InvalidTime, match="looks like seconds"):
+            consumer.between(1_372_953_600, NOON_MS)
+    with pytest.raises(InvalidUse, match="not started, or closed"):
+        consumer.between(NOON_MS, NOON_MS + 1)
+    async with Consumer("t", bootstrap=broker.bootstrap, group_id="g") as consumer:
+        with pytest.raises(InvalidUse, match="without group_id"):
+            consumer.between(NOON_MS, NOON_MS + 1)

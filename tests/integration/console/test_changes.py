@@ -327,7 +327,9 @@ async def test_a_window_is_counted_then_copied_to_a_topic(
 async def test_a_copy_with_new_times_has_the_present(
     broker: InProcessBroker, browser: Browser
 ) -> None:
-    await broker.create_topic("dlq", [Seed("a", timestamp_ms=START)])
+    await broker.create_topic(
+        "dlq", [Seed("a", timestamp_ms=START)], settings={"retention.ms": "-1"}
+    )
     await broker.create_topic("again")
     done = await browser.change("/topics/dlq/copy", target="again")
     assert done["copied"] == 1

@@ -9,8 +9,16 @@ from cli.output import RIGHT, Progress, format_size, print_json, print_table, ti
 
 def test_a_table_aligns_numbers_and_groups_digits(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["NAME", f"{RIGHT}COUNT"], [("a", 1_234_567), ("b", None)])
-    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-    assert lines == ["NAME      COUNT", "a     1,234,567", "b             -"]
+    assert capsys.readouterr().out.splitlines() == [
+        "NAME      COUNT",
+        "a     1,234,567",
+        "b             -",
+    ]
+
+
+def test_lines_of_a_table_have_no_blanks_at_their_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["A", "B"], [("x", "long"), ("y", "")])
+    assert capsys.readouterr().out == "A  B\nx  long\ny\n"
 
 
 def test_a_piped_table_is_never_cut(capsys: pytest.CaptureFixture[str]) -> None:

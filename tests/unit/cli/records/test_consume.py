@@ -6,6 +6,7 @@ import pytest
 from cli.records.consume import StartType
 from cli.records.reading import Reading, Start
 from client.types import ConsumerRecord
+from console.data.conditions import parse_condition
 from protocol.records.layout import TimestampType
 
 NOON_MS = 1_372_953_600_000
@@ -60,7 +61,23 @@ def test_only_until_closes_a_window(
         until_ms=until_ms,
         exit_at_end=False,
         limit=None,
-        render=str,
+        render=lambda record: b"",
     )
     record = ConsumerRecord("t", 0, 0, timestamp_ms, TimestampType.CREATE_TIME, None, None, (), 0)
     assert reading.is_shown(record) is is_shown
+
+
+def test_only_records_that_fulfil_the_filter_are_shown() -> None:
+    reading = Reading(
+        start=Start(time_ms=5),
+        until_ms=9,
+        exit_at_end=False,
+        limit=None,
+        render=lambda record: b"",
+        condition=parse_condition("value.a > 1 and not key = x", now_ms=0),
+    )
+    record = ConsumerRecord("t", 0, 0, 7, TimestampType.CREATE_TIME, b"k", b'{"a":2}', (), 0)
+    assert reading.is_shown(record)
+    assert not reading.is_shown(record._replace(value=b'{"a":1}'))
+    assert not reading.is_shown(record._replace(key=b"x"))
+    assert not reading.is_shown(record._replace(timestamp_ms=9))

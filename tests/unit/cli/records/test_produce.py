@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from cli.output import Progress
-from cli.records.produce import LineRules, _split_lines, read_chunks
-from client.errors import InvalidUse
+from cli.records.produce import LineRules, read_chunks, split_lines
+from client.errors import InvalidTime, InvalidUse
 
 
 def rules(**given: Any) -> LineRules:
     defaults: dict[str, Any] = {
         "is_json": False,
         "key_separator": None,
+        "null": None,
         "timestamp_ms": None,
         "timestamp_field": None,
         "key_field": None,
@@ -31,13 +32,13 @@ def test_a_raw_line_is_a_value() -> None:
 
 
 def test_the_first_separator_ends_the_key() -> None:
-    record = rules(key_separator=":").record(b"k:v:w")
+    record = rules(key_separator=b":").record(b"k:v:w")
     assert (record.key, record.value) == (b"k", b"v:w")
 
 
 def test_a_line_without_the_separator_is_refused() -> None:
     with pytest.raises(InvalidUse, match="no key separator ':'"):
-        rules(key_separator=":").record(b"kv")
+        rules(key_separator=b":").record(b"kv")
 
 
 def test_options_win_over_what_a_json_line_says() -> None:
@@ -52,9 +53,35 @@ async def chunks(*parts: bytes) -> AsyncIterator[bytes]:
         yield part
 
 
-async def lines_of(*parts: bytes) -> list[tuple[int, bytes]]:
+async def lines_of(*parts: bytes, end: bytes = b"\n") -> list[tuple[int, bytes]]:
     with Progress("", None) as progress:
-        return [item async for item in _split_lines(chunks(*parts), progress)]
+        return [item async for item in split_lines(chunks(*parts), end, progress)]
+
+
+async def test_records_may_end_with_other_bytes_than_a_line() -> None:
+    assert await lines_of(b"a\r\n", b"\0b", b"\0", end=b"\0") == [(1, b"a\r\n"), (2, b"b")]
+    assert await lines_of(b"a<", b">b<c", b"<><>d", end=b"<>") == [
+        (1, b"a"),
+        (2, b"b<c"),
+        (3, b""),
+        (4, b"d"),
+    ]
+
+
+async def test_without_an_end_all_input_is_one_record() -> None:
+    assert await lines_of(b"a\nb", b"\n", end=b"") == [(1, b"a\nb\n")]
+
+
+def test_a_text_may_stand_for_null() -> None:
+    assert rules(null=b"").record(b"").value is None
+    record = rules(key_separator=b":", null=b"NULL").record(b"k:NULL")
+    assert (record.key, record.value) == (b"k", None)
+    assert rules(key_separator=b":", null=b"NULL").record(b"NULL:v").key is None
+
+
+def test_a_time_in_data_is_not_relative_to_the_present() -> None:
+    with pytest.raises(InvalidTime, match="'yesterday' is relative to the present"):
+        rules(timestamp_field="at").record(b'{"at":"yesterday"}')
 
 
 async def test_lines_are_put_together_over_chunks() -> None:

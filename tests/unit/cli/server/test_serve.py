@@ -5,7 +5,7 @@ import pytest
 
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.server.serve import command_line_settings, read_config
+from cli.server.serve import command_line_settings, read_config, warn_if_slow
 
 
 def test_shortcuts_are_settings_and_set_wins() -> None:
@@ -29,3 +29,16 @@ def test_a_missing_configuration_is_one_sentence() -> None:
     with pytest.raises(CommandFailed, match="cannot read the configuration /nope") as caught:
         read_config("/nope")
     assert caught.value.code is ExitCode.NOT_FOUND
+
+
+def test_a_start_says_what_is_slower_without_compiled_modules(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_if_slow()
+    assert caplog.messages == []
+    monkeypatch.setattr("storage.log.lane.COMPILED", False)
+    warn_if_slow()
+    (said,) = caplog.messages
+    assert said.startswith(
+        "modules not compiled, so that they run as plain Python: 1; writing takes"
+    )

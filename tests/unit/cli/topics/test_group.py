@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cli.topics import group
-from cli.topics.moving import Move
+from cli.topics.moving import Aim, Move
 from client.core.groups import GroupAdmin
 from client.core.offsets import EARLIEST
 from client.descriptions import GroupInfo
@@ -49,8 +49,8 @@ async def test_positions_in_a_deleted_topic_are_left_and_named(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     admin: Any = FakeAdmin()
-    move = Move(target=EARLIEST, topics=(), execute=True, may_be_new=False)
-    moves = await group._reset(admin, "g", move)
+    aim = Aim(place="to the beginning", timestamp=EARLIEST)
+    moves = await group._reset(admin, "g", Move(aim=aim, topics=(), execute=True, may_be_new=False))
     assert moves == [(STAYS, 5, 0)]
     assert FakeAdmin.moved == {STAYS: 0}
     assert "they do not exist any more: goes-0" in capsys.readouterr().err

@@ -1,0 +1,28 @@
+"""Which compiled modules an installation lacks; without a C compiler they run as plain Python."""
+
+from types import ModuleType
+from typing import Final
+
+from broker.net import produce_lane
+from protocol.records import encode_loops, entry_loops, record_loops
+from storage.append import plain
+from storage.log import lane
+from storage.segment import feed
+
+MODULES: Final[tuple[ModuleType, ...]] = (
+    record_loops,
+    entry_loops,
+    encode_loops,
+    plain,
+    feed,
+    lane,
+    produce_lane,
+)
+
+SLOWER: Final = "writing takes about 4 times the CPU, reading no more"
+"""Of a broker, for 200,000 records of 100 bytes by confluent-kafka: 0.2 against 0.65 to 0.9 s."""
+
+
+def missing_loops() -> list[str]:
+    """The names of the modules that are not compiled here."""
+    return [module.__name__ for module in MODULES if not module.COMPILED]

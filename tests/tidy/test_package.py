@@ -1,0 +1,67 @@
+"""What a package index gets to see: metadata, the page, the wheels that are asked for."""
+
+import re
+import runpy
+import tomllib
+from typing import Any
+
+import pytest
+
+from tests.tidy.tree import ROOT
+
+PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+SETUP: dict[str, Any] = runpy.run_path(str(ROOT / "setup.py"), run_name="setup")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_page_of_the_package_has_no_link_to_a_file_beside_it() -> None:
+    page = SETUP["package_page"](README, "")
+    assert re.findall(r"\]\((?!https?://|mailto:|#)[^)]*\)", page) == []
+    assert "docs/security.md" in page
+    assert "![" not in page
+    assert len(page.splitlines()) > len(README.splitlines()) - 5
+
+
+def test_the_links_of_the_page_lead_to_where_the_project_is() -> None:
+    text = "See [a](docs/a.md#b), [c](https://d/), [e](#f)\n![p](docs/p.png)\n"
+    assert SETUP["package_page"](text, "https://host/tree/") == (
+        "See [a](https://host/tree/docs/a.md#b), [c](https://d/), [e](#f)\n"
+        "![p](https://host/tree/docs/p.png)\n"
+    )
+
+
+def test_the_metadata_name_every_python_that_wheels_are_built_for() -> None:
+    project = PYPROJECT["project"]
+    named = re.findall(r"Python :: 3\.(\d+)", "\n".join(project["classifiers"]))
+    built = re.findall(r"cp3(\d+)-", PYPROJECT["tool"]["cibuildwheel"]["build"])
+    assert named == built
+    assert project["requires-python"] == f">=3.{named[0]}"
+    assert {"authors", "keywords", "license", "license-files", "description"} <= set(project)
+    assert not [one for one in project["dependencies"] if "win32" in one]
+
+
+@pytest.mark.parametrize("wanted", ["auto", "never"])
+def test_loops_are_compiled_unless_told_otherwise(
+    wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDELOG_COMPILE", wanted)
+    names = [one.name for one in SETUP["extensions"]()]
+    assert names == ([] if wanted == "never" else list(SETUP["COMPILED"]))
+
+
+def test_a_build_for_others_is_not_silently_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDELOG_COMPILE", "required")
+    monkeypatch.setenv("CC", "no-such-compiler")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(SystemExit, match="no C compiler here, and TIDELOG_COMPILE=required"):
+        SETUP["extensions"]()
+    monkeypatch.setenv("TIDELOG_COMPILE", "yes")
+    with pytest.raises(SystemExit, match="write auto, required or never"):
+        SETUP["extensions"]()
+
+
+def test_what_doctor_looks_at_is_what_is_compiled() -> None:
+    from cli.server.loops import MODULES
+
+    apart = {"pipeline.records.arrow_loops"}  # Spark's; no broker needs it
+    assert {module.__name__ for module in MODULES} == set(SETUP["COMPILED"]) - apart
