@@ -85,15 +85,15 @@ spark-setup: $(VENV)/.spark ## Spark, pyarrow and a Java if there is none, in .v
 
 .PHONY: spark-test
 spark-test: spark-setup ## the tests that need Spark (some minutes, about 2 GiB)
-	$(PYTEST) -q --timeout 600 tests/pipeline --ignore=tests/pipeline/connector
+	$(PYTEST) -q tests/pipeline --ignore=tests/pipeline/connector
 
 .PHONY: spark-core
 spark-core: spark-setup ## the part of spark-test that CI runs
-	$(PYTEST) -q --timeout 600 tests/pipeline -m core --ignore=tests/pipeline/connector
+	$(PYTEST) -q tests/pipeline -m core --ignore=tests/pipeline/connector
 
 .PHONY: spark-kafka
 spark-kafka: spark-setup ## Spark's own Kafka connector against the broker (fetches its JARs)
-	$(PYTEST) -q --timeout 600 tests/pipeline/connector
+	$(PYTEST) -q tests/pipeline/connector
 
 .PHONY: kafka-roundtrip
 kafka-roundtrip: setup ## Apache Kafka judges our files, starts on them, and has its own taken over

@@ -27,6 +27,7 @@ from protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from pipeline.net.cluster import Cluster
 
@@ -34,6 +35,16 @@ if TYPE_CHECKING:
 collect_ignore_glob = [] if find_spec("pyspark") else ["*"]
 
 START_MS = 1_700_000_000_000
+TEST_TIMEOUT_S = 600
+"""Of a test without a limit of its own; a query starts several processes."""
+QUERY_TIMEOUT_S = 300
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests here more time than the others: an interrupted one spoils the session."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
 
 
 class Broker:
@@ -219,6 +230,14 @@ def topic(broker: Broker) -> str:
     broker.produce(name, 1, 10, first=10)
     broker.produce(name, 2, 1, first=20)
     return name
+
+
+def finish(query: StreamingQuery) -> None:
+    """Wait for the end of a query; stop one that does not end, so that no other test meets it."""
+    try:
+        assert query.awaitTermination(QUERY_TIMEOUT_S), f"no end after {QUERY_TIMEOUT_S} s"
+    finally:
+        query.stop()
 
 
 def expected(*spans: tuple[int, int]) -> list[str]:

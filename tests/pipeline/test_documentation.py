@@ -5,6 +5,8 @@ What needs a cluster is in `test_cluster`; what installs packages is left out.
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +64,12 @@ def test_the_python_of_the_page_runs_as_written(flights: Broker, tmp_path: Path)
 
 
 def test_the_table_over_topic_and_lake_runs_as_written(
-    flights: Broker, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    flights: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half of the records are only in the lake, and half only in the topic."""
+    """Half of the records are only in the lake, and half only in the topic.
+
+    The session is one that starts in the directory from which the relative path counts.
+    """
     monkeypatch.chdir(tmp_path)
     (archive,) = [line for line in job_examples() if " archive " in line]
     words = shlex.split(re.sub(r" \[[^\]]*\]", "", archive))[2:]
@@ -72,10 +77,17 @@ def test_the_table_over_topic_and_lake_runs_as_written(
     for partition in range(2):
         flights.delete_before("flights", partition, 50)
         flights.produce("flights", partition, 50, start_ms=JULY_4_MS, step_ms=MINUTE_MS)
-    names: dict[str, Any] = {"session": spark}
-    exec(blocks("python")[1].replace("127.0.0.1:9092", flights.bootstrap), names)
-    assert names["fourth"].count() == 200
-    assert names["fourth"].select("partition", "offset").distinct().count() == 200
+    script = tmp_path / "union.py"
+    script.write_text(
+        "from tidelog import spark\nsession = spark.session('local[2]')\n"
+        + blocks("python")[1].replace("127.0.0.1:9092", flights.bootstrap)
+        + "print(fourth.count(), fourth.select('partition', 'offset').distinct().count())\n"
+    )
+    answer = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert answer.returncode == 0, answer.stderr[-3000:]
+    assert answer.stdout.splitlines()[-1] == "200 200"
 
 
 def test_the_jobs_of_the_page_run_as_written(

@@ -18,7 +18,7 @@ from pipeline.options.options import parse_source_options
 from pipeline.plan.journal import Journal
 from pipeline.plan.splits import OffsetRange
 from pipeline.spark.stream import MicroBatchReader, parse_offset
-from tests.pipeline.conftest import START_MS, Broker, expected, offsets_json
+from tests.pipeline.conftest import START_MS, Broker, expected, finish, offsets_json
 
 Run = Callable[..., list[tuple[int, int]]]
 
@@ -43,7 +43,7 @@ def run(spark: SparkSession, broker: Broker, tmp_path: Path) -> Run:
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(120)
+        finish(query)
         return [
             (p["batchId"], p["numInputRows"]) for p in query.recentProgress if p["numInputRows"]
         ]
@@ -191,7 +191,7 @@ def test_a_start_that_moves_needs_a_journal(spark: SparkSession, broker: Broker)
     frame = spark.readStream.format("tidelog").options(**broker.options, subscribe="t").load()
     writer = frame.writeStream.format("noop").trigger(availableNow=True)
     with pytest.raises((AnalysisException, StreamingQueryException), match="journalDir is missing"):
-        writer.start().awaitTermination(60)
+        finish(writer.start())
 
 
 def test_a_journal_belongs_to_one_query(broker: Broker, run: Run, tmp_path: Path) -> None:
@@ -335,7 +335,7 @@ def test_available_now_with_partitions_that_got_lost_or_lowered(
     )  # fmt: skip
     message = "does not exist" if then == "lost" else "deleted and created again"
     with pytest.raises(StreamingQueryException, match=message):
-        query.awaitTermination(120)
+        finish(query)
 
 
 @pytest.mark.core
@@ -368,7 +368,7 @@ def test_spark_22956_two_sources_of_which_one_has_nothing_new(
             source(first).union(source(second)).writeStream.format("noop")
             .option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
         )  # fmt: skip
-        query.awaitTermination(120)
+        finish(query)
         return sum(progress["numInputRows"] for progress in query.recentProgress)
 
     broker.produce(first, 0, 10)
@@ -441,6 +441,6 @@ def test_source_with_watermark(spark: SparkSession, broker: Broker, tmp_path: Pa
         frame.writeStream.format("memory").queryName("counted").outputMode("complete")
         .option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
     )  # fmt: skip
-    query.awaitTermination(120)
+    finish(query)
     row: Any = spark.table("counted").first()
     assert row["count"] == 120

@@ -22,7 +22,7 @@ from pipeline.plan.splits import OffsetRange
 from pipeline.records.batches import DecodeRules
 from pipeline.spark.session import by_partition
 from pipeline.spark.sink import Batch, _write_once
-from tests.pipeline.conftest import START_MS, Broker, values
+from tests.pipeline.conftest import START_MS, Broker, finish, values
 
 FAILURES = (AnalysisException, PythonException)
 
@@ -233,6 +233,8 @@ def test_a_task_killed_amid_its_rows_leaves_nothing_twice(
     assert sorted(found) == sorted(f"v{number}" for number in range(2000))
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_twenty_deaths_of_the_driver_leave_every_row_once(
     spark: SparkSession, broker: Broker, read: Any, tmp_path: Path
 ) -> None:
@@ -266,7 +268,7 @@ def test_twenty_deaths_of_the_driver_leave_every_row_once(
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(120)
+        finish(query)
 
     for death in range(20):
         for partition in range(2):
@@ -305,7 +307,7 @@ def test_a_new_checkpoint_needs_a_new_prefix(
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination(120)
+        finish(query)
 
     run("first")
     with pytest.raises(StreamingQueryException, match="was used by another query"):

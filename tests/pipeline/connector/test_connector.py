@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from protocol.time_windows import window_name
-from tests.pipeline.conftest import START_MS, Broker, expected, offsets_json, values
+from tests.pipeline.conftest import START_MS, Broker, expected, finish, offsets_json, values
 
 FAILURES = (PySparkException, Py4JJavaError)
 
@@ -131,7 +131,7 @@ def test_stream_from_a_time_with_limits_and_resumed(
             .writeStream.format("kafka").options(**broker.options, topic=copy)
             .option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
         )  # fmt: skip
-        query.awaitTermination(120)
+        finish(query)
         return [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
 
     batches = run()
