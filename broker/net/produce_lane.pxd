@@ -2,6 +2,7 @@
 """The fields and inner steps of `produce_lane.ProduceLane` in C; read only when it is compiled."""
 
 from protocol.records.record_loops cimport RecordWalk
+from storage.append.plain cimport store
 from storage.log.lane cimport LogLane
 
 cdef bytes _PARTITION, _LOG_START, _NO_RECORD_ERRORS, _NO_RECORD_ERRORS_FLEXIBLE

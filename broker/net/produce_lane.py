@@ -50,9 +50,11 @@ except ImportError:  # A wheel built without a compiler, on a machine without Cy
 
 if cython.compiled:
     from cython.cimports.protocol.records.record_loops import RecordWalk
+    from cython.cimports.storage.append.plain import store
     from cython.cimports.storage.log.lane import LogLane
 else:
     from protocol.records.record_loops import RecordWalk
+    from storage.append.plain import store
     from storage.log.lane import LogLane
 
 if TYPE_CHECKING:
@@ -237,23 +239,6 @@ def _tags_end(
 
 
 @cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _put(
-    answer: bytearray,
-    position: cython.Py_ssize_t,
-    value: cython.longlong,
-    size: cython.int,
-) -> cython.void:
-    """Write `value` as a signed integer into the `size` bytes at `position`."""
-    data: cython.p_uchar = answer
-    while size > 0:
-        size -= 1
-        data[position + size] = value & 0xFF
-        value >>= 8
-
-
-@cython.cfunc
 def _add_partition(
     answer: bytearray,
     version: cython.int,
@@ -265,12 +250,12 @@ def _add_partition(
     """Add a partition to `answer`: no record in it has an error, and none was stamped."""
     at: cython.Py_ssize_t = len(answer)
     answer += _PARTITION
-    _put(answer, at, index, 4)
-    _put(answer, at + _ERROR_AT, code, 2)
-    _put(answer, at + _BASE_OFFSET_AT, first_offset, 8)
+    store(answer, at, index, 4)
+    store(answer, at + _ERROR_AT, code, 2)
+    store(answer, at + _BASE_OFFSET_AT, first_offset, 8)
     if version >= _LOG_START_SINCE:
         answer += _LOG_START
-        _put(answer, at + _LOG_START_AT, log_start_offset, 8)
+        store(answer, at + _LOG_START_AT, log_start_offset, 8)
     if version >= _FLEXIBLE_SINCE:
         answer += _NO_RECORD_ERRORS_FLEXIBLE
     elif version >= _RECORD_ERRORS_SINCE:
@@ -488,7 +473,7 @@ class ProduceLane:
             for lane in self._parts:
                 self._credit -= lane.batch.size
             answer = bytearray(_PREFIX_BYTES)
-            _put(answer, 4, _int32(data, start + 4), 4)
+            store(answer, 4, _int32(data, start + 4), 4)
             durable = self._write(walk, view, version, acks, now_ms, answer)
             if acks == _NONE:
                 return _ANSWERED
@@ -688,7 +673,7 @@ class ProduceLane:
         if acks == _NONE and failure is not None:
             raise ConnectionMustClose(f"Produce with acks=0 failed for {failure}")
         answer += _FLEXIBLE_END if is_flexible else _END
-        _put(answer, 0, len(answer) - 4, 4)
+        store(answer, 0, len(answer) - 4, 4)
         return waits
 
     def _append(

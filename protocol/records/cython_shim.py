@@ -25,6 +25,11 @@ def cfunc(function: _F) -> _F:
     return function
 
 
+def ccall(function: _F) -> _F:
+    """Return `function`; compiled, C calls it directly, and Python can."""
+    return function
+
+
 def inline(function: _F) -> _F:
     """Return `function`; compiled, it may be inlined."""
     return function

@@ -10,6 +10,8 @@ cdef int _PRODUCER_EPOCH_AT, _BASE_SEQUENCE_AT, _RECORDS_COUNT_AT, _RECORDS_AT, 
 cdef int _NO_PRODUCER_ID, _CODEC_MASK, _UNUSUAL_BITS, _TYPE_IGNORED
 cdef long long _INT64_MAX
 
+cpdef void store(unsigned char* data, Py_ssize_t position, long long value, int size) noexcept
+
 
 @cython.final
 cdef class PlainBatch:

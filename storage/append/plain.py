@@ -83,10 +83,9 @@ def _number(
     return value
 
 
-@cython.cfunc
-@cython.inline
+@cython.ccall
 @cython.exceptval(check=False)
-def _store(
+def store(
     data: cython.p_uchar,
     position: cython.Py_ssize_t,
     value: cython.longlong,
@@ -222,8 +221,8 @@ class PlainBatch:
         """
         data: cython.p_uchar = cython.cast(cython.p_uchar, walk.data) if cython.compiled else view
         self.last_offset = next_offset + self.records_count - 1
-        _store(data, self.start, next_offset, 8)
-        _store(data, self.start + _LEADER_EPOCH_AT, leader_epoch, 4)
+        store(data, self.start, next_offset, 8)
+        store(data, self.start + _LEADER_EPOCH_AT, leader_epoch, 4)
         return 0
 
 

@@ -494,7 +494,9 @@ class Sources:
 sys.meta_path.insert(0, Sources)
 from storage.segment import feed
 assert not feed.COMPILED
-sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-k", "0-False and loaded", sys.argv[1]]))
+# The plugin of the fixtures would rewrite the modules that are imported here already.
+quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:cacheprovider"]
+sys.exit(pytest.main(["-q", *quiet, "-k", "0-False and loaded", sys.argv[1]]))
 """
 
 
