@@ -171,8 +171,8 @@ def test_seeded_bug_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     """Negative controls: with any of these mistakes the same campaign finds something wrong."""
     TIERED_BUGS[name](monkeypatch)
     tally = Tally()
-    for seed in range(40):
-        crash_states(tally, seed=seed, states=60, until_found=True, kind=TieredWorkload)
+    for seed in range(120):
+        crash_states(tally, seed=seed, states=20, until_found=True, kind=TieredWorkload)
         if tally.examples:
             return
     pytest.fail(f"{name} was not found in {tally.states} states")
