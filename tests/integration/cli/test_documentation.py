@@ -28,6 +28,7 @@ CLIENT = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
 
 SETTINGS = {
     "num.partitions": "2",
+    "log.retention.ms": "-1",
     "metrics.listener": "127.0.0.1:0",
     "time.windows.enable": "true",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
