@@ -8,7 +8,7 @@ import os
 import sys
 
 from broker.errors import StartError
-from broker.node import ReadyInfo
+from broker.net.addresses import ReadyInfo
 from broker.server import run
 from config import ConfigErrors, load
 

@@ -19,8 +19,7 @@ import dataclasses
 import logging
 import random
 import socket
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +39,7 @@ from broker.jobs.jobs import BackgroundJobs
 from broker.jobs.scheduler import JobScheduler
 from broker.metrics import Metrics
 from broker.net.acceptor import Acceptor
-from broker.net.addresses import address_error, bound_metrics_socket, bound_socket
+from broker.net.addresses import ReadyInfo, address_error, bound_metrics_socket, bound_socket
 from broker.net.connection import Connection, Connections
 from broker.net.dispatch import Dispatcher
 from broker.net.lane_connection import LaneConnection
@@ -87,23 +86,6 @@ SETTLE_S = 5.0
 """How long a change of the settable clock waits for the disk."""
 
 _ANY_HOST = ("", "0.0.0.0", "::")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadyInfo:
-    """The identity of a started broker; host and port are those of the first listener."""
-
-    host: str
-    port: int
-    metrics_port: int | None
-    node_id: int
-    cluster_id: str
-    data_dir: str
-    ports: Mapping[str, int] = field(default_factory=dict)
-    """The ports taken, by listener name."""
-
-    workers: "tuple[ReadyInfo, ...]" = ()
-    """The workers beside the first, if there are several."""
 
 
 class Broker:

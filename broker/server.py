@@ -33,7 +33,8 @@ import uvloop
 
 from broker.clocks.clock import Clock
 from broker.errors import StartError
-from broker.node import Broker, ReadyInfo
+from broker.net.addresses import ReadyInfo
+from broker.node import Broker
 from config import BrokerConfig, with_ports
 
 if TYPE_CHECKING:

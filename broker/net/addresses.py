@@ -1,14 +1,32 @@
-"""Addresses of listeners: the sockets bound to them, and why one cannot be had."""
+"""Addresses of listeners: their sockets, why one cannot be had, and what a start announces."""
 
 import errno
 import logging
 import socket
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from broker.errors import AddressUnavailable
 from config import BrokerConfig, Listener
 
 logger = logging.getLogger("tidelog.broker.net.addresses")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyInfo:
+    """The identity of a started broker; host and port are those of the first listener."""
+
+    host: str
+    port: int
+    metrics_port: int | None
+    node_id: int
+    cluster_id: str
+    data_dir: str
+    ports: Mapping[str, int] = field(default_factory=dict)
+    """The ports taken, by listener name."""
+
+    workers: "tuple[ReadyInfo, ...]" = ()
+    """The workers beside the first, if there are several."""
 
 
 def bound_socket(listener: Listener) -> socket.socket:

@@ -36,7 +36,7 @@ _MESSAGE_MAX: Final = 64 * 1024
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 Ready = dict[str, Any]
-"""What a worker says when it accepts clients: the fields of `broker.node.ReadyInfo`."""
+"""What a worker says when it accepts clients: the fields of `broker.net.addresses.ReadyInfo`."""
 
 RunWorker = Callable[[int, "Control", Mapping[int, socket.socket], Mapping[str, int]], int]
 """Runs a worker until it stops; its exit status. It gets its number, its end of the pair to the

@@ -22,7 +22,7 @@ from cli.server.logs import set_up
 
 if TYPE_CHECKING:
     from broker.clocks.clock import Clock
-    from broker.node import ReadyInfo
+    from broker.net.addresses import ReadyInfo
     from cli.server.secure import Secured
     from config import BrokerConfig
 

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from broker.clocks.clock import Clock
-from broker.node import Broker, ReadyInfo
+from broker.net.addresses import ReadyInfo
+from broker.node import Broker
 from config import load
 from protocol.declare.primitives import message_spec
 from protocol.frames import encode_frame

@@ -15,7 +15,8 @@ from tidelog.testing.clock import AsyncBrokerClock
 from tidelog.testing.process import TEST_SETTINGS
 
 if TYPE_CHECKING:
-    from broker.node import Broker, ReadyInfo
+    from broker.net.addresses import ReadyInfo
+    from broker.node import Broker
     from client.types import ConsumerRecord
     from tidelog.testing.disk import FaultyDisk
 
