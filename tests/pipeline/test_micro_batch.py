@@ -154,7 +154,7 @@ def test_partitions_added_while_stopped_are_read_from_their_beginning(
 
 
 @pytest.mark.core
-def test_topic_made_anew_between_batches(
+def test_a_topic_made_again_between_batches(
     spark: SparkSession, broker: Broker, run: Run, tmp_path: Path
 ) -> None:
     """Also with more records than before: the topic's id tells, where an offset could not."""
