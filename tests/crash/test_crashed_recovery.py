@@ -25,7 +25,7 @@ def headless_log() -> LogHarness:
 
 
 @pytest.mark.parametrize("survival", Survival)
-def test_log_that_begins_anew_begins_at_its_start_whenever_that_is_cut_off(
+def test_a_log_that_begins_again_begins_at_its_start_whenever_that_is_cut_off(
     survival: Survival,
 ) -> None:
     """What lay behind the lost head must not become the log, however far its removal had come."""

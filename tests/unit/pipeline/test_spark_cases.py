@@ -130,7 +130,7 @@ CASES: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "delete a topic when a Spark job is running, and recreate it": (
             STREAM,
-            "test_topic_made_anew_between_batches",
+            "test_a_topic_made_again_between_batches",
         ),
         "subtract: partition's offset was changed from 2 to 1": (
             STREAM,

@@ -575,7 +575,7 @@ def test_unclean_start_raises_the_epoch_of_topics_that_are_not_flushed() -> None
 # --- what else lies in the directory ------------------------------------------------------------
 
 
-def test_a_missing_partition_directory_that_had_records_is_not_made_anew() -> None:
+def test_a_missing_partition_directory_that_had_records_is_not_made_again() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
     produce(run_steps(data_dir.create_topic("t", 3, {}, NOW)).logs[1], 4)
