@@ -194,9 +194,10 @@ def find_coordinator_guard(check: Check, message: find_coordinator.FindCoordinat
     answer = find_coordinator.FindCoordinatorResponse()
     if message.coordinator_keys:
         answer = yield
+    text = why if kind == _SHARE_KEY else ""
     answer.coordinators.extend(
         find_coordinator.Coordinator(
-            key=key, node_id=-1, host="", port=-1, error_code=code, error_message=""
+            key=key, node_id=-1, host="", port=-1, error_code=code, error_message=text
         )
         for key in denied
     )

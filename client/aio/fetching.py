@@ -24,6 +24,7 @@ from client.aio.background import start_watched
 from client.checks import check_flags, check_numbers
 from client.core import records
 from client.core.cluster import Cluster, Role
+from client.core.decoding import to_records
 from client.core.offsets import Isolation
 from client.core.retry import Backoff, is_retriable
 from client.errors import BadRecords, BrokerRefused, BrokerUnreachable, ClientBroken, ClientError
@@ -231,7 +232,7 @@ class PartitionReader:
                     return []
                 leader_epoch = batch.partition_leader_epoch
             self.leader_epoch = leader_epoch
-            return records.to_records(
+            return to_records(
                 self.partition, view, entry.timestamp_type, leader_epoch, self.position or 0
             )
         except ProtocolError as error:

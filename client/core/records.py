@@ -1,4 +1,4 @@
-"""Requests and answers that carry records: Produce and Fetch, for partitions of one leader.
+"""The requests that carry records: Produce and Fetch, for partitions of one leader.
 
 Only their shape and their versions; what the records in them mean is the caller's.
 """
@@ -8,11 +8,9 @@ from typing import Any
 
 from client.core.offsets import Isolation
 from client.core.parts import by_topic
-from client.types import ConsumerRecord, TopicPartition
+from client.types import TopicPartition
 from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records.layout import TimestampType
-from protocol.records.scan import iter_records
 
 # The last version in which topics are fetched by name, and the first of transactions.
 FETCH_VERSIONS = {"max_version": 12, "min_version": 4}
@@ -68,33 +66,3 @@ def produce_request(
             TopicProduceData(name=name, partition_data=data) for name, data in topics.items()
         ],
     )
-
-
-def to_records(
-    partition: TopicPartition,
-    batch: memoryview,
-    timestamp_type: TimestampType,
-    leader_epoch: int,
-    first: int = 0,
-) -> list[ConsumerRecord]:
-    """The records of a batch from offset `first` on, as users get them.
-
-    Raises:
-        ProtocolError: the batch does not parse.
-    """
-    topic, number = partition
-    return [
-        ConsumerRecord(
-            topic,
-            number,
-            record.offset,
-            record.timestamp,
-            timestamp_type,
-            record.key,
-            record.value,
-            record.headers,
-            leader_epoch,
-        )
-        for record in iter_records(batch)
-        if record.offset >= first
-    ]

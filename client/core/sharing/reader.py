@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from client.checks import check_choice
 from client.core.cluster import Cluster, Role
-from client.core.records import to_records
+from client.core.decoding import to_records
 from client.core.retry import Backoff
 from client.core.sharing.membership import ShareMembership
 from client.core.sharing.options import ACKNOWLEDGEMENTS, IMPLICIT, Ack, ShareOptions

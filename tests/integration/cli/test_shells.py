@@ -37,7 +37,7 @@ def completed(server: RunningBroker, *words: str) -> list[str]:
 
 def test_commands_options_topics_and_groups_are_completed(server: RunningBroker) -> None:
     assert completed(server, "conf") == ["config"]
-    assert completed(server, "topic", "de") == ["delete", "describe"]
+    assert completed(server, "topic", "de") == ["delete", "delete-records", "describe"]
     assert "--timestamp-field" in completed(server, "produce", "--t")
     assert completed(server, "consume", "harb") == ["harbour"]
     assert completed(server, "topic", "describe", "har") == ["harbour", "harvest"]
