@@ -9,7 +9,8 @@ RUN case ",$EXTRAS," in *,kerberos,*) kerberos=libkrb5-dev ;; esac \
     && apt-get install -y --no-install-recommends gcc libc6-dev $kerberos \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
-COPY pyproject.toml setup.py pyspark_tidelog.py README.md LICENSE ./
+COPY pyproject.toml setup.py pyspark_tidelog.py README.md LICENSE requirements.lock ./
+COPY values values
 COPY config config
 COPY protocol protocol
 COPY storage storage
@@ -19,7 +20,9 @@ COPY console console
 COPY cli cli
 COPY pipeline pipeline
 COPY tidelog tidelog
+# The packages of every broker by their hashes; those of the extras by their versions.
 RUN python -m venv /opt/tidelog \
+    && /opt/tidelog/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements.lock \
     && /opt/tidelog/bin/pip install --no-cache-dir --disable-pip-version-check ".[console${EXTRAS:+,$EXTRAS}]" \
     && cd / && /opt/tidelog/bin/python -c "from tidelog.protocol.records import record_loops; assert record_loops.COMPILED" \
     && find /opt/tidelog -depth \( -name __pycache__ -o -name tests -o -name pip -o -name setuptools \) \

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 LISTEN ?= 127.0.0.1:9092
 DATA ?= ./data
-CODE := config protocol storage broker client console pipeline cli tidelog
+CODE := values config protocol storage broker client console pipeline cli tidelog
 SOURCES := $(shell find $(CODE) -name '*.py' -o -name '*.pxd' -o -path '*/static/*' -o -path '*/templates/*')
 
 .DEFAULT_GOAL := help
@@ -185,12 +185,12 @@ compose-test: setup ## the integration tests in containers (needs a Docker engin
 	$(BIN)/python -m tests.compose.run
 
 .PHONY: bench
-bench: setup ## beside Apache Kafka, one table
-	$(BIN)/python -m benchmarks.compare
+bench: setup ## beside Apache Kafka, 45 minutes (MINUTES=); writes docs/benchmarks.md and the picture of the README
+	$(BIN)/python -m benchmarks.whole $(if $(MINUTES),--minutes $(MINUTES))
 
 .PHONY: bench-smoke
-bench-smoke: setup ## the benchmark's machinery, in a minute; asserts that it runs, not how fast
-	$(BIN)/python -m benchmarks.compare --smoke
+bench-smoke: setup ## the machinery of `make bench`, in two minutes; asserts that it runs, not how fast
+	$(BIN)/python -m benchmarks.whole --smoke --no-write
 
 .PHONY: docs
 docs: setup ## regenerate the tables in docs/
@@ -202,4 +202,4 @@ ci: lint types test compat-core kafka-roundtrip differential-requests-core bench
 .PHONY: clean
 clean: ## remove what was built, never ./data
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find config protocol storage broker client console pipeline cli tidelog -name '*.so' -delete
+	find values config protocol storage broker client console pipeline cli tidelog -name '*.so' -delete

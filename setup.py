@@ -6,7 +6,8 @@ would collide with other people's, so `BuildPy` moves the packages below `tidelo
 absolute imports follow: `from storage import log` becomes `from tidelog.storage import log`.
 
 The record loops are compiled when Cython and a C compiler are there. They are optional: without
-them the build says so in one sentence, and the same files run as plain Python. They are compiled
+them the build says so in one sentence, and the same files run as plain Python. All are compiled or
+none, since they share structs and functions of C (`protocol.extensions`). They are compiled
 from the moved sources in a wheel and from the checkout otherwise, so that a module's compiled name
 is always the name it is imported by. TIDELOG_COMPILE=required makes a loop that does not compile an
 error, as wheels for others need; TIDELOG_COMPILE=never makes the wheel that fits every machine.
@@ -20,6 +21,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import runpy
 import shutil
 import sysconfig
 import tomllib
@@ -34,25 +36,18 @@ from setuptools.errors import BaseError, CCompilerError, ExecError, PlatformErro
 
 DISTRIBUTION: Final = "tidelog"
 PACKAGES: Final = frozenset(
-    {"broker", "cli", "client", "config", "console", "pipeline", "protocol", "storage"}
+    {"broker", "cli", "client", "config", "console", "pipeline", "protocol", "storage", "values"}
 )
 SHARED: Final = (
     "protocol.records.record_loops",
     "storage.append.plain",
     "storage.segment.feed",
     "storage.log.lane",
+    "broker.net.request_fields",
 )
-"""What others import in C, as its `.pxd` declares; all after it in `COMPILED` need it compiled."""
-COMPILED: Final = (
-    "protocol.records.record_loops",
-    "protocol.records.entry_loops",
-    "protocol.records.encode_loops",
-    "pipeline.records.arrow_loops",
-    "storage.append.plain",
-    "storage.segment.feed",
-    "storage.log.lane",
-    "broker.net.produce_lane",
-)
+"""What others import in C, as its `.pxd` declares."""
+_EXTENSIONS: Final = runpy.run_path(str(Path(__file__).parent / "protocol" / "extensions.py"))
+COMPILED: Final = tuple(path.replace("/", ".") for path in _EXTENSIONS["PATHS"])
 CIMPORTS: Final = "cython.cimports."
 COMPILE: Final = "TIDELOG_COMPILE"
 LINK: Final = re.compile(r"(!?)\[([^\]]*)\]\((?!https?://|mailto:|#)([^)]+)\)")
@@ -162,8 +157,8 @@ class EggInfo(egg_info):
 class BuildExt(build_ext):
     """Compiles the loops from where `BuildPy` left them, or does without."""
 
-    missing = ""
-    """What is shared and was not compiled."""
+    failure = ""
+    """The first module that could not be compiled, and why."""
 
     def run(self) -> None:
         # The base class hides `inplace` while it runs, and may have read the names before it knew.
@@ -176,10 +171,29 @@ class BuildExt(build_ext):
             self.ext_map[extension.name] = extension
         super().run()
 
+    def build_extensions(self) -> None:
+        """Build all, or leave none."""
+        super().build_extensions()
+        if self.failure:
+            for extension in self.extensions:
+                Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
+            print(
+                f"{DISTRIBUTION}: {self.failure}; all compiled modules will run as plain Python, "
+                "slower but the same"
+            )
+
+    def copy_extensions_to_source(self) -> None:
+        """Replace the extensions in the checkout; old ones never stay beside new ones."""
+        build_py = self.get_finalized_command("build_py")
+        for extension in self.extensions:
+            place, _ = self._get_inplace_equivalent(build_py, extension)
+            Path(place).unlink(missing_ok=True)
+        super().copy_extensions_to_source()
+
     def build_extension(self, ext: Extension) -> None:
+        if self.failure:
+            return
         try:
-            if self.missing:
-                raise BaseError(f"{self.missing} is needed and was not compiled")
             self.translate(ext)
             super().build_extension(ext)
         except (BaseError, CCompilerError, ExecError, PlatformError, OSError) as error:
@@ -188,12 +202,7 @@ class BuildExt(build_ext):
                     f"{DISTRIBUTION}: {ext.name} could not be compiled ({error}), and "
                     f"{COMPILE}=required: install a C compiler, or leave the variable out"
                 ) from error
-            if ext.name.endswith(SHARED):
-                self.missing = self.missing or ext.name
-            print(
-                f"{DISTRIBUTION}: {ext.name} could not be compiled and will run as plain Python, "
-                f"slower but the same ({error})"
-            )
+            self.failure = f"{ext.name} could not be compiled ({error})"
 
     def translate(self, ext: Extension) -> None:
         """Let Cython write the C source of `ext` into the temporary build directory."""

@@ -100,11 +100,18 @@ def _kafka(**settings: str) -> Callable[[Path, str], contextlib.AbstractContextM
         tls = secured.server_settings()
         merged = {**_DELETE_SOON, **named, **tls}
         listeners = {"SSL": free_ports(1)[0]} if tls else {}
-        with KafkaPeer(folder, settings=merged, heap=LOADED_JVM_HEAP, listeners=listeners) as peer:
+        peer = KafkaPeer(folder, settings=merged, heap=LOADED_JVM_HEAP, listeners=listeners)
+        try:
+            try:
+                peer.start()
+            except RuntimeError as error:
+                raise PeerUnavailable(str(error)) from error
             running = _running(name, peer)
             if tls:
                 running = replace(running, bootstrap=f"127.0.0.1:{listeners['SSL']}")
             yield running
+        finally:
+            peer.stop()
 
     return launch
 

@@ -1,4 +1,4 @@
-"""Tidelog beside Apache Kafka on this machine: `make bench`, or `python -m benchmarks.compare`.
+"""Tidelog beside Apache Kafka on this machine; `benchmarks.whole` runs it with the rest.
 
 All brokers run side by side, idle but for the one that is driven; every pass goes through all
 cells, and within a cell from broker to broker, so that a slow minute of the machine hits all of
@@ -26,12 +26,13 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from benchmarks import brokers, cells, loads, machine, report, secured
+from benchmarks import brokers, cells, loads, machine, pictures, report, secured
 
 RESULTS = Path(__file__).parent / "results"
 DEFAULT_ROUNDS = 3
 
-_FAILURES = (loads.LoadFailed, TimeoutExpired, OSError, KafkaException)
+FAILURES = (loads.LoadFailed, TimeoutExpired, OSError, KafkaException)
+"""What one load may end with; the others are run all the same."""
 
 console = Console(highlight=False, stderr=True)
 
@@ -58,6 +59,22 @@ class Plan:
     seed: int
     """Of the order in which the brokers take turns."""
 
+    @classmethod
+    def standard(cls, rounds: int, deadline: float, *, smoke: bool = False) -> "Plan":
+        """All brokers in all cells; for `smoke` three of them, and a short cell of each kind."""
+        contenders: tuple[brokers.Contender, ...]
+        contenders = (*brokers.COMPARED, brokers.LIMIT, brokers.LIMIT_SYNCED)
+        if smoke:
+            contenders = (brokers.KAFKA, brokers.TIDELOG, brokers.LIMIT)
+        return cls(
+            contenders=contenders,
+            cells=tuple(cells.smoke_cells() if smoke else cells.standard_cells()),
+            rounds=rounds,
+            warm_up=not smoke,
+            deadline=deadline,
+            seed=1,
+        )
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the comparison and prints its table; 0 when every cell of Tidelog got through."""
@@ -75,23 +92,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(report.comparison(document))
     console.print(f"[bold]{result}[/], with the table (.md) and the picture (.svg) beside it")
     if options.write:
-        report.write_documents(document, section=options.section)
-    failed = [
+        report.replace_section(options.section, report.comparison(document))
+    failed = failures(document)
+    for line in failed:
+        console.print(f"[red]failed:[/] {line}")
+    return 1 if failed else 0
+
+
+def failures(document: report.Document) -> list[str]:
+    """What went wrong in the cells of Tidelog."""
+    return [
         f"{row['title']} on {broker}: {result['problem']}"
         for row in document["cells"]
         for broker, result in row["results"].items()
         if result["problem"] and broker.startswith("tidelog")
     ]
-    for line in failed:
-        console.print(f"[red]failed:[/] {line}")
-    return 1 if failed else 0
 
 
 def _keep(result: Path, document: report.Document) -> None:
     """The raw figures, the table and the picture, so that a run cut short leaves what it has."""
     result.write_text(json.dumps(document, indent=1))
     result.with_suffix(".md").write_text(report.comparison(document) + "\n")
-    result.with_suffix(".svg").write_text(report.picture(document))
+    result.with_suffix(".svg").write_text(pictures.cells(document))
 
 
 def measure(
@@ -208,7 +230,7 @@ def _drive(cell: cells.Cell, broker: brokers.Running, measured: Measured, *, kee
         return
     try:
         value, cpu = cell.run(broker.bootstrap, broker.cpu_seconds, speaks_kafka=speaks_kafka)
-    except _FAILURES as failure:
+    except FAILURES as failure:
         measured.problem = f"{type(failure).__name__}: {failure}".strip()[:300]
         return
     if keep:
@@ -228,7 +250,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--brokers", default="", help="comma-separated names of brokers")
     parser.add_argument("--disk", type=Path, help="a folder on the disk to use; default: TMPDIR")
     parser.add_argument("--write", action="store_true", help="renew docs/benchmarks.md")
-    parser.add_argument("--section", default="compare", help="of docs/benchmarks.md")
+    parser.add_argument("--section", default="reading", help="of docs/benchmarks.md")
     parser.add_argument("--seed", type=int, default=1, help="of the order of the brokers")
     parser.add_argument("--tls", action="store_true", help="between the loads and the brokers")
     parser.add_argument("--no-nice", action="store_true")

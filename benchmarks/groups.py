@@ -5,7 +5,7 @@
   does not count.
 * **Rebalance**: a group of a thousand members, each on a connection of its own, until the last
   has its new assignment. Of the classic protocol one whole generation (join, sync, durable
-  assignment); of the consumer protocol everybody's first heartbeat and those that follow, without
+  assignment); of the consumer protocol each member's first heartbeat and those that follow, without
   pauses, until every partition has its reader.
 * **Lookups**: the broker's CPU for as many ListOffsets as Spark's connector sends while it reads so
   many rows (start and end after every poll of 500), against its CPU for producing and fetching
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(name)
         with TidelogProcess(folder / "data") as broker:
             rows = _join_rows(broker.bootstrap, options.rounds, has_java=not options.no_java)
-        # Long enough for everybody to be in the first generation; the second one is measured.
+        # Long enough for every member to be in the first generation; the second one is measured.
         settings = {"group.initial.rebalance.delay.ms": "3000"}
         with TidelogProcess(folder / "members", settings=settings) as broker:
             rows += asyncio.run(_rebalance_rows(broker.bootstrap, options.members))
@@ -147,7 +147,7 @@ async def _rebalance_rows(bootstrap: str, members: int) -> list[list[str]]:
 
 
 async def _classic(clients: Sequence[RawClient]) -> float:
-    """Seconds for a whole generation in which everybody is known already."""
+    """Seconds for a whole generation in which every member is known already."""
     group = f"classic-{uuid.uuid4()}"
     ids = [""] * len(clients)
     took = 0.0
@@ -174,7 +174,7 @@ async def _classic(clients: Sequence[RawClient]) -> float:
         )
         took = time.perf_counter() - began
         if any(answer.error_code for answer in (*joined, *synced)):
-            raise loads.LoadFailed("not everybody was in the first generation")
+            raise loads.LoadFailed("not every member was in the first generation")
     return took
 
 

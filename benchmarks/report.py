@@ -1,4 +1,4 @@
-"""Turns the JSON of a run into Markdown and one picture.
+"""Turns the JSON of a run into Markdown; `pictures` draws it.
 
 A result is compared within its run only: the table gives ratios of medians, above 1 where Tidelog
 is better, whichever way the figure points. docs/benchmarks.md holds generated sections between
@@ -54,22 +54,14 @@ def comparison(document: Document) -> str:
     return "\n\n".join(parts)
 
 
-def write_documents(document: Document, section: str = "compare") -> None:
-    """Renews a comparison in docs/benchmarks.md, and the picture beside it for the main one."""
-    if section != "compare":
-        replace_section(section, comparison(document))
-        return
-    link = f"![Tidelog beside Apache Kafka, a ratio for each load]({PICTURE.name})"
-    replace_section(section, f"{comparison(document)}\n\n{link}")
-    PICTURE.write_text(picture(document))
-
-
 def replace_section(name: str, text: str, page_path: Path = PAGE) -> None:
     """Puts `text` between the markers of a section of a page."""
     page = page_path.read_text()
     opening, closing = f"<!-- begin {name} -->", f"<!-- end {name} -->"
     before, _, rest = page.partition(opening)
-    _, _, after = rest.partition(closing)
+    _, found, after = rest.partition(closing)
+    if not found:
+        raise ValueError(f"{page_path} has no section {name}: add {opening} and {closing}")
     page_path.write_text(f"{before}{opening}\n{text}\n{closing}{after}")
 
 
@@ -103,6 +95,19 @@ def ratios(document: Document, base: str, other: str) -> Iterator[tuple[str, flo
             yield cell["title"], old / new
 
 
+def cpu_ratios(document: Document, base: str, other: str) -> Iterator[tuple[str, float]]:
+    """(title, how many times the CPU of `other` the `base` takes) of cells with both."""
+    for cell in document["cells"]:
+        theirs, ours = (cell["results"].get(name, {}).get("cpu_seconds") for name in (base, other))
+        if theirs and ours and statistics.median(ours) > 0:
+            yield cell["title"], statistics.median(theirs) / statistics.median(ours)
+
+
+def values(cell: Document, name: str) -> list[float]:
+    """What a broker did in a cell, round by round."""
+    return list(cell["results"].get(name, {"values": []})["values"])
+
+
 def rounds(document: Document) -> str:
     """How many rounds the medians are of; a range where cells differ, as in a run cut short."""
     counted = {
@@ -111,7 +116,12 @@ def rounds(document: Document) -> str:
     if not counted:
         return "0 rounds"
     few, many = min(counted), max(counted)
-    return f"{many} round{'s' * (many > 1)}" if few == many else f"{few} to {many} rounds"
+    return plural(many, "round") if few == many else f"{few} to {many} rounds"
+
+
+def plural(count: int, noun: str) -> str:
+    """The number with its noun."""
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def mean_of_rates(document: Document, found: Mapping[str, float]) -> float | None:
@@ -126,6 +136,8 @@ def cpu_sum(document: Document, name: str) -> float | None:
 
     Of a pair only cells that both got through count, so that the sums compare.
     """
+    if name not in document["memory"]:
+        return None
     others = [pair for pair in (*_PAIRS, *_BEFORE) if name in pair[1:3]]
     needed = {name, *(other for pair in others for other in pair[1:3])} & set(document["memory"])
     medians = [
@@ -142,7 +154,7 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 
 def _median(cell: Document, name: str) -> Any:
-    found = cell["results"].get(name, {"values": []})["values"]
+    found = values(cell, name)
     return statistics.median(found) if found else None
 
 
@@ -189,13 +201,15 @@ def _limit_table(document: Document, tidelog: str, limit: str) -> list[str]:
     found = dict(ratios(document, limit, tidelog))
     if not found:
         return []
+    by_cpu = dict(cpu_ratios(document, limit, tidelog))
     rows = []
     for cell in document["cells"]:
-        if cell["title"] in found:
-            shown = [_shown(cell, limit), _shown(cell, tidelog), f"**{found[cell['title']]:.2f}**"]
-            rows.append([cell["title"], *shown])
-    head = ["the same bytes from the same sender", document["titles"][limit], "Tidelog", "ratio"]
-    return [table(head, rows)]
+        if (title := cell["title"]) in found:
+            cpu = f"{by_cpu[title]:.2f}" if title in by_cpu else "-"
+            shown = [_shown(cell, limit), _shown(cell, tidelog), f"**{found[title]:.2f}**", cpu]
+            rows.append([title, *shown])
+    head = ["the same bytes from the same sender", document["titles"][limit], "Tidelog"]
+    return [table([*head, "ratio", "ratio by CPU"], rows)]
 
 
 def _peer_table(document: Document) -> list[str]:
@@ -225,66 +239,3 @@ def _memory_table(document: Document) -> list[str]:
 
 def _with_unit(value: float | None, digits: str, unit: str) -> str:
     return "-" if value is None else f"{value:{digits}} {unit}"
-
-
-_MODES = (
-    ("page cache", "kafka", "tidelog", "#1f6f8b"),
-    ("synced", "kafka-synced", "tidelog-synced", "#e09f3e"),
-)
-_LEFT, _UNIT, _BAR, _TOP, _RATIO_MAX = 300, 110, 9, 64, 5.0
-
-
-def picture(document: Document) -> str:
-    """A bar for each ratio of Tidelog to Kafka, cell by cell in both modes, as SVG."""
-    found = {mode: dict(ratios(document, kafka, own)) for mode, kafka, own, _ in _MODES}
-    titles = [cell["title"] for cell in document["cells"] if _has_ratio(found, cell["title"])]
-    step = 2 * _BAR + 8
-    height = _TOP + step * len(titles) + 24
-    width = round(_LEFT + _UNIT * _RATIO_MAX + 70)
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="11">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-        '<text x="10" y="20" font-size="14">How many times as good as Apache Kafka on the same '
-        "machine</text>",
-        *_legend(document, found),
-    ]
-    for ratio in range(int(_RATIO_MAX) + 1):
-        x = _LEFT + _UNIT * ratio
-        colour = "#444" if ratio == 1 else "#ddd"
-        lines += [
-            f'<line x1="{x}" y1="{_TOP - 6}" x2="{x}" y2="{height - 20}" stroke="{colour}"/>',
-            f'<text x="{x}" y="{height - 6}" text-anchor="middle">{ratio}</text>',
-        ]
-    for index, title in enumerate(titles):
-        y = _TOP + step * index
-        lines.append(f'<text x="{_LEFT - 8}" y="{y + 13}" text-anchor="end">{title}</text>')
-        for place, (mode, _, _, colour) in enumerate(_MODES):
-            if title in found[mode]:
-                lines += _bar(y + place * (_BAR + 1), found[mode][title], colour)
-    return "\n".join([*lines, "</svg>", ""])
-
-
-def _has_ratio(found: Mapping[str, Mapping[str, float]], title: str) -> bool:
-    return any(title in ratios_of_mode for ratios_of_mode in found.values())
-
-
-def _legend(document: Document, found: Mapping[str, Mapping[str, float]]) -> list[str]:
-    lines = []
-    for place, (mode, _, _, colour) in enumerate(_MODES):
-        x = 10 + 260 * place
-        rates = mean_of_rates(document, found[mode])
-        mean = f", geometric mean of the rates {rates:.2f}" if rates is not None else ""
-        lines += [
-            f'<rect x="{x}" y="32" width="12" height="12" fill="{colour}"/>',
-            f'<text x="{x + 18}" y="42">{mode}{mean}</text>',
-        ]
-    return lines
-
-
-def _bar(y: int, ratio: float, colour: str) -> list[str]:
-    length = _UNIT * min(ratio, _RATIO_MAX)
-    return [
-        f'<rect x="{_LEFT}" y="{y}" width="{length:.0f}" height="{_BAR}" fill="{colour}"/>',
-        f'<text x="{_LEFT + length + 4:.0f}" y="{y + _BAR - 1}" font-size="9">{ratio:.2f}</text>',
-    ]

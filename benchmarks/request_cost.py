@@ -6,10 +6,6 @@ its process before and after; each row is the median of several rounds. The bare
 gets the same Produce frames, so the difference is what being a broker costs.
 `python -m benchmarks.request_cost [--brokers a,b] [--rows TEXT] [--seconds S] [--rounds N]
 [--in-flight N]`
-
-`--workers 1,2,4,8` compares Tidelog with itself instead: with N workers each gets requests for a
-partition of its own, on a connection of its own, and the CPU is that of all N. Processes that share
-a core take its caches from each other at each request; `--by-turns` drives one worker at a time.
 """
 
 import argparse
@@ -19,7 +15,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,27 +57,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=0.7, help="per row and round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--in-flight", type=int, default=IN_FLIGHT, help="requests per connection")
-    parser.add_argument("--by-turns", action="store_true", help="one worker at a time")
-    parser.add_argument("--workers", default="", help="compare these numbers of workers")
     options = parser.parse_args(arguments)
-    contenders: Mapping[str, brokers.Contender] = brokers.BY_NAME
+    contenders = brokers.BY_NAME
     names = options.brokers.split(",")
-    if options.workers:
-        several = [brokers.tidelog_of(int(count)) for count in options.workers.split(",")]
-        contenders = {one.name: one for one in several}
-        names = list(contenders)
     costs: dict[str, dict[str, list[float]]] = {}
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-cost-")))
         running = [stack.enter_context(contenders[name].start(folder / name)) for name in names]
-        rows_of = _worker_rows if options.workers else _rows
-        work = [(broker, list(rows_of(broker, options.rows))) for broker in running]
+        work = [(broker, list(_rows(broker, options.rows))) for broker in running]
         for number in range(options.rounds + 1):
             for broker, rows in work:
                 for row in rows:
-                    cost = _cost(
-                        broker, row, options.seconds, options.in_flight, by_turns=options.by_turns
-                    )
+                    cost = request_cost(broker, row, options.seconds, options.in_flight)
                     if number:  # the first round warms up
                         costs.setdefault(row.title, {}).setdefault(broker.name, []).append(cost)
         facts = machine.markdown(machine.describe(folder))
@@ -102,7 +89,7 @@ def _shown(values: list[float] | None) -> str:
 def _rows(broker: brokers.Running, wanted: str) -> Iterator[Row]:
     speaks_kafka = not broker.name.startswith("limit")
     one, many = f"cost-{uuid.uuid4().hex[:8]}", f"cost-{uuid.uuid4().hex[:8]}"
-    rows = [*_produce_rows(one, many), *(read_rows(one) if speaks_kafka else ())]
+    rows = [*produce_rows(one, many), *(read_rows(one) if speaks_kafka else ())]
     if speaks_kafka:
         loads.create_topic(broker.bootstrap, one, 1, retention_bytes="2000000000")
         loads.create_topic(broker.bootstrap, many, 16, retention_bytes="200000000")
@@ -110,38 +97,23 @@ def _rows(broker: brokers.Running, wanted: str) -> Iterator[Row]:
     return (row for row in rows if wanted in row.title)
 
 
-def _worker_rows(broker: brokers.Running, wanted: str) -> Iterator[Row]:
-    """The requests that a worker serves for its own partitions, one partition for each worker."""
-    topic, count = f"cost-{uuid.uuid4().hex[:8]}", len(broker.workers) or 1
-    loads.create_topic(broker.bootstrap, topic, count, retention_bytes="200000000")
-    rows = []
-    for size in (100, 1_024):
-        batch = _batch(KIB_BATCH // (size + 10), size)
-        frames = [_produce(topic, [batch], partition) for partition in range(count)]
-        rows.append(Row(title=f"Produce {KIB_BATCH // 1_000} KB of {size} B", frames=tuple(frames)))
-    frames = [_produce(topic, [_batch(1, 100)], partition) for partition in range(count)]
-    rows.append(Row(title="Produce 1 record of 100 B", frames=tuple(frames)))
-    frames = [_fetch(topic, KIB_BATCH + 1_000, partition) for partition in range(count)]
-    rows.append(Row(title=f"Fetch {(KIB_BATCH + 1_000) // 1_000} KB", frames=tuple(frames)))
-    return (row for row in rows if wanted in row.title)
-
-
-def _produce_rows(one: str, many: str) -> Iterator[Row]:
+def produce_rows(one: str, many: str) -> Iterator[Row]:
+    """The requests that write, to topics of 1 and of 16 partitions."""
     for batch_bytes, size in ((KIB_BATCH, 100), (KIB_BATCH, 1_024), (MIB_BATCH, 100),
                               (MIB_BATCH, 1_024)):  # fmt: skip
         count = batch_bytes // (size + 10)
         title = f"Produce {batch_bytes // 1_000} KB of {size} B"
-        yield Row(title=title, frames=(_produce(one, [_batch(count, size)]),))
-    batches = [_batch(KIB_BATCH // 1_034, 1_024)] * 16
-    yield Row(title="Produce 16 x 16 KB of 1024 B", frames=(_produce(many, batches),))
-    yield Row(title="Produce 1 record of 100 B", frames=(_produce(one, [_batch(1, 100)]),))
+        yield Row(title=title, frames=(produce(one, [batch(count, size)]),))
+    batches = [batch(KIB_BATCH // 1_034, 1_024)] * 16
+    yield Row(title="Produce 16 x 16 KB of 1024 B", frames=(produce(many, batches),))
+    yield Row(title="Produce 1 record of 100 B", frames=(produce(one, [batch(1, 100)]),))
 
 
 def read_rows(topic: str) -> Iterator[Row]:
     """The requests that read: a topic that exists, times that do not matter."""
     now_ms = int(time.time() * 1000)
     for size in (KIB_BATCH + 1_000, MIB_BATCH):
-        yield Row(title=f"Fetch {size // 1_000} KB", frames=(_fetch(topic, size),))
+        yield Row(title=f"Fetch {size // 1_000} KB", frames=(fetch(topic, size),))
     for what, timestamp in (("at a time", now_ms), ("at the end", -1), ("at the start", -2)):
         asked_for = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
         lookup = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[asked_for])])
@@ -152,19 +124,22 @@ def read_rows(topic: str) -> Iterator[Row]:
     yield Row(title="Heartbeat", frames=(framed(heartbeat, HEARTBEAT_V),))
 
 
-def _batch(count: int, size: int) -> bytes:
+def batch(count: int, size: int) -> bytes:
+    """A batch of `count` records of `size` bytes."""
     now_ms = int(time.time() * 1000)
     return wire.record_batch([b"x" * size] * count, [now_ms] * count)
 
 
-def _fetch(topic: str, size: int, number: int = 0) -> bytes:
+def fetch(topic: str, size: int, number: int = 0) -> bytes:
+    """A frame that reads a partition from its start, up to `size` bytes."""
     partition = FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=size)
     asked = FetchTopic(topic=topic, partitions=[partition])
-    fetch = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=50_000_000, topics=[asked])
-    return framed(fetch, FETCH_V)
+    message = FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=50_000_000, topics=[asked])
+    return framed(message, FETCH_V)
 
 
-def _produce(topic: str, batches: Sequence[bytes], first: int = 0) -> bytes:
+def produce(topic: str, batches: Sequence[bytes], first: int = 0) -> bytes:
+    """A frame with a batch for each partition from `first` on."""
     data = [
         PartitionProduceData(index=number, records=batch)
         for number, batch in enumerate(batches, start=first)
@@ -185,25 +160,28 @@ def framed(message: object, version: int) -> bytes:
     return b"".join(parts)
 
 
-def _cost(
-    broker: brokers.Running, row: Row, seconds: float, in_flight: int, *, by_turns: bool
+def request_cost(
+    broker: brokers.Running, row: Row, seconds: float, in_flight: int, *, by_turns: bool = False
 ) -> float:
-    """Microseconds of the broker's CPU per request, of all its processes together."""
+    """Microseconds of the broker's CPU per request, of all its processes together.
+
+    Each worker is asked on a connection of its own; with `by_turns` one after the other.
+    """
     workers = broker.workers or (broker,)
     pairs = [
         (wire.Connection(one.bootstrap), frame)
         for one, frame in zip(workers, row.frames, strict=True)
     ]
     shares = [[pair] for pair in pairs] if by_turns else [pairs]
-    begun = _cpu_ns(workers)
-    sent = sum(_drive(share, seconds / len(shares), in_flight) for share in shares)
-    used = _cpu_ns(workers) - begun
+    begun = cpu_ns(workers)
+    sent = sum(drive(share, seconds / len(shares), in_flight) for share in shares)
+    used = cpu_ns(workers) - begun
     for connection, _ in pairs:
         connection.close()
     return used / sent / 1_000
 
 
-def _drive(pairs: Sequence[tuple[wire.Connection, bytes]], seconds: float, in_flight: int) -> int:
+def drive(pairs: Sequence[tuple[wire.Connection, bytes]], seconds: float, in_flight: int) -> int:
     """Keep `in_flight` requests on each connection for so long; how many were answered."""
     most = max(in_flight, SENT_BYTES_MAX // len(pairs[0][1]))
     sent = in_flight * len(pairs)
@@ -222,7 +200,8 @@ def _drive(pairs: Sequence[tuple[wire.Connection, bytes]], seconds: float, in_fl
     return sent
 
 
-def _cpu_ns(workers: Sequence[brokers.Running]) -> int:
+def cpu_ns(workers: Sequence[brokers.Running]) -> int:
+    """What these processes have used since their start, all threads."""
     return sum(time.clock_gettime_ns((~one.pid << 3) | CPU_CLOCK_OF_PROCESS) for one in workers)
 
 

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -52,45 +52,70 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     brokers.end_with_us()
     contenders = [brokers.BY_NAME[name] for name in options.brokers.split(",")]
-    starts: dict[tuple[brokers.Contender, str], list[Start]] = {
-        (contender, data): []
-        for data in (
-            "new",
-            "used",
-            *([f"{options.segments:,} segments"] if options.segments else ()),
-        )
-        for contender in contenders
-    }
     with tempfile.TemporaryDirectory(prefix="bench-start-") as name:
-        folder = Path(name)
-        for contender in contenders if options.segments else ():
-            _fill(contender, folder / contender.name / "long", options.segments)
-        for run in range(options.runs):
-            for contender, data in starts:
-                place = {"new": f"{run}", "used": "0"}.get(data, "long")
-                starts[contender, data].append(_start(contender, folder / contender.name / place))
-        facts = machine.markdown(machine.describe(folder))
-    rows = [_row(contender, data, found) for (contender, data), found in starts.items()]
-    head = ["broker", "data", "ready", "first acknowledged record", "CPU", "idle resident"]
-    text = f"{facts}\n\n{report.table(head, rows)}\n\nMedians (and worst) of {options.runs} runs."
+        document = measure(Path(name), contenders, options.runs, options.segments)
+    text = f"{machine.markdown(document['machine'])}\n\n{tables(document)}"
     print(text)
     if options.write:
         report.replace_section("start", text)
     return 0
 
 
-def _row(contender: brokers.Contender, data: str, starts: Sequence[Start]) -> list[str]:
-    def shown(values: list[float], unit: str) -> str:
-        return f"{statistics.median(values):,.0f} ({max(values):,.0f}) {unit}"
+def measure(
+    folder: Path, contenders: Sequence[brokers.Contender], runs: int, segments: int = 0
+) -> report.Document:
+    """Start each of the brokers `runs` times on each kind of data directory, by turns."""
+    kinds = ("new", "used", *([f"{segments:,} segments"] if segments else ()))
+    starts: dict[str, dict[str, list[Start]]] = {
+        data: {contender.name: [] for contender in contenders} for data in kinds
+    }
+    for contender in contenders if segments else ():
+        _fill(contender, folder / contender.name / "long", segments)
+    for run in range(runs):
+        for data, by_name in starts.items():
+            for contender in contenders:
+                place = {"new": f"{run}", "used": "0"}.get(data, "long")
+                by_name[contender.name].append(_start(contender, folder / contender.name / place))
+    return {
+        "kind": "start",
+        "when": time.strftime("%Y-%m-%d %H:%M"),
+        "machine": machine.describe(folder),
+        "titles": {contender.name: contender.title for contender in contenders},
+        "starts": {
+            data: {name: [asdict(start) for start in found] for name, found in by_name.items()}
+            for data, by_name in starts.items()
+        },
+    }
 
-    return [
-        contender.title,
-        data,
-        shown([start.ready_ms for start in starts], "ms"),
-        shown([start.first_ack_ms for start in starts], "ms"),
-        shown([start.cpu_ms for start in starts], "ms"),
-        shown([start.idle_mb for start in starts], "MB"),
+
+def median(document: report.Document, data: str, name: str, field: str) -> float | None:
+    """The median of a field of `Start`, of a broker on one kind of directory."""
+    found = document["starts"].get(data, {}).get(name)
+    return statistics.median(start[field] for start in found) if found else None
+
+
+def tables(document: report.Document) -> str:
+    """The table of a run."""
+    rows = [
+        [document["titles"][name], data, *_columns(found)]
+        for data, by_name in document["starts"].items()
+        for name, found in by_name.items()
     ]
+    head = ["broker", "data", "ready", "first acknowledged record", "CPU", "idle resident"]
+    runs = max(len(found) for by_name in document["starts"].values() for found in by_name.values())
+    return (
+        f"{report.table(head, rows)}\n\nMeasured {document['when']}, medians (and worst) of "
+        f"{report.plural(runs, 'run')}."
+    )
+
+
+def _columns(found: Sequence[dict[str, float]]) -> list[str]:
+    units = {"ready_ms": "ms", "first_ack_ms": "ms", "cpu_ms": "ms", "idle_mb": "MB"}
+    columns = []
+    for field, unit in units.items():
+        values = [start[field] for start in found]
+        columns.append(f"{statistics.median(values):,.0f} ({max(values):,.0f}) {unit}")
+    return columns
 
 
 def _fill(contender: brokers.Contender, folder: Path, segments: int) -> None:

@@ -9,6 +9,7 @@ import sys
 
 from broker.errors import StartError
 from broker.net.addresses import ReadyInfo
+from broker.security.secret_files import read_secret_file
 from broker.server import run
 from config import ConfigErrors, load
 
@@ -18,7 +19,8 @@ def main(arguments: list[str]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     settings = dict(argument.partition("=")[::2] for argument in arguments)
     try:
-        return run(load(environment=os.environ, command_line=settings), announce=_announce)
+        config = load(environment=os.environ, command_line=settings, read_file=read_secret_file)
+        return run(config, announce=_announce)
     except (ConfigErrors, StartError) as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -116,11 +116,15 @@ class UnsupportedForClient(BrokerError):
 
 
 class NoTimeLeft(BrokerError):
-    """The request leaves the broker no time for it, so nothing was done."""
+    """The request gives the broker no time, so it is answered as one that timed out.
 
-    def __init__(self, timeout_ms: int) -> None:
-        """Name the given time."""
-        super().__init__(f"timeout_ms is {timeout_ms}, which leaves no time; give 1 or more.")
+    `is_done` says whether the work was done nevertheless.
+    """
+
+    def __init__(self, timeout_ms: int, *, is_done: bool) -> None:
+        """Name the given time and what became of the work."""
+        done = "the work is done" if is_done else "nothing was done"
+        super().__init__(f"timeout_ms is {timeout_ms}, so {done}; give 1 or more.")
 
 
 class ThrottlingQuotaExceeded(BrokerError):

@@ -7,8 +7,22 @@ and hands them to `prometheus_client`; nothing here imports another part of the 
 import bisect
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from protocol.api_keys import ApiKey
+from values.dataclasses import dataclass
+
+if TYPE_CHECKING:
+    from storage.log.lane import LogLane
+
+_NS_PER_MS: Final = 1_000_000
+AHEAD_MS: Final = 60_000
+BEHIND_MS: Final = 3_600_000
+
+ROWS_MAX: Final = 1000
+"""Pairs of client and topic; beyond them the pair that was off least recently is forgotten."""
+
+_CLIENT_ID_MAX: Final = 200
 
 LATENCY_BOUNDS_S = (
     0.00025,
@@ -66,6 +80,12 @@ class Distribution:
 def latency_distribution() -> Distribution:
     """A histogram of nanoseconds with bounds for requests and syncs."""
     return Distribution(int(bound * 1e9) for bound in LATENCY_BOUNDS_S)
+
+
+def _observe(of_listeners: dict[str, Distribution], listener: str, elapsed_ns: int) -> None:
+    if listener not in of_listeners:
+        of_listeners[listener] = latency_distribution()
+    of_listeners[listener].observe(elapsed_ns)
 
 
 class ApiMetrics:
@@ -128,6 +148,132 @@ class RemoteMetrics:
         self.backlog_ms = 0
 
 
+class Place(NamedTuple):
+    """A batch: its partition, its first offset, and the timestamp (ms) that is off."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+@dataclass(slots=True)
+class OffTimes:
+    """The batches of one client in one topic whose times are off.
+
+    Attributes:
+        ahead: how many are ahead.
+        behind: how many are behind.
+        without_time: how many have a record without a time.
+        refused: how many the topic's bounds have refused.
+        ahead_ms: the most by which one is ahead, and `most_ahead` that batch.
+        behind_ms: the most by which one is behind, and `most_behind` that batch.
+        first: the first one that is ahead or behind.
+        first_ms: when the first of all was appended or refused, and `last_ms` the last (ms).
+    """
+
+    first_ms: int
+    last_ms: int
+    ahead: int = 0
+    behind: int = 0
+    without_time: int = 0
+    refused: int = 0
+    ahead_ms: int = 0
+    most_ahead: Place | None = None
+    behind_ms: int = 0
+    most_behind: Place | None = None
+    first: Place | None = None
+
+
+class ClientTimes:
+    """Which clients produce records whose times are far from the time of their append.
+
+    When a record was appended is known to the millisecond only while it is appended; later no more
+    than when its segment was last appended to (`storage.audit.record_times`). So each batch whose
+    times are off is counted, by client id and topic, since the broker's start. A batch with
+    ordinary times costs two comparisons.
+
+    A batch is *ahead* if its newest record is more than a minute newer than its append, and
+    *behind* if its oldest record is more than an hour older; a replay is behind, too.
+
+    Attributes:
+        rows: by client id and topic, in the order in which they were last off.
+    """
+
+    def __init__(self) -> None:
+        """No batch was off."""
+        self.rows: dict[tuple[str, str], OffTimes] = {}
+
+    def appended(
+        self,
+        client_id: str | None,
+        topic: str,
+        partition: int,
+        first_offset: int,
+        *,
+        min_timestamp: int,
+        max_timestamp: int,
+        now_ms: int,
+    ) -> None:
+        """Count an appended batch if its times are off; `min_timestamp` is -1 with none."""
+        ahead_ms, behind_ms = max_timestamp - now_ms, now_ms - min_timestamp
+        if ahead_ms <= AHEAD_MS and behind_ms <= BEHIND_MS:
+            return
+        row = self._row(client_id, topic, now_ms)
+        if ahead_ms > AHEAD_MS:
+            row.ahead += 1
+            place = Place(partition, first_offset, max_timestamp)
+            row.first = row.first or place
+            if ahead_ms > row.ahead_ms:
+                row.ahead_ms, row.most_ahead = ahead_ms, place
+        if min_timestamp < 0:
+            row.without_time += 1
+        elif behind_ms > BEHIND_MS:
+            row.behind += 1
+            place = Place(partition, first_offset, min_timestamp)
+            row.first = row.first or place
+            if behind_ms > row.behind_ms:
+                row.behind_ms, row.most_behind = behind_ms, place
+
+    def appended_by_lane(
+        self, lane: "LogLane", view: memoryview, client_at: int, now_ms: int
+    ) -> None:
+        """Count what `lane` has just written; the client id is at `client_at` of `view`."""
+        size = int.from_bytes(view[client_at - 2 : client_at], "big", signed=True)
+        self.appended(
+            view[client_at : client_at + max(0, size)].tobytes().decode(),
+            lane.log.topic,
+            lane.log.partition,
+            lane.end_offset - lane.batch.records_count,
+            min_timestamp=lane.batch.min_timestamp,
+            max_timestamp=lane.batch.max_timestamp,
+            now_ms=now_ms,
+        )
+
+    def refused(self, client_id: str | None, topic: str, now_ms: int) -> None:
+        """Count records that the topic's bounds have refused for their times."""
+        self._row(client_id, topic, now_ms).refused += 1
+
+    def of_topic(self, topic: str) -> list[tuple[str, OffTimes]]:
+        """Client ids and counts of a topic; the last one that was off is the last."""
+        return [(client_id, row) for (client_id, name), row in self.rows.items() if name == topic]
+
+    def forget(self, topic: str) -> None:
+        """A topic was deleted: another one may get its name."""
+        for client_id, _ in self.of_topic(topic):
+            del self.rows[client_id, topic]
+
+    def _row(self, client_id: str | None, topic: str, now_ms: int) -> OffTimes:
+        key = ((client_id or "")[:_CLIENT_ID_MAX], topic)
+        row = self.rows.pop(key, None)
+        if row is None:
+            row = OffTimes(now_ms, now_ms)
+            if len(self.rows) >= ROWS_MAX:
+                del self.rows[next(iter(self.rows))]
+        self.rows[key] = row
+        row.last_ms = now_ms
+        return row
+
+
 class Metrics:
     """The broker's counters. Written by the loop thread, read by the scrape in the same thread."""
 
@@ -139,7 +285,10 @@ class Metrics:
         self.records_appended = 0
         self.bytes_appended = 0
         self.bytes_fetched = 0
+        self.failed_reads: Counter[str] = Counter()
+        """Reads that the disk refused or that met damage, by path."""
         self.appends_rejected: Counter[str] = Counter()
+        self.client_times = ClientTimes()
         self.segments_deleted: Counter[str] = Counter()
         self.job_failures: Counter[str] = Counter()
         self.authentications: Counter[tuple[str, str, str]] = Counter()
@@ -152,6 +301,10 @@ class Metrics:
         """The delays that quotas imposed, by kind."""
         self.handshakes: Counter[tuple[str, str]] = Counter()
         """TLS handshakes by listener and result: ok or failed."""
+        self.handshake_ns: dict[str, Distribution] = {}
+        """How long the good ones took, by listener."""
+        self.reauthentication_ns: dict[str, Distribution] = {}
+        """How long clients took from the handshake to the end of a further login, by listener."""
         self.tls: Counter[tuple[str, str, str]] = Counter()
         """Good ones by listener, version of TLS and cipher suite."""
         self.loop_lag_ns = latency_distribution()
@@ -164,6 +317,15 @@ class Metrics:
         self.compactions = 0
         self.records_compacted = 0
         self.cleaner_slice_max_ms = 0
+
+    def observe_handshake(self, listener: str, elapsed_ns: int) -> None:
+        """Count a TLS handshake that has ended well after `elapsed_ns`."""
+        self.handshakes[listener, "ok"] += 1
+        _observe(self.handshake_ns, listener, elapsed_ns)
+
+    def observe_reauthentication(self, listener: str, elapsed_ms: int) -> None:
+        """Note how long a client that had logged in before took to do so again."""
+        _observe(self.reauthentication_ns, listener, elapsed_ms * _NS_PER_MS)
 
     def api(self, key: ApiKey) -> ApiMetrics:
         """The counters of one API, made on first use."""

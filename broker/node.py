@@ -40,14 +40,15 @@ from broker.jobs.scheduler import JobScheduler
 from broker.metrics import Metrics
 from broker.net.acceptor import Acceptor
 from broker.net.addresses import ReadyInfo, address_error, bound_metrics_socket, bound_socket
-from broker.net.connection import Connection, Connections
+from broker.net.connection import Connections
 from broker.net.dispatch import Dispatcher
+from broker.net.fetch_lane import FetchLane
 from broker.net.lane_connection import LaneConnection
 from broker.net.produce_lane import ProduceLane
 from broker.net.receive import SCRATCH
 from broker.operator.exporter import BrokerCollector, render
 from broker.operator.http import Command, MetricsServer
-from broker.operator.pages import pages
+from broker.operator.pages import load_port, pages
 from broker.operator.port_access import PortAccess
 from broker.quotas.accepting import AcceptRates
 from broker.quotas.throttle import windows_of
@@ -206,6 +207,9 @@ class Broker:
         metrics_socket = self._bind_metrics()
         self._stack.callback(self._threads.close)
         await self._open_data_dir(sockets)
+        refused = self.data_dir.overrides_refused
+        if refused is not None and refused.has_reference:  # what is below may let more clients in
+            raise StartError(f"a setting made at run time: {refused}", "then start again")
         self._open_store()
         self.security = Security(
             self.config, self.data_dir, self.live, self.metrics, self._threads.audit
@@ -230,6 +234,7 @@ class Broker:
             topics=self.topics,
             group_commit=self.group_commit,
             is_standby=self._opened is not None,
+            share_states=None if self._further is None else self._further.share_states,
         )
         self.groups = GroupCoordinator(services)
         self.group_lag = GroupLag(self.topics, self.groups.offsets.table, self.clock.wall_ms)
@@ -243,7 +248,7 @@ class Broker:
         for listener, bound in sockets:
             self._listen(context, listener, bound, rates)
         if self._first is not None:
-            self._first.serve(self.transactions, self._accept_forwarded)
+            self._first.serve(self.transactions, self.groups.shares.states, self._accept_forwarded)
         self.jobs.start(self.config.log_initial_task_delay_ms)
         self._stack.push_async_callback(self.jobs.stop)
         self._is_ready = True
@@ -285,10 +290,10 @@ class Broker:
             from broker.workers.further import FollowingTransactions
 
             transactions = FollowingTransactions(services, self.groups, self._further)
-            self.topics.when_deleted(transactions.topic_deleted)
             self.transactions = transactions
             self._stack.push_async_callback(self._further.close)
-            await self._further.begin(self.topics, self.security, transactions)
+            shares = self.groups.shares.partitions
+            await self._further.begin(self.topics, self.security, transactions, shares)
             return
         self.transactions = TransactionCoordinator(services, self.groups)
         if self._opened is not None:
@@ -432,6 +437,7 @@ class Broker:
         self._threads.sync.run_all([ticket.run for ticket in tickets])
 
     def _topic_deleted(self, topic: Topic) -> None:
+        self.metrics.client_times.forget(topic.name)
         if self.security.access is not None and self.topics.windows.is_reserved(topic.name):
             self.security.access.forget()  # the name is a window's from now on
         for log in topic.logs:
@@ -466,7 +472,7 @@ class Broker:
         )
 
     def _endpoint(self, listener: Listener, bound: socket.socket) -> Endpoint:
-        """What the broker tells clients of `listener` about itself."""
+        """What Metadata says of this broker to clients of `listener`."""
         host, port = self._address(listener, bound)
         return Endpoint(
             node_id=self.data_dir.node_id,
@@ -505,11 +511,8 @@ class Broker:
             dispatcher = ForwardingDispatcher(own, self._further.open_upstream)
         self._dispatchers[listener.name] = dispatcher
         guard = self._guards.get(listener.name)
-        lane = ProduceLane(own, SCRATCH)
-
-        def connection() -> Connection:
-            return LaneConnection(dispatcher, self.connections, guard, lane)
-
+        lanes = ProduceLane(own, SCRATCH), FetchLane(own, SCRATCH)
+        connection = partial(LaneConnection, dispatcher, self.connections, guard, *lanes)
         try:
             bound.listen(self.config.socket_listen_backlog_size)
         except OSError as error:  # another process bound it too and listened first
@@ -553,11 +556,8 @@ class Broker:
 
     def _begin_warm_up(self) -> None:
         if self._is_ready:
-            self._threads.control.submit(self._warm_up, self._warmed_up)
-
-    def _warm_up(self) -> None:
-        has_metrics = self.config.metrics_listener is not None
-        warm_up(self._dispatchers.values(), has_metrics, lambda: self._is_ready)
+            load = partial(warm_up, self._dispatchers.values(), lambda: self._is_ready)
+            self._threads.control.submit(load, self._warmed_up)
 
     def _warmed_up(self, _: None, error: BaseException | None) -> None:
         self.warm.set()
@@ -602,6 +602,7 @@ class Broker:
             context.fetch_sessions,
             self.group_lag,
             self.groups.shares,
+            self.groups.streams,
             self.telemetry,
             self.security,
             self.security.tls.contexts,
@@ -610,6 +611,7 @@ class Broker:
             self.topics,
             self.space,
             self.remote,
+            self.metrics.client_times,
             self._threads.control,
             self.time.now_ms,
             worker=self._first or self._further,
@@ -636,6 +638,7 @@ class Broker:
             ready=self._why_not_ready,
             queries=queries,
             commands=commands,
+            load=partial(self._threads.control.run, load_port),
         )
         secure = None
         if guard is not None and guard.tls is not None:

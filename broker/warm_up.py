@@ -9,20 +9,13 @@ from collections.abc import Callable, Iterable
 
 from broker.allocator import keep_freed_memory
 from broker.net.dispatch import Dispatcher
-from broker.operator.exporter import load
-from broker.operator.pages import load_pages
 
 WARM_UP_AFTER_MS = 200
 """How long a new broker has for its first client before the warm-up."""
 
 
-def warm_up(
-    dispatchers: Iterable[Dispatcher], has_metrics: bool, is_wanted: Callable[[], bool]
-) -> None:
-    """Load the code of all requests and jobs, in a thread; end early when it `is_wanted` no more.
-
-    With `has_metrics` also that of the metrics port.
-    """
+def warm_up(dispatchers: Iterable[Dispatcher], is_wanted: Callable[[], bool]) -> None:
+    """Load the code of usual requests and of jobs, in a thread; end early if not `is_wanted`."""
     for dispatcher in dispatchers:
         for _ in dispatcher.warm_up():
             if not is_wanted():
@@ -32,6 +25,3 @@ def warm_up(
     from storage.log import compaction, retention  # noqa: F401
 
     keep_freed_memory()
-    if has_metrics:
-        load()
-        load_pages()

@@ -8,7 +8,7 @@ its file says would be worse than none. All other keys are for other clients and
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -16,6 +16,7 @@ from broker.security.jaas import parse_jaas
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from client.core.options import MECHANISMS, TOKEN_MECHANISM
+from values.dataclasses import dataclass
 
 PROFILE_SUFFIX = ".properties"
 

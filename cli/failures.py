@@ -64,10 +64,12 @@ def sentence_of(error: Exception) -> str:
 
 def complain(sentence: str) -> None:
     """Write ``tidelog: sentence`` to stderr, in red on a terminal; further lines are indented."""
+    from cli.output import printable  # a run without complaints is faster
+
     first, *rest = sentence.splitlines() or ["failed"]
-    click.echo(click.style("tidelog: ", fg="red", bold=True) + first, err=True)
+    click.echo(click.style("tidelog: ", fg="red", bold=True) + printable(first), err=True)
     for line in rest:
-        click.echo(f"  {line}", err=True)
+        click.echo(f"  {printable(line)}", err=True)
 
 
 def open_standard_streams() -> bool:

@@ -36,11 +36,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "window": ("time.window", "Print the name under which clients read a span of time."),
     "clock": ("time.clock", "Set the clock of a broker for tests."),
     "console": ("server.console", "Show topics, records, time and groups in a browser."),
-    "user": ("security.user", "Add, list and remove users, change passwords."),
+    "user": ("security.user", "Add, list, remove and copy users, change passwords."),
     "token": ("security.tokens", "Make, list, renew and expire delegation tokens."),
     "acl": ("security.acl", "Give, list, take and explain rights."),
     "quota": ("security.quota", "Limit what clients may use: bytes, time, connections."),
-    "certs": ("server.certs", "Show the certificates of TLS listeners."),
+    "certs": ("server.certs", "Show, make and reload the certificates of TLS listeners."),
     "dump-segment": (
         "directory.dump_segment",
         "Show and check what a segment or index file holds.",

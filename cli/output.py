@@ -24,12 +24,20 @@ RIGHT = ">"
 def print_json(document: object) -> None:
     """One JSON document, indented on a terminal."""
     indent = 2 if sys.stdout.isatty() else None
-    click.echo(json.dumps(document, indent=indent, ensure_ascii=False))
+    lines = json.dumps(document, indent=indent, ensure_ascii=False).split("\n")
+    click.echo("\n".join(map(_printable_json, lines)))
 
 
 def json_line(document: object) -> str:
     """One JSON document on one line, without the line's end."""
-    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+    return _printable_json(json.dumps(document, ensure_ascii=False, separators=(",", ":")))
+
+
+def _printable_json(text: str) -> str:
+    """`text`, which is JSON, with its own escapes for what a terminal acts on."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -66,12 +74,25 @@ def _cell(value: object) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else printable(str(value))
+
+
+def printable(text: str) -> str:
+    """`text` with escapes (`\\x1b`) for what moves, hides or colours a terminal's text.
+
+    Clients choose the names of groups and their own ids, and an operator's terminal shows them.
+    """
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def say(sentence: str) -> None:
+    """A line of the answer, with names that clients have chosen."""
+    click.echo(printable(sentence))
 
 
 def note(sentence: str) -> None:
     """A remark on stderr, which leaves stdout to the answer."""
-    click.echo(sentence, err=True)
+    click.echo("\n".join(map(printable, sentence.split("\n"))), err=True)
 
 
 def time_fields(timestamp_ms: int) -> dict[str, Any]:

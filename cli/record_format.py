@@ -15,7 +15,6 @@ import base64
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from string import Formatter
 from typing import Any, Final
 
@@ -24,6 +23,7 @@ from client.errors import InvalidUse
 from client.times import format_time, parse_time, to_ms
 from client.types import ConsumerRecord, Header
 from protocol.records.layout import TimestampType
+from values.dataclasses import dataclass
 
 FIELDS: Final = (
     *("topic", "partition", "offset", "timestamp", "time", "key", "value", "headers"),

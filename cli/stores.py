@@ -25,7 +25,7 @@ def run_all(calls: Iterable[Callable[[], bytes]]) -> Iterable[bytes]:
 
 
 def cluster_of(directory: Path) -> str:
-    """The id of the directory's cluster."""
+    """The id of the directory's cluster. Raises CommandFailed."""
     try:
         return cluster_id_of(str(directory), RealFiles())
     except (OSError, CorruptCheckpoint) as error:
@@ -35,7 +35,7 @@ def cluster_of(directory: Path) -> str:
 
 
 def open_bucket(url: str, cluster_id: str) -> ObjectStore:
-    """The store at `url`, below the prefix of the cluster."""
+    """The store at `url`, below the prefix of the cluster. Raises CommandFailed."""
     try:
         return open_store(url, cluster_id)
     except BadStoreUrl as error:
@@ -43,7 +43,12 @@ def open_bucket(url: str, cluster_id: str) -> ObjectStore:
 
 
 def choose_cluster(url: str, cluster_id: str | None) -> str:
-    """The cluster in the bucket: the one that was named, else the only one."""
+    """The cluster in the bucket: the one that was named, else the only one.
+
+    Raises:
+        CommandFailed: the store gives no answer, or has no such cluster.
+        UsageError: it has several, and none was named.
+    """
     try:
         found = list_clusters(url)
     except BadStoreUrl as error:

@@ -1,7 +1,9 @@
 """Configuration: text and mappings in, frozen values out.
 
 Reads no file, environment or clock itself. `load` builds a `BrokerConfig`, `topic_config` a
-`TopicConfig`; the settings themselves are the tables `config.broker_keys` and `config.topic_keys`.
+`TopicConfig`; the settings themselves are the tables `broker_keys`, `topic_keys`, `security.keys`
+and `group`. Values that settings take from elsewhere are found by `value_providers`, with a reader
+of files that is an argument.
 """
 
 from config.errors import ConfigErrors, Problem

@@ -9,7 +9,7 @@ them.
 
 from types import MappingProxyType
 
-from config.group import SHARE_KEYS
+from config.group import SHARE_KEYS, STREAMS_KEYS
 from config.listeners import complaint_about_limits
 from config.rows import flag, number
 from config.security.keys import SECURITY_KEYS
@@ -484,6 +484,7 @@ _GROUPS = (
         low=0,
     ),
     *SHARE_KEYS,
+    *STREAMS_KEYS,
     number(
         "transaction.state.log.num.partitions",
         1,
@@ -588,12 +589,16 @@ NOT_APPLICABLE: MappingProxyType[str, str] = MappingProxyType(
         "sasl.oauthbearer.scope": _NO_CLIENT,
         "sasl.oauthbearer.token.endpoint.url": _NO_CLIENT,
         "early.start.listeners": _NO_REPLICAS,
+        "group.consumer.assignors": "uniform is the default, and a member may choose range",
         "group.share.assignors": "the one assignor of share groups is simple",
         "group.share.persister.class.name": _NO_JVM,
+        "group.streams.assignor.offload.enable": "an assignment takes no thread",
         "group.share.initialize.retry.interval.ms": "states of share groups are stored in one step",
         "add.partitions.to.txn.retry.backoff.ms": _NO_REPLICAS,
         "add.partitions.to.txn.retry.backoff.max.ms": _NO_REPLICAS,
         "transaction.partition.verification.enable": "a producer adds partitions by producing",
+        "transaction.two.phase.commit.enable": "two-phase commit (KIP-939) is not served",
+        "max.request.partition.size.limit": "an answer has at most 2000 partitions",
         "cordoned.log.dirs": "there is one data directory",
         "metadata.log.dir": _ONE_NODE,
         "broker.heartbeat.interval.ms": _ONE_NODE,
@@ -620,8 +625,6 @@ NOT_APPLICABLE_PREFIXES: MappingProxyType[str, str] = MappingProxyType(
         "remote.log.": "the object store is remote.storage.url, and no class is loaded",
         "share.coordinator.": "the states of share groups have no thread, buffer or linger time",
         "share.fetch.": "nothing of a share group waits in a purgatory",
-        "streams.": "streams groups are not served",
-        "group.streams.": "streams groups are not served",
         "group.coordinator.": "the coordinator runs on the one event loop",
         "sasl.login.": _NO_CLIENT,
         "sasl.kerberos.": "a broker without peers has no ticket to renew",
@@ -642,7 +645,9 @@ REFUSED_PREFIXES: MappingProxyType[str, str] = MappingProxyType(
         "sasl.": "docs/security.md lists the SASL settings that are served; remove this one",
         "listener.name.": "docs/security.md lists the settings that a listener may have",
         "principal.builder.": "no class is loaded; ssl.principal.mapping.rules maps names",
-        "config.providers": "write file:/PATH or env:NAME as the value of a secret",
+        "create.topic.policy.": "no class is loaded; rights say who may create topics",
+        "alter.config.policy.": "no class is loaded; rights say who may change settings",
+        "client.quota.callback.": "no class is loaded; quotas are set for users and clients",
     }
 )
 """Families of settings whose protection would silently be missing, with the cure."""

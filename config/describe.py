@@ -6,7 +6,7 @@ appear among the synonyms, except the default, which always closes the list.
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from config.broker_keys import BROKER_KEYS
 from config.group import GROUP_KEYS
@@ -15,6 +15,7 @@ from config.security.keys import scoped_key
 from config.topic import canonical_topic_key, inherit
 from config.topic_keys import TOPIC_KEYS
 from config.values import Key, format_value
+from values.dataclasses import dataclass
 
 _WITHOUT_DEFAULT = frozenset(
     {
@@ -58,7 +59,7 @@ class Synonym:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class DescribedSetting:
     """One setting: the winning level first in `synonyms`, the default last."""
 
     key: Key
@@ -84,14 +85,14 @@ class Entry:
 
 
 class TopicDescriptions:
-    """The settings of a broker's topics; what a topic inherits is one `Entry` for all of them."""
+    """The settings of a broker's topics; what a topic inherits is one object for all of them."""
 
     def __init__(self, broker: BrokerConfig) -> None:
         """Topics inherit from `broker`."""
         self.broker = broker
         self._inherited = [_describe_topic_key(key, {}, broker) for key in TOPIC_KEYS.values()]
 
-    def of(self, overrides: Mapping[str, str]) -> list[Entry]:
+    def of(self, overrides: Mapping[str, str]) -> list[DescribedSetting]:
         """Every setting of a topic whose own settings are `overrides`, in the table's order."""
         own = {canonical_topic_key(name): text for name, text in overrides.items()}
         return [
@@ -100,13 +101,13 @@ class TopicDescriptions:
         ]
 
 
-def describe_broker(broker: BrokerConfig) -> list[Entry]:
+def describe_broker(broker: BrokerConfig) -> list[DescribedSetting]:
     """Every broker setting, in the table's order, then those that listeners have of their own."""
     keys = list(BROKER_KEYS.values())
     own = sorted({*broker.settings, *broker.dynamic} - BROKER_KEYS.keys())
     keys += [replace(key, name=name) for name in own if (key := scoped_key(name.lower()))]
     return [
-        Entry(
+        DescribedSetting(
             key=key,
             synonyms=(*_broker_levels(key.name, broker), default_level(key.name, key)),
         )
@@ -114,7 +115,7 @@ def describe_broker(broker: BrokerConfig) -> list[Entry]:
     ]
 
 
-def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[Entry]:
+def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[DescribedSetting]:
     """Every setting of a group whose own settings are `overrides`, in the table's order."""
     entries = []
     for key in GROUP_KEYS.values():
@@ -125,11 +126,11 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[E
         if key.name in overrides:
             own = Synonym(name=key.name, value=overrides[key.name], source=ConfigSource.GROUP)
             levels.insert(0, own)
-        entries.append(Entry(key=key, synonyms=tuple(levels)))
+        entries.append(DescribedSetting(key=key, synonyms=tuple(levels)))
     return entries
 
 
-def _describe_topic_key(key: Key, own: Mapping[str, str], broker: BrokerConfig) -> Entry:
+def _describe_topic_key(key: Key, own: Mapping[str, str], broker: BrokerConfig) -> DescribedSetting:
     levels: list[Synonym] = []
     if key.name in own:
         levels.append(Synonym(name=key.name, value=own[key.name], source=ConfigSource.TOPIC))
@@ -139,21 +140,20 @@ def _describe_topic_key(key: Key, own: Mapping[str, str], broker: BrokerConfig) 
             value = format_value(inherited) if inherited is not None and not levels else level.value
             levels.append(Synonym(name=name, value=value, source=level.source))
     levels.append(default_level(key.synonyms[0][0] if key.synonyms else key.name, key))
-    return Entry(key=key, synonyms=tuple(levels))
+    return DescribedSetting(key=key, synonyms=tuple(levels))
 
 
 def _broker_levels(name: str, broker: BrokerConfig) -> list[Synonym]:
     levels = []
     if name in broker.dynamic:
-        levels.append(
-            Synonym(name=name, value=broker.dynamic[name], source=ConfigSource.DYNAMIC_BROKER)
-        )
+        text = broker.dynamic_references.get(name, broker.dynamic[name])
+        levels.append(Synonym(name=name, value=text, source=ConfigSource.DYNAMIC_BROKER))
     if name == _SET_WHEN_FORMATTED:
-        given = broker.text_of(name) if name not in broker.dynamic else None
+        given = broker.shown_text_of(name) if name not in broker.dynamic else None
         value = given or format_value(BROKER_KEYS[name].default)
         levels.append(Synonym(name=name, value=value, source=ConfigSource.DYNAMIC_DEFAULT_BROKER))
     if name in broker.settings:
-        text = broker.settings[name].text
+        text = broker.settings[name].shown
         levels.append(Synonym(name=name, value=text, source=ConfigSource.STATIC_BROKER))
     return levels
 

@@ -1,21 +1,27 @@
 """The problems of a configuration: all at once, each in one sentence."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Final
+
+from values.dataclasses import dataclass
 
 _CREDENTIALS: Final = re.compile(r"(?<=://).*(?=@)|(?<=[?#]).*")
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem: the setting, the given value, what is allowed, the cure, the origin."""
+    """One problem: the setting, the given value, what is allowed, the cure, the origin.
+
+    `is_reference` says that the value refers to a provider, and that this cannot be used.
+    """
 
     key: str
     value: str
     reason: str
     cure: str
     origin: str = ""
+    is_reference: bool = False
 
     def __str__(self) -> str:
         """One line for a person."""
@@ -35,4 +41,13 @@ class ConfigErrors(ValueError):
     def __init__(self, problems: list[Problem]) -> None:
         assert problems
         self.problems = tuple(problems)
+        self.has_reference = any(problem.is_reference for problem in problems)
         super().__init__("\n".join(str(problem) for problem in problems))
+
+
+def nearest(name: str, known: Iterable[str], otherwise: str) -> str:
+    """A cure for the unknown `name`: the closest known name, or the sentence `otherwise`."""
+    import difflib  # only an error needs it
+
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)
+    return f"did you mean {close[0]}?" if close else otherwise

@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, cast
 
-from config.errors import Problem
+from config.errors import Problem, nearest
 from config.model import BrokerConfig
 from config.rows import number, topic_number
-from config.suggest import nearest
-from config.values import InvalidValue, Key, Value, ValueType
+from config.values import INT32_MAX, InvalidValue, Key, Value, ValueType
 
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
@@ -30,6 +29,12 @@ SHARE_OFFSET_RESET: Final = "share.auto.offset.reset"
 SHARE_ISOLATION: Final = "share.isolation.level"
 SHARE_RENEW: Final = "share.renew.acknowledge.enable"
 
+STREAMS_SESSION_TIMEOUT: Final = "streams.session.timeout.ms"
+STREAMS_HEARTBEAT_INTERVAL: Final = "streams.heartbeat.interval.ms"
+STREAMS_ASSIGNMENT_INTERVAL: Final = "streams.assignment.interval.ms"
+STREAMS_INITIAL_DELAY: Final = "streams.initial.rebalance.delay.ms"
+STREAMS_STANDBYS: Final = "streams.num.standby.replicas"
+
 BY_DURATION: Final = "by_duration:"
 _DURATION: Final = re.compile(
     r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,9})?)S)?)?"
@@ -38,7 +43,13 @@ _DURATION: Final = re.compile(
 _SESSIONS: Final = (
     (SESSION_TIMEOUT, HEARTBEAT_INTERVAL),
     (SHARE_SESSION_TIMEOUT, SHARE_HEARTBEAT_INTERVAL),
+    (STREAMS_SESSION_TIMEOUT, STREAMS_HEARTBEAT_INTERVAL),
 )
+_BOUNDS: Final = {
+    STREAMS_STANDBYS: (None, "group.streams.max.standby.replicas"),
+    STREAMS_INITIAL_DELAY: (None, None),
+}
+"""Settings whose bounds have other names than `_bound_name` gives, or none."""
 
 
 def _number(name: str, default: int, doc: str, low: int = 1) -> Key:
@@ -107,6 +118,32 @@ _KEYS = (
         doc="Whether members may extend their locks on records.",
         dynamic=True,
     ),
+    _number(
+        STREAMS_HEARTBEAT_INTERVAL, 5_000, "How often members of the streams group send heartbeats."
+    ),
+    _number(
+        STREAMS_SESSION_TIMEOUT,
+        45_000,
+        "A member that is silent for longer than this is removed from the streams group.",
+    ),
+    _number(
+        STREAMS_ASSIGNMENT_INTERVAL,
+        1_000,
+        "The least time between two assignments of the streams group.",
+        low=0,
+    ),
+    _number(
+        STREAMS_INITIAL_DELAY,
+        3_000,
+        "How long the first assignment of an empty streams group waits for further members.",
+        low=0,
+    ),
+    _number(
+        STREAMS_STANDBYS,
+        0,
+        "Copies of the state of each task that members of the streams group keep.",
+        low=0,
+    ),
 )
 
 GROUP_KEYS: MappingProxyType[str, Key] = MappingProxyType({key.name: key for key in _KEYS})
@@ -172,21 +209,29 @@ def _check(name: str, text: str, broker: BrokerConfig) -> Problem | None:
     if key.type is not ValueType.INT:
         return None
     low, high = _bounds(key, broker)
+    low_name, high_name = bound_names(key)
     if value < low:
-        return Problem(name, text, "too small", f"{_bound_name(key, 'min')} is {low}")
+        return Problem(name, text, "too small", f"{low_name} is {low}")
     if value > high:
-        return Problem(name, text, "too large", f"{_bound_name(key, 'max')} is {high}")
+        return Problem(name, text, "too large", f"{high_name} is {high}")
     return None
 
 
 def _bounds(key: Key, broker: BrokerConfig) -> tuple[int, int]:
-    low = _broker_number(broker, _bound_name(key, "min"))
-    return low, _broker_number(broker, _bound_name(key, "max"))
+    low_name, high_name = bound_names(key)
+    low, high = cast("int", key.low), cast("int", key.high)
+    return (
+        low if low_name is None else _broker_number(broker, low_name),
+        high if high_name is None else _broker_number(broker, high_name),
+    )
 
 
-def _bound_name(key: Key, which: str) -> str:
+def bound_names(key: Key) -> tuple[str | None, str | None]:
+    """The broker's settings that bound a group's own value; None is the bound of the key itself."""
+    if key.name in _BOUNDS:
+        return _BOUNDS[key.name]
     kind, _, rest = key.name.partition(".")
-    return f"group.{kind}.{which}.{rest}"
+    return f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
 
 
 def _broker_number(broker: BrokerConfig, name: str) -> int:
@@ -358,6 +403,88 @@ SHARE_KEYS: Final[tuple[Key, ...]] = (
         "Changes of a share partition that are stored before its whole state is stored again.",
         low=0,
         high=500,
+    ),
+)
+"""In the order of docs/configuration.md."""
+
+STREAMS_KEYS: Final[tuple[Key, ...]] = (
+    number(
+        "group.streams.session.timeout.ms",
+        45_000,
+        "Session timeout of members of streams groups.",
+        low=1,
+    ),
+    number(
+        "group.streams.min.session.timeout.ms",
+        45_000,
+        "The least that a group's own streams.session.timeout.ms may be.",
+        low=1,
+    ),
+    number(
+        "group.streams.max.session.timeout.ms",
+        60_000,
+        "The most that a group's own streams.session.timeout.ms may be.",
+        low=1,
+    ),
+    number(
+        "group.streams.heartbeat.interval.ms",
+        5_000,
+        "Heartbeat interval of members of streams groups.",
+        low=1,
+    ),
+    number(
+        "group.streams.min.heartbeat.interval.ms",
+        5_000,
+        "The least that a group's own streams.heartbeat.interval.ms may be.",
+        low=1,
+    ),
+    number(
+        "group.streams.max.heartbeat.interval.ms",
+        15_000,
+        "The most that a group's own streams.heartbeat.interval.ms may be.",
+        low=1,
+    ),
+    number(
+        "group.streams.assignment.interval.ms",
+        1_000,
+        "The least time between two assignments of a streams group.",
+        low=0,
+    ),
+    number(
+        "group.streams.min.assignment.interval.ms",
+        0,
+        "The least that a group's own streams.assignment.interval.ms may be.",
+        low=0,
+    ),
+    number(
+        "group.streams.max.assignment.interval.ms",
+        15_000,
+        "The most that a group's own streams.assignment.interval.ms may be.",
+        low=0,
+    ),
+    number(
+        "group.streams.initial.rebalance.delay.ms",
+        3_000,
+        "How long the first assignment of an empty streams group waits for further members.",
+        low=0,
+    ),
+    number(
+        "group.streams.num.standby.replicas",
+        0,
+        "Copies of the state of each task that members of a streams group keep.",
+        low=0,
+    ),
+    number(
+        "group.streams.max.standby.replicas",
+        2,
+        "The most that a group's own streams.num.standby.replicas may be.",
+        low=0,
+    ),
+    number(
+        "group.streams.max.size",
+        INT32_MAX,
+        "Members that a streams group may have.",
+        low=1,
     ),
 )
 """In the order of docs/configuration.md."""

@@ -19,7 +19,7 @@ from config.broker_keys import (
     REFUSED_PREFIXES,
     reason_not_applicable,
 )
-from config.errors import ConfigErrors, Problem
+from config.errors import ConfigErrors, Problem, nearest
 from config.listeners import parse_address, parse_listeners, parse_protocol_map
 from config.model import BrokerConfig, Setting
 from config.security.keys import (
@@ -34,15 +34,29 @@ from config.security.problems import (
     security_notices,
     security_problems,
 )
-from config.suggest import nearest
 from config.topic_keys import TOPIC_KEYS
+from config.value_providers import (
+    PROVIDERS,
+    Providers,
+    ReadFile,
+    ReferenceUnusable,
+    declared_providers,
+)
 from config.values import HIDDEN, InvalidValue, Key, Secret, Value, ValueType
 from config.workers import worker_problems
 
 ENVIRONMENT_PREFIX = "TIDELOG_"
 
-_OF_CLIENTS = frozenset({"TIDELOG_USER", "TIDELOG_PASSWORD_FILE", "TIDELOG_TOKEN_FILE"})
-"""Variables that clients read, and that a broker beside them ignores."""
+_NO_SETTINGS = frozenset(
+    {
+        *("TIDELOG_USER", "TIDELOG_PASSWORD_FILE", "TIDELOG_TOKEN_FILE"),
+        *("TIDELOG_BOOTSTRAP_USER", "TIDELOG_BOOTSTRAP_USER_FILE"),
+    }
+)
+"""Variables of clients, which a broker beside them ignores, and of `cli.server.first_users`."""
+
+_REFERRED_IS_INVALID: Final = "what it refers to is no valid value"
+"""Why a value of a provider is refused: the parser's own words might show the value."""
 
 _SPECIAL = ("log.dirs", "listeners", "advertised.listeners", "listener.security.protocol.map")
 
@@ -53,6 +67,7 @@ def load(
     file_name: str = "",
     environment: Mapping[str, str] | None = None,
     command_line: Mapping[str, str] | None = None,
+    read_file: ReadFile | None = None,
 ) -> BrokerConfig:
     """The broker's configuration from all sources.
 
@@ -61,6 +76,7 @@ def load(
         file_name: its name, which decides the syntax and appears in messages.
         environment: the process environment; names without the prefix `TIDELOG_` are ignored.
         command_line: settings given as KEY=VALUE, already split.
+        read_file: reads the files that settings refer to; without it they may refer to none.
 
     Raises:
         ConfigErrors: all problems of all sources, at once.
@@ -74,11 +90,15 @@ def load(
     given += _read_environment(environment or {}, problems)
     for name, text in (command_line or {}).items():
         given.append((name, Setting(text=text, origin="command line")))
+    of_providers = {name: setting.text for name, setting in given if name.startswith(PROVIDERS)}
+    providers, wrong = declared_providers(of_providers, environment or {}, read_file)
+    problems += wrong
     settings: dict[str, Setting] = {}
     for name, setting in given:
-        _accept(name, setting, settings, secrets, problems, notices)
+        if not name.startswith(f"{PROVIDERS}."):
+            _accept(name, setting, settings, secrets, providers, problems, notices)
     notices += _replication_notices(settings)
-    config = _build(settings, secrets, {}, problems, notices)
+    config = _build(settings, secrets, {}, providers, problems, notices)
     if config is not None:
         problems += [*security_problems(config), *metrics_port_problems(config)]
         problems += worker_problems(config)
@@ -96,9 +116,12 @@ def with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConf
         ConfigErrors: an unknown key, one that cannot change at run time, or a bad value.
     """
     problems: list[Problem] = []
+    in_force: dict[str, Setting] = {}
     for name, text in dynamic.items():
+        setting = Setting(text=text, origin="set at run time", written_as=name)
         key = BROKER_KEYS.get(name) or of_one_listener(config, name)
         if key is None and reason_not_applicable(name) is not None:
+            in_force[name] = setting
             continue  # as in a file: without effect, and not an error
         if key is None or not key.dynamic:
             reason = (
@@ -110,9 +133,18 @@ def with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConf
             reason = "can change while the broker runs for one listener only"
             cure = f"write {scoped_name('NAME', name)}"
             problems.append(Problem(name, shown_value(name, text), reason, cure))
-        elif name not in BROKER_KEYS:
-            _parse(key, Setting(text=text, origin="set at run time", written_as=name), problems)
-    built = _build(config.settings, config.secrets, dynamic, problems, list(config.notices))
+        elif resolved := _resolved(name, setting, config.providers, problems):
+            in_force[name] = resolved
+            if name not in BROKER_KEYS:
+                _parse(key, resolved, problems)
+    built = _build(
+        config.settings,
+        config.secrets,
+        in_force,
+        config.providers,
+        problems,
+        list(config.notices),
+    )
     if built is not None and any(map(is_store_key, dynamic)):
         problems += [*security_problems(built), *metrics_port_problems(built)]
     if problems or built is None:
@@ -129,11 +161,12 @@ def is_secret(name: str) -> bool:
 def shown_value(name: str, text: str) -> str:
     """`text` as it may be shown if it is the value of the broker setting `name`.
 
-    Values of settings that this program does not know may be secrets too.
+    The value of a setting that this program does not know may be a secret too: its name may be a
+    misspelled one.
     """
-    is_unknown = name not in BROKER_KEYS and scoped_key(name.lower()) is None
-    may_be_secret = is_unknown and name.startswith(tuple(REFUSED_PREFIXES))
-    return HIDDEN if is_secret(name) or may_be_secret else text
+    known = BROKER_KEYS.keys() | BROKER_ALIASES.keys() | TOPIC_KEYS.keys()
+    is_unknown = name not in known and scoped_key(name.lower()) is None
+    return HIDDEN if is_secret(name) or is_unknown else text
 
 
 def _read_file(text: str, name: str, problems: list[Problem]) -> Iterable[tuple[str, Setting]]:
@@ -178,12 +211,12 @@ def _read_environment(
         _environment_name(name): name for name in (*BROKER_KEYS, *BROKER_ALIASES, *NOT_APPLICABLE)
     }
     for variable, text in environment.items():
-        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _OF_CLIENTS:
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _NO_SETTINGS:
             continue
         name = known.get(variable)
         if name is None:
             cure = nearest(variable, known, "unset it, or see tidelog config list")
-            problems.append(Problem(variable, text, "no such setting", cure, "environment"))
+            problems.append(Problem(variable, HIDDEN, "no such setting", cure, "environment"))
         else:
             yield name, Setting(text=text, origin=f"environment {variable}")
 
@@ -197,6 +230,7 @@ def _accept(
     setting: Setting,
     settings: dict[str, Setting],
     secrets: dict[str, Secret],
+    providers: Providers,
     problems: list[Problem],
     notices: list[str],
 ) -> None:
@@ -205,9 +239,14 @@ def _accept(
     key = BROKER_KEYS.get(name) or scoped_key(name.lower())
     if key is not None and name not in BROKER_KEYS:
         name = name.lower()
+    if key is not None:
+        resolved = _resolved(given, setting, providers, problems)
+        if resolved is None:
+            return
+        setting = resolved
     if key is not None and key.type is ValueType.PASSWORD:
-        secrets[name] = Secret(setting.text)
-        settings[name] = replace(setting, text=HIDDEN)
+        secrets[name] = _secret(setting, providers)
+        settings[name] = replace(setting, text=HIDDEN, reference="")
         if setting.origin == "command line" and secrets[name].is_literal:
             problems.append(
                 Problem(
@@ -233,9 +272,34 @@ def _accept(
     else:
         problems.append(
             Problem(
-                given, setting.text, "no such setting", _cure_for_unknown(given), setting.origin
+                given,
+                shown_value(given, setting.text),
+                "no such setting",
+                _cure_for_unknown(given),
+                setting.origin,
             )
         )
+
+
+def _resolved(
+    name: str, setting: Setting, providers: Providers, problems: list[Problem]
+) -> Setting | None:
+    """`setting` with the values of its references; None after a problem with one."""
+    try:
+        text = providers.resolve(setting.text)
+    except ReferenceUnusable as error:
+        shown = shown_value(name, setting.text)
+        problems.append(Problem(name, shown, str(error), error.cure, setting.origin, True))
+        return None
+    if text == setting.text:
+        return setting
+    return replace(setting, text=text, reference=setting.text)
+
+
+def _secret(setting: Setting, providers: Providers) -> Secret:
+    if not setting.reference:
+        return Secret(setting.text)
+    return Secret(setting.reference, setting.text, providers.files_in(setting.reference))
 
 
 def _cure_for_unknown(name: str) -> str:
@@ -252,15 +316,14 @@ def _cure_for_unknown(name: str) -> str:
 def _build(
     settings: Mapping[str, Setting],
     secrets: Mapping[str, Secret],
-    dynamic: Mapping[str, str],
+    dynamic: Mapping[str, Setting],
+    providers: Providers,
     problems: list[Problem],
     notices: list[str],
 ) -> BrokerConfig | None:
     values: dict[str, Value] = {}
     for key in BROKER_KEYS.values():
-        setting = settings.get(key.name)
-        if key.name in dynamic:
-            setting = Setting(text=dynamic[key.name], origin="set at run time")
+        setting = dynamic.get(key.name) or settings.get(key.name)
         values[key.name] = key.default if setting is None else _parse(key, setting, problems)
     fields: dict[str, Any] = {
         key.field: values[key.name]
@@ -268,16 +331,24 @@ def _build(
         if key.field in BrokerConfig.__slots__ and key.name not in _SPECIAL
     }
     fields |= _addresses(values, settings, problems)
-    _check_together(values, problems)
+    _check_together(values, {**settings, **dynamic}, problems)
     if problems:
         return None
-    hidden = {name: text for name, text in dynamic.items() if is_secret(name)}
+    hidden = {name: setting for name, setting in dynamic.items() if is_secret(name)}
+    texts = {name: setting.text for name, setting in dynamic.items()}
+    references = {name: one.reference for name, one in dynamic.items() if one.reference}
     return BrokerConfig(
         **fields,
         secrets=MappingProxyType(dict(secrets)),
-        dynamic_secrets=MappingProxyType({name: Secret(text) for name, text in hidden.items()}),
+        dynamic_secrets=MappingProxyType(
+            {name: _secret(setting, providers) for name, setting in hidden.items()}
+        ),
         settings=MappingProxyType(dict(settings)),
-        dynamic=MappingProxyType({**dynamic, **dict.fromkeys(hidden, HIDDEN)}),
+        dynamic=MappingProxyType({**texts, **dict.fromkeys(hidden, HIDDEN)}),
+        dynamic_references=MappingProxyType(
+            {name: text for name, text in references.items() if name not in hidden}
+        ),
+        providers=providers,
         notices=tuple(notices),
     )
 
@@ -288,7 +359,9 @@ def _parse(key: Key, setting: Setting, problems: list[Problem]) -> Value:
     except InvalidValue as error:
         cure = f"give {key.allowed()}"
         name = setting.written_as or key.name
-        problems.append(Problem(name, setting.text, str(error), cure, setting.origin))
+        reason = _REFERRED_IS_INVALID if setting.reference else str(error)
+        is_reference = bool(setting.reference)
+        problems.append(Problem(name, setting.shown, reason, cure, setting.origin, is_reference))
         return key.default
 
 
@@ -300,7 +373,7 @@ def _addresses(
             return parse(values[name], *more)
         except InvalidValue as error:
             setting = settings.get(name)
-            text = setting.text if setting else str(values[name])
+            text = setting.shown if setting else str(values[name])
             cure = (
                 "write NAME://HOST:PORT"
                 if "listeners" in name
@@ -310,7 +383,7 @@ def _addresses(
                 Problem(
                     (setting and setting.written_as) or name,
                     text,
-                    str(error),
+                    _REFERRED_IS_INVALID if setting and setting.reference else str(error),
                     cure,
                     setting.origin if setting else "",
                 )
@@ -344,21 +417,27 @@ _RANGES: Final = (
 )
 
 
-def _check_together(values: Mapping[str, Value], problems: list[Problem]) -> None:
+def _check_together(
+    values: Mapping[str, Value], settings: Mapping[str, Setting], problems: list[Problem]
+) -> None:
+    def shown(name: str) -> str:
+        return settings[name].shown if name in settings else str(values[name])
+
     if not (values["max.connections.per.ip"] or values["max.connections.per.ip.overrides"]):
         cure = "raise it, or name addresses in max.connections.per.ip.overrides"
         problems.append(Problem("max.connections.per.ip", "0", "admits no one", cure))
     for low_name, high_name in _RANGES:
         low, high = values[low_name], values[high_name]
         if isinstance(low, int) and isinstance(high, int) and low > high:
-            reason, cure = f"more than {high_name} = {high}", "lower it, or raise the other"
-            problems.append(Problem(low_name, str(low), reason, cure))
+            reason = f"more than {high_name} = {shown(high_name)}"
+            cure = "lower it, or raise the other"
+            problems.append(Problem(low_name, shown(low_name), reason, cure))
 
 
 def _replication_notices(settings: Mapping[str, Setting]) -> list[str]:
     """The notices for an operator whose file requests replicas."""
     return [
-        f"{name} = {setting.text} ({setting.origin}) does not apply: one node holds one replica"
+        f"{name} = {setting.shown} ({setting.origin}) does not apply: one node holds one replica"
         for name, setting in settings.items()
         if name.endswith("replication.factor") and setting.text.strip() != "1"
     ]

@@ -6,10 +6,12 @@ apart; `tests/unit/config/test_model.py` compares the two. Models are built by `
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 
+from config.value_providers import Providers
 from config.values import Secret
+from values.dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +25,14 @@ class Setting:
     origin: str
     written_as: str = ""
     """The alias used instead of the key's own name; empty for the name itself."""
+
+    reference: str = ""
+    """The text as it was written, if it refers to a provider; `text` has the values then."""
+
+    @property
+    def shown(self) -> str:
+        """The text that messages and descriptions show."""
+        return self.reference or self.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +122,8 @@ class BrokerConfig:
     `settings` keeps the text and origin of each explicit broker setting under its canonical name;
     of secrets it has the name and the origin only, the values are in `secrets`.
     `dynamic` keeps those set through the protocol at run time, which win; the values of secrets
-    among them are in `dynamic_secrets`. `config.topic` resolves
+    among them are in `dynamic_secrets`, the texts of those that refer to `providers` in
+    `dynamic_references`, as they were written. `config.topic` resolves
     topic defaults from both. `notices` are sentences for the operator about settings that do not
     apply.
     """
@@ -197,6 +208,19 @@ class BrokerConfig:
     group_share_partition_max_record_locks: int
     group_share_min_partition_max_record_locks: int
     group_share_max_partition_max_record_locks: int
+    group_streams_session_timeout_ms: int
+    group_streams_min_session_timeout_ms: int
+    group_streams_max_session_timeout_ms: int
+    group_streams_heartbeat_interval_ms: int
+    group_streams_min_heartbeat_interval_ms: int
+    group_streams_max_heartbeat_interval_ms: int
+    group_streams_assignment_interval_ms: int
+    group_streams_min_assignment_interval_ms: int
+    group_streams_max_assignment_interval_ms: int
+    group_streams_initial_rebalance_delay_ms: int
+    group_streams_num_standby_replicas: int
+    group_streams_max_standby_replicas: int
+    group_streams_max_size: int
     share_coordinator_state_topic_num_partitions: int
     share_coordinator_state_topic_segment_bytes: int
     share_coordinator_snapshot_update_records_per_snapshot: int
@@ -222,11 +246,23 @@ class BrokerConfig:
     dynamic_secrets: Mapping[str, Secret] = field(default_factory=lambda: MappingProxyType({}))
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
     dynamic: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    dynamic_references: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    providers: Providers = field(default_factory=Providers, compare=False)
     notices: tuple[str, ...] = ()
 
     def is_set(self, name: str) -> bool:
         """Whether the broker setting `name` has an explicit value, static or set at run time."""
         return name in self.settings or name in self.dynamic
+
+    def redacted(self, message: str) -> str:
+        """`message` with what settings have from a provider replaced by what they refer to."""
+        written = {self.dynamic[name]: text for name, text in self.dynamic_references.items()}
+        for setting in self.settings.values():
+            if setting.reference:
+                written[setting.text] = setting.reference
+        for value in sorted(filter(None, written), key=len, reverse=True):
+            message = message.replace(value, written[value])
+        return message
 
     def with_metrics_port(self, port: int) -> "BrokerConfig":
         """The same configuration with the metrics port in use, if that is another one."""
@@ -248,3 +284,10 @@ class BrokerConfig:
             return self.dynamic[name]
         setting = self.settings.get(name)
         return None if setting is None else setting.text
+
+    def shown_text_of(self, name: str) -> str | None:
+        """As `text_of`, but a text that refers to a provider as it was written."""
+        if name in self.dynamic:
+            return self.dynamic_references.get(name, self.dynamic[name])
+        setting = self.settings.get(name)
+        return None if setting is None else setting.shown

@@ -4,12 +4,13 @@ The same settings may change as through the protocol (``dynamic`` in `config.bro
 names the others, which wait for a restart.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 from config.broker_keys import BROKER_KEYS
 from config.model import BrokerConfig, Setting
 from config.security.keys import scoped_key
+from values.dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

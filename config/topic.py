@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from config.broker_keys import BROKER_KEYS
-from config.errors import ConfigErrors, Problem
+from config.errors import ConfigErrors, Problem, nearest
 from config.model import BrokerConfig, TopicConfig
-from config.suggest import nearest
 from config.topic_keys import TOPIC_ALIASES, TOPIC_KEYS
 from config.values import InvalidValue, Key, Value
 
@@ -81,16 +80,12 @@ def _check_tiered(config: TopicConfig, broker: BrokerConfig) -> list[Problem]:
     if config.remote_acks_enable and config.flush_policy == "os":
         reason = "records are not even on disk when flush.policy=os acknowledges them"
         problems.append(Problem("remote.acks.enable", "true", reason, "give flush.policy=batch"))
-    if config.is_compacted:
-        reason = "not for a topic whose cleanup.policy contains compact"
-        cure = "give cleanup.policy=delete, or leave the topic local"
-        problems.append(Problem("remote.storage.enable", "true", reason, cure))
     for name, local, whole in (
         ("local.retention.ms", config.local_retention_ms, config.retention_ms),
         ("local.retention.bytes", config.local_retention_bytes, config.retention_bytes),
     ):
         # As in Kafka: the local part is no longer kept than the whole.
-        if whole >= 0 and (local == -1 or local > whole):
+        if config.is_deleted_by_retention and whole >= 0 and (local == -1 or local > whole):
             reason = f"more than {name.removeprefix('local.')} = {whole}"
             cure = "give a value no larger than that, or -2"
             problems.append(Problem(name, str(local), reason, cure))

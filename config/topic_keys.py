@@ -322,8 +322,8 @@ _TOPIC_STORAGE = (
     ),
     _tiered(
         "remote.storage.enable",
-        "Whether closed segments are uploaded to the object store of remote.storage.url. Not for "
-        "compacted topics, and not to be taken back (docs/tiered-storage.md).",
+        "Whether closed segments are uploaded to the object store of remote.storage.url, of "
+        "compacted topics those that are clean. Not to be taken back (docs/tiered-storage.md).",
     ),
     _tiered(
         "remote.log.copy.disable",

@@ -11,7 +11,8 @@ wire: Kafka's `ConfigDef.Type` and `DescribeConfigsResponse.ConfigType`.
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from values.dataclasses import dataclass
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -38,41 +39,53 @@ HIDDEN = "[hidden]"
 class Secret:
     """A secret from a configuration; no text form of it shows its value.
 
-    The value is literal, or `file:/path` or `env:NAME`, which the broker reads when it starts.
+    The value is literal, or `file:/path` or `env:NAME`, which the broker reads when it starts, or
+    it was taken from a provider (`config.providers`) when the settings were read.
     """
 
-    __slots__ = ("_text",)
+    __slots__ = ("_text", "_value", "provided_by")
 
-    def __init__(self, text: str) -> None:
-        """Keep `text`."""
+    def __init__(
+        self, text: str, value: str | None = None, provided_by: tuple[str, ...] = ()
+    ) -> None:
+        """Keep `text`, and for a reference to a provider its `value` and the files it is in."""
         self._text = text
+        self._value = value
+        self.provided_by = provided_by
 
     def __repr__(self) -> str:
         """Never the value."""
         return HIDDEN
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are written the same way; what their files have is not compared."""
-        return isinstance(other, Secret) and self._text == other._text
+        """Whether both are written the same way, and providers gave them the same value.
+
+        What the files of `file:/path` have is not compared.
+        """
+        return isinstance(other, Secret) and self._both() == other._both()
 
     def __hash__(self) -> int:
         """As equality demands."""
-        return hash(self._text)
+        return hash(self._both())
+
+    def _both(self) -> tuple[str, str | None]:
+        return self._text, self._value
 
     @property
     def is_empty(self) -> bool:
         """Whether it is given, but as nothing."""
-        return not self._text
+        return not (self._text if self._value is None else self._value)
 
     @property
     def is_literal(self) -> bool:
         """Whether the secret itself was written into the configuration."""
-        return not self._text.startswith(("file:", "env:"))
+        return self._value is None and not self._text.startswith(("file:", "env:"))
 
     @property
     def file(self) -> str:
-        """The path of the file that has the secret; empty if none has."""
-        return self._text.removeprefix("file:") if self._text.startswith("file:") else ""
+        """The path of the file that is the secret and is read again; empty if none is."""
+        is_file = self._value is None and self._text.startswith("file:")
+        return self._text.removeprefix("file:") if is_file else ""
 
     def reveal(self, read_file: Callable[[str], str], environment: Mapping[str, str]) -> str:
         """The secret; a file's last line break is no part of it.
@@ -81,6 +94,8 @@ class Secret:
             OSError: the file cannot be read.
             InvalidValue: the environment does not have the variable.
         """
+        if self._value is not None:
+            return self._value
         form, _, rest = self._text.partition(":")
         if form == "file":
             return read_file(rest).removesuffix("\n").removesuffix("\r")

@@ -1,7 +1,15 @@
 """The data pipeline: topics as Spark tables by time, and jobs between topics and lakes.
 
 Reaches the broker over Kafka's wire alone, so it works against Apache Kafka too. Executors import
-this package with `protocol` and two small modules of `client` (the grammar of times, its error);
-never the broker, its storage or its settings. Only `source`, `sink`, `session` and the jobs import
-Spark; all other modules run and are tested without a Java machine.
+this package with `protocol`, the core and the blocking face of `client`, and `client.serde`; never
+the broker, its storage or its settings, and nothing that needs asyncio. Only `spark` and the jobs
+import Spark; all other modules run and are tested without a Java machine.
+
+    options   options of the source, sink and jobs, checked before any task starts
+    net       the broker over blocking sockets
+    records   record batches to Arrow columns and back
+    values    values with a schema as columns
+    plan      from options to offsets to tasks
+    spark     the data source, streams, the sink, a session
+    jobs      archive, restore, skew, translate-offsets
 """

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-_OURS: Final = ("pipeline", "protocol", "client")
+_OURS: Final = ("pipeline", "protocol", "client", "values")
 _FOUND_BY_SPARK: Final = "pyspark_tidelog.py"
 _FOREIGN: Final = ("construct", "crcmod")
 

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed = parser.parse_args(_with_times(sys.argv[1:] if arguments is None else arguments))
     except SystemExit as leaving:
         return int(leaving.code or 0)
-    progress = silent if parsed.json else _tell
+    progress = silent if parsed.json else _report
     try:
         outcome: Outcome = parsed.run(parsed, lambda: _session(parsed), progress)
     except ModuleNotFoundError as error:
@@ -195,15 +195,37 @@ def _run_restore(arguments: Arguments, start: Start, progress: Progress) -> Outc
 
 
 def _describe_skew(job: argparse.ArgumentParser) -> None:
-    job.add_argument("--topic", required=True, help="topics with commas")
+    job.add_argument("--topic", default="", help="topics with commas")
+    job.add_argument(
+        "--state-dir",
+        default="",
+        help="the state of an archive: read its lake, and no broker (topic and lake as one: "
+        "--topic with --option archive=DIR)",
+    )
+    job.add_argument("--source", default="", help="with --state-dir: where the lake is now")
     job.add_argument("--future", default="1h", help="how far ahead of now a time is doubtful")
     job.add_argument("--output", default="", help="write the table here as Parquet")
     _window(job)
 
 
 def _run_skew(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
-    from pipeline.jobs.skew import SkewSettings, skew
+    from pipeline.jobs.skew import LakeSkewSettings, SkewSettings, skew, skew_lake
 
+    problems = _skew_problems(arguments)
+    if problems:
+        raise BadOptions(problems)
+    if arguments.state_dir:
+        alone = LakeSkewSettings(
+            state_dir=arguments.state_dir,
+            source=arguments.source,
+            topics=tuple(name.strip() for name in arguments.topic.split(",") if name.strip()),
+            oldest_ms=_time("--from", arguments.oldest),
+            newest_ms=_time("--to", arguments.newest),
+            future_ms=duration_ms("--future", arguments.future),
+            output=arguments.output,
+            dry_run=arguments.dry_run,
+        )
+        return skew_lake(_session_unless_dry(arguments, start), alone, progress)
     settings = SkewSettings(
         options=_windowed_options(arguments),
         future_ms=duration_ms("--future", arguments.future),
@@ -211,6 +233,27 @@ def _run_skew(arguments: Arguments, start: Start, progress: Progress) -> Outcome
         dry_run=arguments.dry_run,
     )
     return skew(_session_unless_dry(arguments, start), settings, progress)
+
+
+def _skew_problems(arguments: Arguments) -> list[str]:
+    """What of a topic and of an archive by itself was mixed."""
+    problems = []
+    if not arguments.topic and not arguments.state_dir:
+        problems.append(
+            "give --topic TOPIC for a topic, or --state-dir DIR for an archive by itself"
+        )
+    if arguments.source and not arguments.state_dir:
+        problems.append(
+            f"--source {arguments.source!r} needs --state-dir, the archive's state, which lists "
+            "its files"
+        )
+    if arguments.option and arguments.state_dir:
+        problems.append(
+            f"--option {arguments.option[0]!r} means nothing with --state-dir, which reads no "
+            "broker: leave it out, or give --topic with --option archive=DIR for topic and lake "
+            "as one"
+        )
+    return problems
 
 
 def _describe_translate(job: argparse.ArgumentParser) -> None:
@@ -267,7 +310,11 @@ _JOBS: Final[Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None], 
         _describe_restore,
         _run_restore,
     ),
-    "skew": ("Lateness, disorder and doubtful times of topics.", _describe_skew, _run_skew),
+    "skew": (
+        "Lateness, disorder and doubtful times of topics and archives.",
+        _describe_skew,
+        _run_skew,
+    ),
     "translate-offsets": (
         "A group's place in another cluster, by time.",
         _describe_translate,
@@ -343,7 +390,7 @@ def _session_unless_dry(arguments: Arguments, start: Start) -> SparkSession:
     return cast("SparkSession", None) if arguments.dry_run else start()
 
 
-def _tell(sentence: str) -> None:
+def _report(sentence: str) -> None:
     print(f"... {sentence}", file=sys.stderr)
 
 

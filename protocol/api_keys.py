@@ -15,9 +15,10 @@ Source: Kafka ``org.apache.kafka.common.protocol.ApiKeys``, KIP-35, KIP-896, KAF
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
+
+from values.dataclasses import dataclass
 
 
 class ApiKey(IntEnum):
@@ -205,6 +206,8 @@ SUPPORTED: Mapping[ApiKey, VersionRange] = MappingProxyType(
         ApiKey.SHARE_GROUP_DESCRIBE: VersionRange(1, 1),
         ApiKey.SHARE_FETCH: VersionRange(1, 2),
         ApiKey.SHARE_ACKNOWLEDGE: VersionRange(1, 2),
+        ApiKey.STREAMS_GROUP_HEARTBEAT: VersionRange(0, 0),
+        ApiKey.STREAMS_GROUP_DESCRIBE: VersionRange(0, 0),
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: VersionRange(0, 1),
         ApiKey.ALTER_SHARE_GROUP_OFFSETS: VersionRange(0, 0),
         ApiKey.DELETE_SHARE_GROUP_OFFSETS: VersionRange(0, 0),

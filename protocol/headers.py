@@ -25,7 +25,6 @@ KIP-482, KIP-511.
 """
 
 import struct
-from dataclasses import dataclass
 from typing import Final
 
 from protocol.api import message_class
@@ -33,6 +32,7 @@ from protocol.api_keys import ApiKey
 from protocol.declare import varint
 from protocol.declare.primitives import NEVER, Buffer, Direction, message_spec
 from protocol.errors import MalformedRequest, UnsupportedVersion
+from values.dataclasses import dataclass
 
 _FIXED: Final = struct.Struct(">hhih")
 _CLIENT_ID_SIZE: Final = struct.Struct(">h")

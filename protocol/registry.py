@@ -11,9 +11,9 @@ never copied: decoded, it is a view of the frame and keeps that alive; in an enc
 a part of the list. Every fault of a peer's bytes is a ``ProtocolError``; any other error is our
 bug.
 
-``protocol.declare.compiled`` and ``protocol.declare.schema`` are imported inside functions because
-they import construct. That import takes longer than everything else here, and a broker should be
-listening before it pays for it.
+``protocol.declare.compiled`` is imported inside functions because a broker should be listening
+before it pays for it, ``protocol.declare.schema`` because it imports construct, which only a fault
+needs.
 
 This module does not know which versions the *broker* honours: see ``protocol.api_keys.SUPPORTED``.
 """
@@ -204,9 +204,16 @@ class ServerCodec:
 
 def join_short(parts: list[Buffer]) -> list[Buffer]:
     """``parts`` with runs of short ones joined; the bytes in order are the same."""
+    sizes = list(map(len, parts))
+    longest = max(sizes, default=0)
+    if longest >= SCATTER_FROM_BYTES > sum(sizes) - longest:
+        # Nearly always one is long: the records of one partition.
+        index = sizes.index(longest)
+        around = (b"".join(parts[:index]), parts[index], b"".join(parts[index + 1 :]))
+        return [part for part in around if part]
     joined: list[Buffer] = []
     begin = 0
-    for index, size in enumerate(map(len, parts)):
+    for index, size in enumerate(sizes):
         if size >= SCATTER_FROM_BYTES:
             if begin < index:
                 joined.append(b"".join(parts[begin:index]))

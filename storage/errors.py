@@ -18,9 +18,10 @@ treatment is ours.
 
 import errno
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from values.dataclasses import dataclass
 
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 
@@ -192,10 +193,19 @@ class QuarantineKind(StrEnum):
 class LogQuarantined(LogOffline):
     """Durable data of the log is corrupt or gone; the offsets before it can still be read."""
 
-    def __init__(self, path: str, *, good_until: int, reason: str, kind: QuarantineKind) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        good_until: int,
+        reason: str,
+        kind: QuarantineKind,
+        durable_end: int = 0,
+    ) -> None:
         """Remember the offset (exclusive) up to which the log can be read.
 
-        The cure is part of the sentence: for a loss, the command that accepts it.
+        Offsets below `durable_end` were durable. The cure is part of the sentence: for a loss, the
+        command that accepts it.
         """
         data_dir, _, name = path.rpartition("/")
         cure = (
@@ -206,6 +216,7 @@ class LogQuarantined(LogOffline):
         )
         super().__init__(path, f"{reason}; offsets below {good_until} can still be read; {cure}")
         self.good_until = good_until
+        self.durable_end = durable_end
         self.kind = kind
 
 

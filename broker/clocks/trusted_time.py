@@ -31,9 +31,10 @@ Differs from Kafka: it deletes by the wall clock alone, even after that has step
 """
 
 from collections import deque
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
+
+from values.dataclasses import dataclass
 
 STEP_MS: Final = 60_000
 """A change of the offset above it is a step of the wall clock; at most that is drift."""

@@ -24,14 +24,14 @@ Source: KIP-227, KIP-516; Kafka's `FetchManager`, `FetchSession`.
 """
 
 import random
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from broker.clocks.clock import Clock
 from broker.security.principal import ANONYMOUS, Principal
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import SLICE_RECORDS, Slice, Steps
+from values.dataclasses import dataclass
 
 if TYPE_CHECKING:  # loaded with the handler
     from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
@@ -169,7 +169,7 @@ class FetchSessions:
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if session is not None:
                 del self._sessions[session.id]
-            targets = yield from _targets(request.topics)
+            targets = _only_target(request.topics) or (yield from _targets(request.topics))
             if request.session_epoch == FINAL_EPOCH or not targets:
                 return FetchPlan(targets=tuple(targets))
             session = self._open(len(targets), api_version, owner)
@@ -183,10 +183,7 @@ class FetchSessions:
             return FetchPlan(error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if session.next_epoch != request.session_epoch:
             return FetchPlan(error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        session.advance()
-        session.used_ms = self._clock.monotonic_ms()
-        del self._sessions[session.id]
-        self._sessions[session.id] = session
+        self.advance(session)
         if request.topics or request.forgotten_topics_data:
             targets = yield from _targets(request.topics)
             yield from session.update(targets, request.forgotten_topics_data)
@@ -194,6 +191,26 @@ class FetchSessions:
                 self._sessions.pop(session.id, None)
                 return FetchPlan()
         return FetchPlan(targets=tuple(session), session=session, is_incremental=True)
+
+    def expecting(
+        self, session_id: int, epoch: int, *, uses_topic_ids: bool, owner: Principal
+    ) -> FetchSession | None:
+        """The session of `owner` whose next fetch has `epoch`, if there is one."""
+        session = self._find(session_id, owner)
+        if (
+            session is None
+            or session.next_epoch != epoch
+            or session.uses_topic_ids != uses_topic_ids
+        ):
+            return None
+        return session
+
+    def advance(self, session: FetchSession) -> None:
+        """A fetch of `session` is being served."""
+        session.advance()
+        session.used_ms = self._clock.monotonic_ms()
+        del self._sessions[session.id]
+        self._sessions[session.id] = session
 
     def close(self, session: FetchSession) -> None:
         """End a session whose first answer is not sent."""
@@ -238,6 +255,17 @@ class FetchSessions:
         del self._sessions[victim.id]
         self.evictions += 1
         return True
+
+
+def _only_target(topics: "Sequence[FetchTopic]") -> tuple[FetchTarget, ...]:
+    """The one partition of a request that names one; () if it names none or several."""
+    if len(topics) != 1:
+        return ()
+    (topic,) = topics
+    if len(topic.partitions) != 1:
+        return ()
+    (asked,) = topic.partitions
+    return (FetchTarget(topic.topic, topic.topic_id, asked.partition, asked),)
 
 
 def _targets(topics: "Iterable[FetchTopic]") -> Steps[Collection[FetchTarget]]:

@@ -19,6 +19,8 @@ from broker.groups.internal_topic import KeyValue, WhenDone
 from broker.groups.offsets.records import encode_group_key
 from broker.groups.offsets.store import ExpiryRule, OffsetStore, TopicPartition, log_failure
 from broker.groups.share_coordinator import ShareGroupCoordinator
+from broker.groups.streams.group import StreamsGroup
+from broker.groups.streams_coordinator import StreamsGroupCoordinator
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
 from protocol.stored.consumer_protocol import CONSUMER_PROTOCOL_TYPE
@@ -27,7 +29,7 @@ from storage.disk.steps import Steps
 
 logger = logging.getLogger("tidelog.broker.groups.cleanup")
 
-AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup
+AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup | StreamsGroup
 
 
 class GroupCleanup:
@@ -43,6 +45,7 @@ class GroupCleanup:
         offsets: OffsetStore,
         state_since_ms: dict[str, int],
         shares: ShareGroupCoordinator,
+        streams: StreamsGroupCoordinator,
         *,
         retention_ms: int,
     ) -> None:
@@ -52,6 +55,7 @@ class GroupCleanup:
         self._offsets = offsets
         self._state_since_ms = state_since_ms
         self._shares = shares
+        self._streams = streams
         self._retention_ms = retention_ms
         self.deleted = 0
 
@@ -116,7 +120,11 @@ class GroupCleanup:
 
     def expire(self, now_ms: int) -> None:
         """Expire offsets and empty groups that are past their retention at `now_ms` (wall)."""
-        groups: list[AnyGroup] = [*self._classic_groups.values(), *self._consumers.groups.values()]
+        groups: list[AnyGroup] = [
+            *self._classic_groups.values(),
+            *self._consumers.groups.values(),
+            *self._streams.groups.values(),
+        ]
         for group in groups:
             self._expire(group, now_ms)
 
@@ -147,13 +155,18 @@ class GroupCleanup:
         logger.info("%s: %d offsets are past their retention", group_id, len(expired))
 
     def _find(self, group_id: str) -> AnyGroup | None:
-        classic = self._classic_groups.get(group_id)
-        return self._consumers.groups.get(group_id) if classic is None else classic
+        return (
+            self._classic_groups.get(group_id)
+            or self._consumers.groups.get(group_id)
+            or self._streams.groups.get(group_id)
+        )
 
     def _subscribed_topics(self, group: AnyGroup) -> frozenset[str] | None:
         """The topics that members read now; None when that is unknown."""
         if isinstance(group, ConsumerGroup):
             return self._consumers.subscribed_topics(group.group_id)
+        if isinstance(group, StreamsGroup):
+            return group.source_topics()
         return frozenset() if group.is_empty else subscribed_topics(group)
 
     def _delete(
@@ -175,6 +188,8 @@ class GroupCleanup:
         tombstones: list[KeyValue] = []
         if isinstance(group, ConsumerGroup):
             tombstones = self._consumers.erase(group_id)
+        elif isinstance(group, StreamsGroup):
+            tombstones = self._streams.erase(group_id)
         elif group.generation_id:
             tombstones = [(encode_group_key(group_id), None)]
         self._offsets.delete(group_id, partitions, stored, also=tombstones)
@@ -183,6 +198,8 @@ class GroupCleanup:
         self.deleted += 1
         if isinstance(group, ConsumerGroup):
             self._consumers.remove(group.group_id)
+        elif isinstance(group, StreamsGroup):
+            self._streams.remove(group.group_id)
         else:
             group.kill()
             del self._classic_groups[group.group_id]

@@ -258,7 +258,7 @@ class ConsumerGroupCoordinator:
     def _wake(self, group_id: str, now_ms: int) -> None:
         group = self.groups.get(group_id)
         if group is not None:
-            self._store(group, group.tick(self.topics(), now_ms))
+            self._store(group, group.tick(now_ms))
 
     def _store(
         self,

@@ -53,6 +53,8 @@ from broker.groups.offsets.records import encode_group_key, encode_group_value
 from broker.groups.offsets.store import OffsetCommit, OffsetStore, TopicPartition, log_failure
 from broker.groups.share.group_values import ShareHeartbeat
 from broker.groups.share_coordinator import ShareGroupCoordinator
+from broker.groups.streams.values import StreamsAnswer, StreamsHeartbeat
+from broker.groups.streams_coordinator import StreamsGroupCoordinator
 from broker.groups.timers import GroupTimers
 from broker.topics.registry import CONSUMER_OFFSETS
 from protocol.error_codes import ErrorCode
@@ -100,6 +102,8 @@ class GroupCoordinator:
         self.consumer_groups = self._consumers.groups
         self.shares = ShareGroupCoordinator(services, self._topic, self._consumers.topics)
         self.share_groups = self.shares.groups
+        self.streams = StreamsGroupCoordinator(services, self._topic, self._consumers.topics)
+        self.streams_groups = self.streams.groups
         self._state_since_ms: dict[str, int] = {}
         self.cleanup = GroupCleanup(
             self.classic_groups,
@@ -107,6 +111,7 @@ class GroupCoordinator:
             self.offsets,
             self._state_since_ms,
             self.shares,
+            self.streams,
             retention_ms=config.offsets_retention_minutes * _MS_PER_MINUTE,
         )
         self._timers = GroupTimers(services.sessions, self._wake)
@@ -136,14 +141,16 @@ class GroupCoordinator:
                 self._consumers.restore(group_id, found)
             for group_id, shared in loaded.share_groups.items():
                 self.shares.restore(group_id, shared)
+            for group_id, streaming in loaded.streams_groups.items():
+                self.streams.restore(group_id, streaming)
             for group_id, stored in loaded.groups.items():
-                if group_id not in self.consumer_groups and group_id not in self.share_groups:
+                if not self._is_other(group_id):
                     self._restore(group_id, stored)
         await self.shares.start()
         for group_id in self.offsets.table.groups():
             self._ensure(group_id)
-        count = len(self.classic_groups) + len(self.consumer_groups) + len(self.share_groups)
-        logger.info("%d groups loaded", count)
+        others = len(self.consumer_groups) + len(self.share_groups) + len(self.streams_groups)
+        logger.info("%d groups loaded", len(self.classic_groups) + others)
 
     def follow(self, partition: int) -> None:
         """Take over the offsets that the log of a partition has got at a standby.
@@ -187,6 +194,7 @@ class GroupCoordinator:
         self._timers.cancel_all()
         self._consumers.stop()
         self.shares.stop()
+        self.streams.stop()
 
     # -- membership ----------------------------------------------------------------------------
 
@@ -202,7 +210,8 @@ class GroupCoordinator:
         if not group_id:
             answer(JoinAnswer(error=ErrorCode.INVALID_GROUP_ID, member_id=request.member_id))
             return
-        if group_id in self.share_groups:
+        streaming = self.streams_groups.get(group_id)
+        if group_id in self.share_groups or (streaming is not None and streaming.members):
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
             answer(JoinAnswer(error=error, member_id=request.member_id))
             return
@@ -224,7 +233,7 @@ class GroupCoordinator:
         actions = group.join(request, answer, self._clock.monotonic_ms())
         if not _is_blank(group):
             self.classic_groups[group_id] = group
-            if consumers is not None:
+            if consumers is not None or streaming is not None:
                 self._become_classic(group_id)
         elif not self.offsets.table.has_offsets(group_id):
             self.classic_groups.pop(group_id, None)
@@ -283,8 +292,8 @@ class GroupCoordinator:
         The first member of the consumer protocol turns a classic group into a consumer group. The
         group keeps its offsets, and its members if the policy allows that; else it does not change.
         """
-        if group_id in self.share_groups:
-            text = f"Group {group_id} is a share group."
+        if group_id in self.share_groups or group_id in self.streams_groups:
+            text = f"Group {group_id} is not a consumer group."
             answer(_no_such(request.member_id, text))
             return
         classic = self.classic_groups.get(group_id)
@@ -316,12 +325,49 @@ class GroupCoordinator:
         answer: Callable[[HeartbeatAnswer], object],
     ) -> None:
         """Take a ShareGroupHeartbeat; `answer` is called once, when it is durable."""
-        if group_id in self.classic_groups or group_id in self.consumer_groups:
+        every = (self.classic_groups, self.consumer_groups, self.streams_groups)
+        if any(group_id in groups for groups in every):
             answer(_no_such(request.member_id, f"Group {group_id} is not a share group."))
         elif request.member_epoch != JOIN_EPOCH and group_id not in self.share_groups:
             answer(_no_such(request.member_id, f"Group {group_id} not found."))
         else:
             self.shares.heartbeat(group_id, request, answer)
+
+    def streams_heartbeat(
+        self,
+        group_id: str,
+        request: StreamsHeartbeat,
+        answer: Callable[[StreamsAnswer], object],
+    ) -> None:
+        """Take a StreamsGroupHeartbeat; `answer` is called once, when it is durable.
+
+        The first member turns an empty classic group into a streams group, with its offsets.
+        """
+        classic = self.classic_groups.get(group_id)
+        is_joining = request.member_epoch == JOIN_EPOCH
+        may_convert = is_joining and classic is not None and classic.state is GroupState.EMPTY
+        others = (
+            self.consumer_groups,
+            self.share_groups,
+            () if may_convert else self.classic_groups,
+        )
+        text = None
+        if any(group_id in groups for groups in others):
+            text = f"Group {group_id} is not a streams group."
+        elif not is_joining and group_id not in self.streams_groups:
+            text = f"Group {group_id} not found."
+        if text is not None:
+            answer(StreamsAnswer(error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=text))
+            return
+        before: list[KeyValue] = []
+        if classic is not None and classic.generation_id:
+            before.append((encode_group_key(group_id), None))
+        self.streams.heartbeat(group_id, request, answer, before=before)
+        if classic is not None and group_id in self.streams_groups:
+            logger.info("group %s is a streams group now", group_id)
+            self._carry_out(classic, classic.retire(ErrorCode.REBALANCE_IN_PROGRESS))
+            del self.classic_groups[group_id]
+            self._state_since_ms.pop(group_id, None)
 
     # -- offsets -------------------------------------------------------------------------------
 
@@ -342,8 +388,13 @@ class GroupCoordinator:
         """
         if group_id in self.share_groups:
             return ErrorCode.GROUP_ID_NOT_FOUND
+        owner: ConsumerGroupCoordinator | StreamsGroupCoordinator | None = None
         if group_id in self.consumer_groups:
-            return self._consumers.commit_error(
+            owner = self._consumers
+        elif group_id in self.streams_groups:
+            owner = self.streams
+        if owner is not None:
+            return owner.commit_error(
                 group_id,
                 member_id,
                 generation_id,
@@ -423,13 +474,19 @@ class GroupCoordinator:
 
     def _ensure(self, group_id: str) -> None:
         """Make a name with offsets a group: a classic one until a consumer member joins."""
-        if group_id not in self.consumer_groups:
+        if not self._is_other(group_id):
             self._get_or_create(group_id)
 
+    def _is_other(self, group_id: str) -> bool:
+        """Whether a name belongs to a group that is not a classic one."""
+        every = (self.consumer_groups, self.share_groups, self.streams_groups)
+        return any(group_id in groups for groups in every)
+
     def _become_classic(self, group_id: str) -> None:
-        """Drop the records of an empty consumer group: its next member has joined as classic."""
-        records = self._consumers.erase(group_id)
-        self._consumers.remove(group_id)
+        """Drop the records of an empty group: its next member has joined as classic."""
+        owner = self._consumers if group_id in self.consumer_groups else self.streams
+        records = owner.erase(group_id)
+        owner.remove(group_id)
         self._topic.append(self._topic.partition_of(group_id), records, log_failure)
 
     def _downgrade(
@@ -486,7 +543,7 @@ def _no_such(member_id: str, text: str) -> HeartbeatAnswer:
 
 
 def _is_blank(group: ClassicGroup) -> bool:
-    """Whether no member ever joined: a refusal neither leaves a group behind nor converts one."""
+    """Whether no member ever joined: a refusal then neither creates nor converts a group."""
     is_unused = group.generation_id == 0 and group.state is GroupState.EMPTY
     return is_unused and not group.members.pending
 

@@ -11,13 +11,13 @@ Source: Kafka's `GroupMetadataManager.appendForGroup`, `TransactionStateManager`
 import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from broker.clocks.clock import Clock
 from broker.clocks.trusted_clock import TrustedClock
 from broker.errors import BrokerError
 from broker.group_commit import GroupCommit
+from broker.groups.share.persister import Persister
 from broker.topics.registry import CONSUMER_OFFSETS, TopicRegistry
 from config import BrokerConfig
 from protocol.error_codes import ErrorCode
@@ -32,6 +32,7 @@ from storage.append.plan import Origin
 from storage.errors import InvalidProducerEpoch, StorageError, TransactionCoordinatorFenced
 from storage.log.log import Log
 from storage.log.values import Isolation
+from values.dataclasses import dataclass
 
 logger = logging.getLogger("tidelog.broker.groups.internal_topic")
 
@@ -59,6 +60,8 @@ class CoordinatorServices:
     topics: TopicRegistry
     group_commit: GroupCommit
     is_standby: bool = False
+    share_states: Persister | None = None
+    """Where share partitions are stored if not here."""
 
 
 class StoredBatch(NamedTuple):

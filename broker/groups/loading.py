@@ -12,7 +12,7 @@ Source: Kafka's `GroupMetadataManager.doLoadGroupsAndOffsets`.
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from broker.groups.consumer.records import decode_consumer_key, is_consumer_key, take_record
@@ -26,8 +26,11 @@ from broker.groups.offsets.records import (
 from broker.groups.offsets.store import OffsetTable
 from broker.groups.share import records as share_records
 from broker.groups.share.group_values import StoredShareGroup
+from broker.groups.streams import records as streams_records
+from broker.groups.streams.values import StoredStreamsGroup
 from protocol.stored.codec import UnknownRecord
 from protocol.stored.group_log import GroupMetadataKey, GroupMetadataValue
+from values.dataclasses import dataclass
 
 logger = logging.getLogger("tidelog.broker.groups.loading")
 
@@ -41,14 +44,14 @@ class Loaded:
     groups: dict[str, GroupMetadataValue] = field(default_factory=dict)
     consumer_groups: dict[str, StoredConsumerGroup] = field(default_factory=dict)
     share_groups: dict[str, StoredShareGroup] = field(default_factory=dict)
+    streams_groups: dict[str, StoredStreamsGroup] = field(default_factory=dict)
     skipped: int = 0
 
 
 def load(batches: Iterable[StoredBatch], offsets: OffsetTable) -> Loaded:
     """Replay batches, oldest first, into `offsets` and the groups returned.
 
-    Unknown records (of a newer broker, of streams groups) are skipped and counted; they
-    stay in the log.
+    Unknown records (of a newer broker) are skipped and counted; they stay in the log.
     """
     newest, pending = _resolve(batches)
     loaded = Loaded()
@@ -63,6 +66,8 @@ def load(batches: Iterable[StoredBatch], offsets: OffsetTable) -> Loaded:
         del loaded.consumer_groups[group_id]
     for group_id in [name for name, group in loaded.share_groups.items() if not group.epoch]:
         del loaded.share_groups[group_id]
+    for group_id in [name for name, group in loaded.streams_groups.items() if group.group is None]:
+        del loaded.streams_groups[group_id]
     if loaded.skipped:
         logger.warning("%d records in the offsets topic are not understood", loaded.skipped)
     return loaded
@@ -123,10 +128,15 @@ def _take(
     key: bytes, value: bytes, offsets: OffsetTable, loaded: Loaded, *, producer_id: int | None
 ) -> None:
     try:
-        if share_records.is_share_key(key):
-            share_key = share_records.decode_share_key(key)
+        if share_records.KEYS.includes(key):
+            share_key = share_records.KEYS.decode(key)
             share = loaded.share_groups.setdefault(share_key.group_id, StoredShareGroup())
             share_records.take_record(share, share_key, value)
+            return
+        if streams_records.KEYS.includes(key):
+            streams_key = streams_records.KEYS.decode(key)
+            group = loaded.streams_groups.setdefault(streams_key.group_id, StoredStreamsGroup())
+            streams_records.take_record(group, streams_key, value)
             return
         if is_consumer_key(key):
             consumer_key = decode_consumer_key(key)

@@ -37,7 +37,7 @@ Source: KIP-848 ("Online migration"); Kafka's `ConsumerGroup.fromClassicGroup`,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from broker.groups.classic.group import ClassicGroup
@@ -74,6 +74,7 @@ from broker.groups.consumer.values import (
 )
 from protocol.error_codes import ErrorCode
 from protocol.stored.consumer_protocol import CONSUMER_PROTOCOL_TYPE, encode_assignment
+from values.dataclasses import dataclass
 
 _UPGRADING: Final = frozenset({"upgrade", "bidirectional"})
 _DOWNGRADING: Final = frozenset({"downgrade", "bidirectional"})

@@ -51,6 +51,7 @@ from storage.errors import StorageError
 
 logger = logging.getLogger("tidelog.broker.groups.share_coordinator")
 
+UNKNOWN_LAG: Final = -1
 _NO_OVERRIDES: Final[dict[str, str]] = {}
 
 
@@ -79,7 +80,8 @@ class ShareGroupCoordinator:
         config = services.config
         self.groups: dict[str, ShareGroup] = {}
         self.states = ShareStates(services)
-        self.partitions = SharePartitions(services, self.states)
+        self.persister = services.share_states or self.states
+        self.partitions = SharePartitions(services, self.persister)
         self.sessions = ShareSessions(config.group_share_max_share_sessions, self._session_ended)
         self._registry = services.topics
         self._clock = services.sessions
@@ -200,7 +202,7 @@ class ShareGroupCoordinator:
         self.states.initialize(missing, group.epoch, stored)
 
     def _forget_blank(self, group: ShareGroup) -> None:
-        """A refusal leaves no group behind."""
+        """A refusal creates no group."""
         if group.is_empty and not group.is_stored:
             self.groups.pop(group.group_id, None)
 
@@ -249,13 +251,15 @@ class ShareGroupCoordinator:
 
     # -- offsets -------------------------------------------------------------------------------
 
-    def offset(self, key: ShareKey, high_watermark: int) -> ShareOffset:
+    def offset(self, key: ShareKey, high_watermark: int | None) -> ShareOffset:
         """Where a group stands, from the stored state."""
         state = self.states.find(key)
         if state is None or state.start_offset == UNKNOWN_START:
             epoch = 0 if state is None else state.leader_epoch
-            return ShareOffset(UNKNOWN_START, UNKNOWN_START, epoch)
-        lag = max(0, high_watermark - state.start_offset - state.done_count)
+            return ShareOffset(UNKNOWN_START, UNKNOWN_LAG, epoch)
+        lag = UNKNOWN_LAG
+        if high_watermark is not None:
+            lag = max(0, high_watermark - state.start_offset - state.done_count)
         return ShareOffset(state.start_offset, lag, state.leader_epoch)
 
     def alter_offsets(
@@ -301,7 +305,7 @@ class ShareGroupCoordinator:
             group.remove_states(topic_id)
             self._store(group, when_done)
 
-        self.partitions.drop_group(group.group_id)
+        self._drop(group.group_id)
         self.states.forget(keys, forgotten)
 
     # -- ends ----------------------------------------------------------------------------------
@@ -321,8 +325,15 @@ class ShareGroupCoordinator:
             records: list[KeyValue] = [encode_change(group_id, each) for each in group.erase()]
             self._topic.append(self._topic.partition_of(group_id), records, when_done)
 
-        self.partitions.drop_group(group_id)
+        self._drop(group_id)
         self.states.forget(self.states.keys_of(group_id), forgotten)
+
+    def _drop(self, group_id: str) -> None:
+        """Forget what is in memory of a group, here and in the other workers."""
+        self.partitions.drop_group(group_id)
+        peers = self._registry.peers
+        if peers is not None:
+            peers.drop_share_group(group_id)
 
     def topic_deleted(self, topic: Topic) -> Steps[None]:
         """Forget a deleted topic, in a step for each group."""

@@ -17,16 +17,16 @@ at the end of the log and crashes before, begins at a later end.
 Source: KIP-932; Kafka's `SharePartitionManager`, `SharePartition`.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Final, TypeAlias
 
 from broker.clocks.clock import Clock
 from broker.groups.internal_topic import CoordinatorServices
 from broker.groups.share.partition import SharePartition, Transition
+from broker.groups.share.persister import Persister, StateChange
 from broker.groups.share.stored_state import ShareKey
 from broker.groups.share.values import (
     UNKNOWN_START,
@@ -35,7 +35,6 @@ from broker.groups.share.values import (
     ShareLimits,
     StateBatch,
 )
-from broker.groups.share_states import ShareStates, StateChange
 from broker.groups.timers import GroupTimers
 from broker.topics.registry import TopicRegistry
 from config.group import (
@@ -51,12 +50,15 @@ from config.group import (
 )
 from protocol.error_codes import ErrorCode
 from storage.log.log import Log
-
-logger = logging.getLogger("tidelog.broker.groups.share_partitions")
+from values.dataclasses import dataclass
 
 _NO_OVERRIDES: Final[dict[str, str]] = {}
 
 WhenAcknowledged: TypeAlias = Callable[[ErrorCode, str | None], object]
+
+
+class NotInitialized(Exception):
+    """A share partition has no state."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -73,7 +75,7 @@ class LoadedPartition:
 class SharePartitions:
     """All loaded share partitions. Loop thread only."""
 
-    def __init__(self, services: CoordinatorServices, states: ShareStates) -> None:
+    def __init__(self, services: CoordinatorServices, states: Persister) -> None:
         """Load from and store into `states`."""
         self._services = services
         self._topics: TopicRegistry = services.topics
@@ -126,8 +128,10 @@ class SharePartitions:
     def load(self, key: ShareKey, log: Log) -> LoadedPartition | None:
         """The share partition of `log`, loaded if need be; None while its start is undecided.
 
-        It must be initialized. Raises: StorageError, RemoteBytesNeeded, TooMuchAtOnce: the log
-        could not be searched by time.
+        Raises:
+            NotInitialized: the group has no member that reads its topic.
+            StateNeeded: its state has to be read first.
+            StorageError, RemoteBytesNeeded, TooMuchAtOnce: the log could not be searched by time.
         """
         found = self.find(key)
         if found is not None and found.log is log:
@@ -135,7 +139,8 @@ class SharePartitions:
         if found is not None:
             self._drop(found)
         state = self._states.find(key)
-        assert state is not None, f"{key} is not initialized"
+        if state is None:
+            raise NotInitialized(key)
         start = state.start_offset
         if start == UNKNOWN_START:
             chosen = self._first_start(key.group_id, log)

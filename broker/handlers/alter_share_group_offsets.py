@@ -51,6 +51,10 @@ async def handle(
             return _Response(error_code=error, error_message=text)
         if error is not ErrorCode.NONE:
             return _Response(error_code=error)
+    if begins:
+        names = ", ".join(sorted({name for name, _, _ in begins}))
+        what = f"set the start of share group {group_id!r} in topics {names}"
+        context.security.audit.changed(request, what)
     return response
 
 

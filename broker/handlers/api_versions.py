@@ -12,7 +12,7 @@ Source: KIP-35, KIP-511, KIP-584; Kafka `ApiVersionsRequest.isValid`.
 import re
 
 from broker.requests.context import Context, RequestContext
-from broker.requests.features import finalized, served_apis
+from broker.requests.features import FINALIZED, served_apis
 from protocol.api import api_versions as api
 from protocol.error_codes import ErrorCode
 
@@ -35,19 +35,18 @@ def handle(
             return api.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         name, version = (text[:_SOFTWARE_MAX] for text in software)
         request.session.software = name, version
-    features = finalized(context.config.workers)
     return api.ApiVersionsResponse(
         api_keys=[
             api.ApiVersion(api_key=key, min_version=versions.min, max_version=versions.max)
-            for key, versions in served_apis(context.config.workers).items()
+            for key, versions in served_apis().items()
         ],
         supported_features=[
             api.SupportedFeatureKey(name=name, min_version=level, max_version=level)
-            for name, level in features.items()
+            for name, level in FINALIZED.items()
         ],
         finalized_features_epoch=0,
         finalized_features=[
             api.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-            for name, level in features.items()
+            for name, level in FINALIZED.items()
         ],
     )

@@ -10,11 +10,9 @@ Source: KIP-848, KIP-1099; Kafka `ConsumerGroup.asDescribedGroup`.
 
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.values import NO_PARTITIONS, ConsumerMember, Partitions
-from broker.requests.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from broker.requests.context import Context, RequestContext
-from broker.requests.described_groups import absence, named_partitions
+from broker.requests.described_groups import described_groups, named_partitions
 from protocol.api import consumer_group_describe as api
-from protocol.error_codes import ErrorCode
 from storage.disk.steps import Steps
 
 _CLASSIC_MEMBER = 0
@@ -25,23 +23,14 @@ def handle(
     context: Context, request: RequestContext, message: api.ConsumerGroupDescribeRequest
 ) -> Steps[api.ConsumerGroupDescribeResponse]:
     """Each requested group, in the order of the request."""
-    operations = GROUP_OPERATIONS if message.include_authorized_operations else NOT_ASKED
-    groups = []
-    for group_id in message.group_ids:
-        group = context.groups.consumer_groups.get(group_id)
-        if not group_id:
-            described = api.DescribedGroup(group_id="", error_code=ErrorCode.INVALID_GROUP_ID)
-        elif group is None:
-            described = api.DescribedGroup(
-                group_id=group_id,
-                error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-                error_message=absence(context, group_id, "consumer"),
-            )
-        else:
-            described = _describe(context, group)
-            described.authorized_operations = operations
-        groups.append(described)
-        yield None
+    groups = yield from described_groups(
+        context,
+        message,
+        context.groups.consumer_groups,
+        lambda group: _describe(context, group),
+        blank=api.DescribedGroup,
+        group_type="consumer",
+    )
     return api.ConsumerGroupDescribeResponse(groups=groups)
 
 

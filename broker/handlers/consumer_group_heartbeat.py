@@ -17,7 +17,7 @@ from broker.groups.consumer.values import (
     HeartbeatAnswer,
     HeartbeatRequest,
     Partitions,
-    indexes_by_topic,
+    indexes_by_key,
 )
 from broker.replies.pending import Pending
 from broker.requests.access import Check
@@ -126,7 +126,7 @@ def _response(answer: HeartbeatAnswer) -> api.ConsumerGroupHeartbeatResponse:
         response.assignment = api.Assignment(
             topic_partitions=[
                 api.TopicPartitions(topic_id=topic_id, partitions=indexes)
-                for topic_id, indexes in indexes_by_topic(answer.assigned).items()
+                for topic_id, indexes in indexes_by_key(answer.assigned).items()
             ]
         )
     return response

@@ -1,15 +1,16 @@
 """CreatePartitions (key 37, versions 0-3): grow topics; shrinking does not exist.
 
-With a timeout of 0 or less nothing grows (REQUEST_TIMED_OUT), as in Kafka.
+A timeout of 0 or less: `broker.topics.no_time`.
 
 Source: KIP-195; Kafka `ReplicationControlManager.createPartitions`.
 """
 
 from collections import Counter
 
-from broker.errors import InvalidReplicaAssignment, InvalidRequest, NoTimeLeft
+from broker.errors import InvalidReplicaAssignment, InvalidRequest
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
+from broker.topics.no_time import check_time_after, check_time_before
 from protocol.api import create_partitions as api
 
 _QUOTA_CODE_SINCE = 3
@@ -29,8 +30,7 @@ async def handle(
             continue
         result = results[topic.name] = api.CreatePartitionsTopicResult(name=topic.name)
         try:
-            if message.timeout_ms <= 0:
-                raise NoTimeLeft(message.timeout_ms)
+            check_time_before(request.api_key, request.api_version, message.timeout_ms)
             if counts[topic.name] > 1:
                 raise InvalidRequest(f"Topic {topic.name!r} stands in the request more than once.")
             context.topics.check_growth(topic.name, topic.count)
@@ -40,6 +40,7 @@ async def handle(
                 await context.topics.add_partitions(topic.name, topic.count, workers=workers)
                 what = f"grew topic {topic.name} to {topic.count} partitions"
                 context.security.audit.changed(request, what)
+                check_time_after(message.timeout_ms)
         except REFUSALS as error:
             result.error_code = error_code(error)
             result.error_message = str(error)

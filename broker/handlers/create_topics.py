@@ -1,6 +1,6 @@
 """CreateTopics (key 19, versions 0-7): new topics, each accepted or refused on its own.
 
-With a timeout of 0 or less nothing is created (REQUEST_TIMED_OUT), as in Kafka.
+A timeout of 0 or less: `broker.topics.no_time`.
 
 -1 partitions or replicas mean the broker's default (v4+). A manual assignment must give every
 partition, counted from 0, to this one broker. `validate_only` (v1+) checks and creates nothing.
@@ -28,15 +28,15 @@ from broker.errors import (
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
     InvalidRequest,
-    NoTimeLeft,
 )
 from broker.quotas.throttle import MutationQuota
 from broker.requests.config_resources import EncodedSettings
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
+from broker.topics.no_time import check_time_after, check_time_before
 from broker.topics.registry import NO_TOPIC_ID
 from config import ConfigErrors, check_topic_overrides
-from config.describe import Entry
+from config.describe import DescribedSetting
 from protocol.api import create_topics as api
 
 DEFAULT = -1
@@ -62,13 +62,13 @@ async def handle(
         if topic.name in results:
             continue
         try:
-            if message.timeout_ms <= 0:
-                raise NoTimeLeft(message.timeout_ms)
+            check_time_before(request.api_key, request.api_version, message.timeout_ms)
             if counts[topic.name] > 1:
                 raise InvalidRequest(f"Topic {topic.name!r} stands in the request more than once.")
             results[topic.name] = await _create(context, message, topic, quota, settings)
             if not message.validate_only:
                 context.security.audit.changed(request, f"created topic {topic.name}")
+                check_time_after(message.timeout_ms)
         except REFUSALS as error:
             results[topic.name] = api.CreatableTopicResult(
                 name=topic.name, error_code=error_code(error), error_message=str(error)
@@ -105,7 +105,7 @@ async def _create(
     )
 
 
-def _config(entry: Entry) -> api.CreatableTopicConfigs:
+def _config(entry: DescribedSetting) -> api.CreatableTopicConfigs:
     return api.CreatableTopicConfigs(
         name=entry.key.name, value=entry.value, config_source=entry.source
     )

@@ -45,6 +45,7 @@ def handle(
             outcome.error_code = error
         missing -= 1
         if missing == 0:
+            _note(context, request, message, response)
             pending.resolve(response)
 
     for asked in message.topics:
@@ -62,3 +63,15 @@ def handle(
             context.groups.shares.delete_offsets(group_id, topic.topic_id, done)
     settle(None, ErrorCode.NONE)
     return pending
+
+
+def _note(
+    context: Context,
+    request: RequestContext,
+    message: api.DeleteShareGroupOffsetsRequest,
+    response: _Response,
+) -> None:
+    names = sorted(topic.topic_name for topic in response.responses if not topic.error_code)
+    if names:
+        what = f"deleted offsets of share group {message.group_id!r} in topics {', '.join(names)}"
+        context.security.audit.changed(request, what)

@@ -1,8 +1,8 @@
 """DeleteTopics (key 20, versions 0-6): remove topics by name, or since v6 by id.
 
 A topic made again under the same name gets a new id, which is how clients notice. A topic that
-occurs twice in the request, also once by name and once by id, is answered once and kept. With a
-timeout of 0 or less nothing is deleted (REQUEST_TIMED_OUT), as in Kafka.
+occurs twice in the request, also once by name and once by id, is answered once and kept. A timeout
+of 0 or less: `broker.topics.no_time`.
 
 Source: KIP-4, KIP-516; Kafka `ControllerApis.deleteTopics`.
 """
@@ -10,11 +10,12 @@ Source: KIP-4, KIP-516; Kafka `ControllerApis.deleteTopics`.
 from collections.abc import Hashable
 from functools import partial
 
-from broker.errors import InvalidRequest, NoTimeLeft, TopicDeletionDisabled
+from broker.errors import InvalidRequest, TopicDeletionDisabled
 from broker.quotas.throttle import MutationQuota
 from broker.requests.by_topic import by_key
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
+from broker.topics.no_time import check_time_after, check_time_before
 from broker.topics.registry import NO_TOPIC_ID
 from protocol.api import delete_topics as api
 
@@ -40,12 +41,12 @@ async def handle(
         state = _joined(same)
         result = api.DeletableTopicResult(name=state.name, topic_id=state.topic_id)
         try:
-            if message.timeout_ms <= 0:
-                raise NoTimeLeft(message.timeout_ms)
+            check_time_before(request.api_key, request.api_version, message.timeout_ms)
             if len(same) > 1:
                 raise InvalidRequest("The topic stands in the request more than once.")
             await _delete(context, request, state, result, quota)
             context.security.audit.changed(request, f"deleted topic {result.name}")
+            check_time_after(message.timeout_ms)
         except REFUSALS as error:
             result.error_code = error_code(error)
             result.error_message = str(error)

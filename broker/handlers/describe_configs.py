@@ -24,7 +24,7 @@ from broker.requests.config_resources import (
     refusals_in,
 )
 from broker.requests.context import Context, RequestContext
-from config.describe import Entry
+from config.describe import DescribedSetting
 from config.values import ValueType
 from protocol.api import describe_configs as api
 from protocol.registry import struct_encoder
@@ -74,7 +74,10 @@ def _describe(
 
 
 def _result(
-    resource: Resource, message: api.DescribeConfigsRequest, entry: Entry, is_changeable: bool
+    resource: Resource,
+    message: api.DescribeConfigsRequest,
+    entry: DescribedSetting,
+    is_changeable: bool,
 ) -> api.DescribeConfigsResourceResult:
     key = entry.key
     synonyms = entry.visible_synonyms if message.include_synonyms else ()

@@ -13,6 +13,7 @@ from broker.groups.classic.group import ClassicGroup
 from broker.groups.classic.values import GroupState
 from broker.requests.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from broker.requests.context import Context, RequestContext
+from broker.requests.described_groups import absence
 from protocol.api import describe_groups as api
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import Steps
@@ -32,8 +33,8 @@ def handle(
             described = _unknown(context, group_id, request.api_version)
         else:
             described = _describe(group)
-        is_told = described.error_code == ErrorCode.NONE
-        described.authorized_operations = operations if is_told else NOT_ASKED
+        is_described = described.error_code == ErrorCode.NONE
+        described.authorized_operations = operations if is_described else NOT_ASKED
         groups.append(described)
         yield None
     return api.DescribeGroupsResponse(groups=groups)
@@ -43,10 +44,7 @@ def _unknown(context: Context, group_id: str, version: int) -> api.DescribedGrou
     described = api.DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if version >= _NOT_FOUND_SINCE:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        groups = context.groups
-        is_other = group_id in groups.consumer_groups or group_id in groups.share_groups
-        what = "is not a classic group" if is_other else "not found"
-        described.error_message = f"Group {group_id} {what}."
+        described.error_message = absence(context, group_id, "classic")
     return described
 
 

@@ -46,7 +46,13 @@ from broker.requests.access import Check
 from broker.requests.by_topic import STEP, by_topic
 from broker.requests.commit_wait import CommitWait
 from broker.requests.context import Context, RequestContext
-from broker.requests.fetch_read import PARTITION_BYTES_MAX, ZSTD_SINCE, FetchReader
+from broker.requests.fetch_read import (
+    ENOUGH_BYTES,
+    PARTITION_BYTES_MAX,
+    STEP_BYTES,
+    ZSTD_SINCE,
+    FetchReader,
+)
 from protocol.api.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -67,17 +73,6 @@ _ISOLATION_LEVELS = (0, 1)
 MAX_WAIT_MS = 300_000
 """The longest time that a fetch is parked, whatever the client requests."""
 
-ENOUGH_BYTES = 2 * 1024 * 1024
-"""The most bytes for a partition, and for an answer in all, unless the fetch waits for more.
-
-Reading sixteen megabytes before the first byte is sent delays this client and all others, and
-leaves the processor's caches cold. In a session, the partitions that got nothing are the first of
-the next answer (`FetchSession.move_to_end`). Without one, each fetch begins at a random partition.
-"""
-
-STEP_BYTES = 64 * 1024
-"""Bytes of one step of a fetch of many partitions, and of a fetch in a full round of the loop."""
-
 _PARTITION_COST_BYTES = STEP_BYTES // 8
 """The cost of a partition without records, in bytes: eight of them are one step."""
 
@@ -92,13 +87,8 @@ def handle(
 ) -> Steps[FetchResponse | Pending[FetchResponse]]:
     """Answer with the available records, or wait for `min_bytes` at most `max_wait_ms`."""
     if message.isolation_level not in _ISOLATION_LEVELS:
-        return (yield from _refuse_all(message, ErrorCode.UNKNOWN_SERVER_ERROR))
-    plan = yield from context.fetch_sessions.plan(
-        message, request.api_version, request.session.principal
-    )
-    if plan.error is not ErrorCode.NONE:
-        return FetchResponse(error_code=plan.error)
-    return (yield from _Fetch(context, request, message, plan).start())
+        return _refuse_all(message, ErrorCode.UNKNOWN_SERVER_ERROR)
+    return _Fetch(context, request, message).start()
 
 
 def _refuse_all(message: FetchRequest, error: ErrorCode) -> Steps[FetchResponse]:
@@ -135,63 +125,55 @@ def _replica_id(message: FetchRequest) -> int:
 class _Fetch:
     """One fetch from plan to answer; parks itself as often as needed."""
 
-    __slots__ = (
-        "_awaited",
-        "_check",
-        "_commit_wait",
-        "_context",
-        "_deadline_ms",
-        "_message",
-        "_min_bytes",
-        "_pending",
-        "_plan",
-        "_quota",
-        "_request",
-        "_reserved_bytes",
-        "_version",
-        "_waiter",
-        "_window_logs",
-        "_work",
-    )
+    # Class attributes, because few fetches wait.
+    _commit_wait: CommitWait | None = None
+    _deadline_ms = 0
+    """Set with the promise."""
 
-    def __init__(
-        self, context: Context, request: RequestContext, message: FetchRequest, plan: FetchPlan
-    ) -> None:
+    _pending: Pending[FetchResponse] | None = None
+    _reserved_bytes = 0
+    _waiter: FetchWaiter | None = None
+    _window_logs: "dict[Log, int] | None" = None
+    _work: Work | None = None
+
+    _plan: FetchPlan
+
+    def __init__(self, context: Context, request: RequestContext, message: FetchRequest) -> None:
         self._context = context
         self._message = message
         self._check = None if context.security.access is None else Check(context, request)
-        self._plan = plan
         self._request = request
         throttle = context.security.throttle
         self._quota = None if throttle is None else throttle.fetch_quota(request)
         self._version = request.api_version
         self._min_bytes = min(message.min_bytes, message.max_bytes, context.config.fetch_max_bytes)
-        self._deadline_ms = 0  # set with the promise
         self._awaited: dict[Log, int] = {}
-        self._commit_wait: CommitWait | None = None
-        self._reserved_bytes = 0
-        self._pending: Pending[FetchResponse] | None = None
-        self._waiter: FetchWaiter | None = None
-        self._window_logs: dict[Log, int] | None = None
-        self._work: Work | None = None
 
     def start(self) -> Steps[FetchResponse | Pending[FetchResponse]]:
         """Return the answer, or a promise of it when there is too little to read now."""
-        max_wait_ms = min(self._message.max_wait_ms, MAX_WAIT_MS)
+        self._plan = plan = yield from self._context.fetch_sessions.plan(
+            self._message, self._version, self._request.session.principal
+        )
+        if plan.error is not ErrorCode.NONE:
+            return FetchResponse(error_code=plan.error)
+        asked_ms = self._message.max_wait_ms
+        max_wait_ms = asked_ms if asked_ms < MAX_WAIT_MS else MAX_WAIT_MS
         is_first = True
         try:
             while True:
-                parts, reader = yield from self._read()
-                if is_first:
-                    is_first = False
-                    if reader.hidden_ends:
-                        for log, end in reader.hidden_ends.items():
-                            self._awaited[log] = end.acknowledged
+                parts, reader = self._read_only_target() or (yield from self._read())
+                if is_first and reader.hidden_ends:
+                    ends = reader.hidden_ends.items()
+                    self._awaited = {log: end.acknowledged for log, end in ends}
+                is_first = False
                 if max_wait_ms <= 0 or self._is_enough(parts, reader.bytes_read):
                     hidden = self._awaited and self._still_hidden(reader)
                     if not hidden:
                         self._begin_remote(reader)
-                        response = yield from self._answer(parts)
+                        if self._quota is None and len(parts) <= STEP:
+                            response = self._add(parts)
+                        else:
+                            response = yield from self._answer(parts)
                         if self._reserved_bytes:
                             self._context.answers.lease(response, self._reserved_bytes)
                             self._reserved_bytes = 0
@@ -227,9 +209,37 @@ class _Fetch:
             # The missing bytes may be there, in a batch that is larger than the portion.
             parts, reader = yield from self._read_up_to(most, PARTITION_BYTES_MAX)
         if reader.was_cut or reader.bytes_allowed < self._min_bytes:
-            # No answer gets more bytes than this, so there is no use in waiting.
-            self._min_bytes = max(1, min(self._min_bytes, reader.bytes_read))
+            self._wait_for_no_more(reader)
         return parts, reader
+
+    def _read_only_target(self) -> tuple[list[_Part], FetchReader] | None:
+        """As `_read`, of one partition in one step; None, with nothing read for good, if not so."""
+        targets = self._plan.targets
+        if (
+            len(targets) != 1
+            or self._version < ZSTD_SINCE
+            or self._min_bytes > ENOUGH_BYTES // 2
+            or self._reserved_bytes
+            or self._context.turns.is_round_full
+        ):
+            return None
+        most = self._message.max_bytes
+        reader = self._reader(most if most < ENOUGH_BYTES else ENOUGH_BYTES, ENOUGH_BYTES)
+        (target,) = targets
+        data = reader.read(target)
+        if data is None or 0 < reader.bytes_read < self._min_bytes:
+            return None
+        self._window_logs = None
+        if reader.bytes_read >= STEP_BYTES:
+            self._context.turns.count_read(reader.bytes_read)
+            self._reserve(reader.bytes_read)
+        if reader.was_cut or reader.bytes_allowed < self._min_bytes:
+            self._wait_for_no_more(reader)
+        return [(target, data)], reader
+
+    def _wait_for_no_more(self, reader: FetchReader) -> None:
+        """No answer gets more bytes than `reader` had, so there is no use in waiting for them."""
+        self._min_bytes = max(1, min(self._min_bytes, reader.bytes_read))
 
     def _read_up_to(
         self, max_bytes: int, partition_max_bytes: int, *, first: int = 0, needs_one: bool = True
@@ -240,16 +250,7 @@ class _Fetch:
         """
         if self._reserved_bytes:
             self._reserve(0)
-        reader = FetchReader(
-            self._context,
-            self._version,
-            self._message.isolation_level,
-            max_bytes,
-            partition_max_bytes,
-            _replica_id(self._message),
-            needs_one=needs_one,
-            check=self._check,
-        )
+        reader = self._reader(max_bytes, partition_max_bytes, needs_one=needs_one)
         parts: list[_Part] = []
         spent_bytes = 0
         targets = self._plan.targets
@@ -275,6 +276,20 @@ class _Fetch:
         if first:
             parts = parts[-first:] + parts[:-first]
         return parts, reader
+
+    def _reader(
+        self, max_bytes: int, partition_max_bytes: int, *, needs_one: bool = True
+    ) -> FetchReader:
+        return FetchReader(
+            self._context,
+            self._version,
+            self._message.isolation_level,
+            max_bytes,
+            partition_max_bytes,
+            _replica_id(self._message),
+            needs_one=needs_one,
+            check=self._check,
+        )
 
     def _reserve(self, size_bytes: int) -> None:
         """Reserve this much memory for the answer, in place of the previous amount."""
@@ -437,18 +452,26 @@ class _Fetch:
             delayed = self._delayed_answer(self._quota, parts)
             if delayed is not None:
                 return delayed
+        response = self._add(parts[:STEP])
+        for begin in range(STEP, len(parts), STEP):
+            yield None
+            self._add(parts[begin : begin + STEP], response)
+        return response
+
+    def _add(self, parts: list[_Part], response: FetchResponse | None = None) -> FetchResponse:
+        """The answer with the parts that are news; the parts of a topic follow each other."""
         session = self._plan.session
-        response = FetchResponse(session_id=self._plan.session_id)
-        topic: FetchableTopicResponse | None = None
+        if response is None:
+            response = FetchResponse(session_id=NO_SESSION_ID if session is None else session.id)
+        topics = response.responses
+        topic = topics[-1] if topics else None
         bytes_fetched = 0
-        for number, (target, data) in enumerate(parts):
-            if number % STEP == STEP - 1:
-                yield None
+        for target, data in parts:
             if session is not None and not self._is_news(target, data):
                 continue
             if topic is None or (topic.topic, topic.topic_id) != (target.topic, target.topic_id):
                 topic = FetchableTopicResponse(topic=target.topic, topic_id=target.topic_id)
-                response.responses.append(topic)
+                topics.append(topic)
             topic.partitions.append(data)
             if data.records:
                 bytes_fetched += len(data.records)

@@ -8,6 +8,7 @@ Source: Kafka `GroupMetadataManager.listGroups`; KIP-518, KIP-848.
 
 from collections.abc import Iterator
 
+from broker.groups.streams.values import STREAMS
 from broker.requests.context import Context, RequestContext
 from protocol.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from protocol.stored.consumer_protocol import CONSUMER_PROTOCOL_TYPE
@@ -46,6 +47,7 @@ def _all(context: Context) -> Iterator[ListedGroup]:
     of_types = (
         (_CONSUMER, CONSUMER_PROTOCOL_TYPE, list(context.groups.consumer_groups.values())),
         (_SHARE, _SHARE, list(context.groups.share_groups.values())),
+        (STREAMS, STREAMS, list(context.groups.streams_groups.values())),
     )
     for group_type, protocol_type, groups in of_types:
         for each in groups:

@@ -37,6 +37,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from broker.errors import InvalidRequest, ReadOnlyWindow, UnsupportedByVersion
+from broker.fetch.failed_reads import note_failed_read
 from broker.requests.by_topic import by_key, by_topic
 from broker.requests.commit_wait import committed
 from broker.requests.context import Context, RequestContext
@@ -204,6 +205,7 @@ class _Answers:
                 else:
                     yield from self._context.remote.steps(need)
             except REFUSALS as error:
+                note_failed_read(self._context.metrics, error)
                 return _refusal(asked, error_code(error))
         return _refusal(asked, ErrorCode.KAFKA_STORAGE_ERROR)
 
@@ -228,6 +230,7 @@ class _Answers:
             self._need = need
             return None
         except REFUSALS as error:
+            note_failed_read(self._context.metrics, error)
             return _refusal(asked, error_code(error))
         return self._settled(log, asked, answer, hidden_end)
 

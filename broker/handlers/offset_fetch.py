@@ -118,15 +118,16 @@ def _availability(context: Context, group_id: str) -> ErrorCode:
 
 
 def _member_error(context: Context, group: api.OffsetFetchRequestGroup) -> ErrorCode:
-    """Why this member of a consumer-protocol group may not fetch; a share group has none."""
+    """Why this member may not fetch in its epoch; a share group has no offsets."""
     if group.member_id is None and group.member_epoch < 0:
         return ErrorCode.NONE
     if group.group_id in context.groups.share_groups:
         return ErrorCode.GROUP_ID_NOT_FOUND
-    consumers = context.groups.consumer_groups.get(group.group_id)
-    if consumers is None:
+    found = context.groups.consumer_groups.get(group.group_id)
+    found_or_streams = found or context.groups.streams_groups.get(group.group_id)
+    if found_or_streams is None:
         return ErrorCode.NONE
-    return consumers.offset_error(group.member_id or "", group.member_epoch)
+    return found_or_streams.offset_error(group.member_id or "", group.member_epoch)
 
 
 def _unknown_id(topic_id: bytes, indexes: Iterable[int]) -> api.OffsetFetchResponseTopics:

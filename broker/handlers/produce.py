@@ -345,18 +345,19 @@ class _Appends:
             if self.gate is None or self._passes(self.gate, name, answer):
                 log = context.topics.led_log(name, data.index)
                 self._check(log, name, records)
+                now_ms = context.clock.wall_ms()
                 result = log.append(
                     records,
-                    now_ms=context.clock.wall_ms(),
+                    now_ms=now_ms,
                     stamp_slack_ms=context.time.stamp_slack_ms,
                     produce_version=self._request.api_version,
                     opening=self._opening,
                 )
-                self._appended(log, result, answer)
+                self._appended(log, result, answer, now_ms)
         except TooMuchAtOnce:
             return None
         except REFUSALS as error:
-            _reject(context, answer, log, error)
+            self._reject(answer, log, error)
         return answer
 
     def _do_aside(
@@ -378,7 +379,7 @@ class _Appends:
                         examined, now_ms=now_ms, stamp_slack_ms=context.time.stamp_slack_ms
                     )
                     if result is not None:
-                        self._appended(log, result, answer)
+                        self._appended(log, result, answer, now_ms)
                         break
                 now_ms = context.clock.wall_ms()
                 examine = partial(
@@ -394,7 +395,7 @@ class _Appends:
                 finally:
                     self._opening.return_to_loop()
         except REFUSALS as error:
-            _reject(context, answer, log, error)
+            self._reject(answer, log, error)
         return answer
 
     def _passes(self, gate: _Gate, name: str, answer: PartitionProduceResponse) -> bool:
@@ -413,7 +414,7 @@ class _Appends:
         self._context.space.check(log.path, len(records))
 
     def _appended(
-        self, log: "Log", result: "AppendResult", answer: PartitionProduceResponse
+        self, log: "Log", result: "AppendResult", answer: PartitionProduceResponse, now_ms: int
     ) -> None:
         context = self._context
         answer.base_offset = result.first_offset
@@ -425,6 +426,16 @@ class _Appends:
             metrics.records_appended += result.records_count
             metrics.bytes_appended += result.size_bytes
             context.group_commit.appended(log, result.size_bytes)
+            if result.log_append_time_ms < 0:
+                context.metrics.client_times.appended(
+                    self._request.client_id,
+                    log.topic,
+                    log.partition,
+                    result.first_offset,
+                    min_timestamp=result.min_timestamp,
+                    max_timestamp=result.max_timestamp,
+                    now_ms=now_ms,
+                )
         if not log.waits_for_disk or result.last_offset < 0:
             return
         if self._message.acks == ACKS_DURABLE:
@@ -435,6 +446,32 @@ class _Appends:
             # The client has the answer before the records are on disk.
             context.group_commit.acknowledge(log, result.last_offset + 1)
 
+    def _reject(
+        self, answer: PartitionProduceResponse, log: "Log | None", error: Exception
+    ) -> None:
+        """Fill `answer` with the refusal `error`."""
+        context = self._context
+        code = error_code(error)
+        answer.error_code = code
+        context.metrics.appends_rejected[code.name.lower()] += 1
+        if isinstance(error, StorageFailed) and log is not None:
+            context.group_commit.append_failed(log, error)
+        if isinstance(error, ReadOnlyWindow | FollowsBucket):
+            answer.error_message = str(error)
+        if isinstance(error, AppendRejected):
+            if log is not None:
+                answer.log_start_offset = log.log_start_offset
+                if code is ErrorCode.INVALID_TIMESTAMP:
+                    now_ms = context.clock.wall_ms()
+                    context.metrics.client_times.refused(self._request.client_id, log.topic, now_ms)
+            answer.error_message = str(error)
+            answer.record_errors = [
+                BatchIndexAndErrorMessage(
+                    batch_index=record.batch_index, batch_index_error_message=record.message
+                )
+                for record in error.record_errors
+            ]
+
 
 def _topic_answer(
     topic: TopicProduceData, name: str | None, answers: list[PartitionProduceResponse]
@@ -443,29 +480,6 @@ def _topic_answer(
     answer.name = name or topic.name
     answer.topic_id = topic.topic_id
     return answer
-
-
-def _reject(
-    context: Context, answer: PartitionProduceResponse, log: "Log | None", error: Exception
-) -> None:
-    """Fill `answer` with the refusal `error`."""
-    code = error_code(error)
-    answer.error_code = code
-    context.metrics.appends_rejected[code.name.lower()] += 1
-    if isinstance(error, StorageFailed) and log is not None:
-        context.group_commit.append_failed(log, error)
-    if isinstance(error, ReadOnlyWindow | FollowsBucket):
-        answer.error_message = str(error)
-    if isinstance(error, AppendRejected):
-        if log is not None:
-            answer.log_start_offset = log.log_start_offset
-        answer.error_message = str(error)
-        answer.record_errors = [
-            BatchIndexAndErrorMessage(
-                batch_index=record.batch_index, batch_index_error_message=record.message
-            )
-            for record in error.record_errors
-        ]
 
 
 def _refuse_all(message: ProduceRequest, error: ErrorCode) -> Steps[ProduceResponse]:

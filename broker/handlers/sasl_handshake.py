@@ -22,6 +22,7 @@ def handle(context: Context, request: RequestContext, message: SaslHandshakeRequ
     session = request.session
     if session.sasl is None:
         return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    session.client_id = request.client_id or ""
     try:
         code = session.sasl.handshake(
             message.mechanism, request.api_version, context.clock.monotonic_ms()

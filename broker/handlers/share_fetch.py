@@ -10,7 +10,7 @@
 Nothing is acquired before the answer is certain: a client that has gone holds no record. The answer
 has whole batches from the first to the last acquired record; a client skips those in between that
 it did not acquire. A partition without records, error or acknowledgement is left out of the answer
-of a session that goes on.
+of a session that continues.
 
 A group begins in a partition when its first member fetches; a group that begins by duration waits
 there with OFFSET_NOT_AVAILABLE until there is a record.
@@ -25,12 +25,14 @@ from functools import partial
 from typing import NamedTuple
 
 from broker.errors import TopicDenied, UnknownTopicId
+from broker.fetch.failed_reads import note_failed_read
 from broker.fetch.waiters import FetchWaiter
 from broker.groups.consumer.values import Partition
+from broker.groups.share.persister import StateNeeded
 from broker.groups.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
 from broker.groups.share.stored_state import ShareKey
 from broker.groups.share.values import Acquired, AcquireWish, Extent
-from broker.groups.share_partitions import LoadedPartition
+from broker.groups.share_partitions import LoadedPartition, NotInitialized
 from broker.replies.pending import Pending
 from broker.requests.access import Check
 from broker.requests.context import Context, RequestContext
@@ -229,7 +231,14 @@ class _ShareFetch:
             except RemoteBytesNeeded as need:
                 self._fetch_remote(partition, need)
                 continue
+            except StateNeeded as need:
+                self._shares.persister.read(need.key, self._retry)
+                continue
+            except NotInitialized:  # as Kafka
+                self._refused[partition] = ErrorCode.UNKNOWN_SERVER_ERROR
+                continue
             except REFUSALS as error:
+                note_failed_read(self._context.metrics, error)
                 self._refused[partition] = error_code(error)
                 continue
             if read is not None:
@@ -249,12 +258,9 @@ class _ShareFetch:
         if not self._check.topic(Operation.READ, topic.name):
             raise TopicDenied
         log = self._context.topics.led_log(topic.name, index)
-        key = ShareKey(self._session.group_id, topic_id, index)
-        if key not in self._shares.states:
-            # As Kafka: the group has no member that reads this topic.
-            self._refused[partition] = ErrorCode.UNKNOWN_SERVER_ERROR
-            return None
-        loaded = self._shares.partitions.load(key, log)
+        loaded = self._shares.partitions.load(
+            ShareKey(self._session.group_id, topic_id, index), log
+        )
         if loaded is None:
             self._refused[partition] = ErrorCode.OFFSET_NOT_AVAILABLE
             return None

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from broker.groups.consumer.values import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatAnswer, indexes_by_topic
+from broker.groups.consumer.values import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatAnswer, indexes_by_key
 from broker.groups.share.group_values import ShareHeartbeat
 from broker.replies.pending import Pending
 from broker.requests.context import Context, RequestContext
@@ -93,7 +93,7 @@ def _response(answer: HeartbeatAnswer) -> _Response:
         response.assignment = api.Assignment(
             topic_partitions=[
                 api.TopicPartitions(topic_id=topic_id, partitions=indexes)
-                for topic_id, indexes in indexes_by_topic(answer.assigned).items()
+                for topic_id, indexes in indexes_by_key(answer.assigned).items()
             ]
         )
     return response

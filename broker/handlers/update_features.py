@@ -9,10 +9,8 @@ Versions: v1 the kind of upgrade, v2 no results per feature.
 Source: KIP-584, KIP-1022; Kafka `FeatureControlManager.updateFeatures`.
 """
 
-from collections.abc import Mapping
-
 from broker.requests.context import Context, RequestContext
-from broker.requests.features import finalized
+from broker.requests.features import FINALIZED
 from protocol.api import update_features as api
 from protocol.error_codes import ErrorCode
 
@@ -25,7 +23,7 @@ def handle(
 ) -> api.UpdateFeaturesResponse:
     """The outcome for every feature, or the first failure for all."""
     for asked in message.feature_updates:
-        problem = _problem(asked, finalized(context.config.workers))
+        problem = _problem(asked)
         if problem is not None:
             return api.UpdateFeaturesResponse(
                 error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=problem
@@ -35,11 +33,11 @@ def handle(
     return api.UpdateFeaturesResponse(error_message=None, results=results)
 
 
-def _problem(asked: api.FeatureUpdateKey, levels: Mapping[str, int]) -> str | None:
+def _problem(asked: api.FeatureUpdateKey) -> str | None:
     """Why this update is refused."""
-    level = levels.get(asked.feature)
+    level = FINALIZED.get(asked.feature)
     if level is None:
-        known = ", ".join(levels)
+        known = ", ".join(FINALIZED)
         return f"This broker does not know the feature {asked.feature!r}; it has {known}."
     if asked.upgrade_type not in _UPGRADE_TYPES:
         return (

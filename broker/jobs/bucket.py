@@ -97,6 +97,10 @@ class BucketWriter:
         """Whether a restore would look for the object."""
         return self._shipper.names(where)
 
+    def shipped_end(self, log: "Log") -> int:
+        """The bucket has all records of the log below this offset; 0 if that is not known."""
+        return self._shipper.shipped_end(log) if self.is_owner else 0
+
     async def run(self) -> None:
         """Ship what is due, unless the store has just failed."""
         if self.stopped is not None:

@@ -24,6 +24,7 @@ from storage.errors import CorruptLog, StorageError
 from storage.log.log import Log
 
 if TYPE_CHECKING:
+    from broker.jobs.tiering import Tiering
     from storage.log.compaction import CompactionResult
 
 logger = logging.getLogger("tidelog.broker.jobs.cleaner")
@@ -40,13 +41,19 @@ class Cleaner:
         map_bytes: int,
         metrics: Metrics,
         threads: Pool,
+        tiering: "Tiering | None",
     ) -> None:
-        """Compact the due ones among `logs`, by the clock `now_ms`, which cannot jump ahead."""
+        """Compact the due ones among `logs`, by the clock `now_ms`, which cannot jump ahead.
+
+        Those with an object store use that of `tiering`, and its threads.
+        """
         self._logs = logs
         self._now_ms = now_ms
         self._map_bytes = map_bytes
         self._metrics = metrics
         self._threads = threads
+        self._tiering = tiering
+        self._tier = None if tiering is None else tiering.stored_logs
         self._given_up: set[Log] = set()
 
     async def run(self) -> None:
@@ -56,9 +63,11 @@ class Cleaner:
         tried: set[Log] = set()
         while (log := self._filthiest(tried)) is not None:
             tried.add(log)
-            steps = compact(log, now_ms=self._now_ms(), map_bytes=self._map_bytes)
+            steps = compact(log, now_ms=self._now_ms(), map_bytes=self._map_bytes, tier=self._tier)
+            is_tiered = self._tiering is not None and log.config.remote_storage_enable
+            threads = self._tiering.threads if is_tiered and self._tiering else self._threads
             try:
-                result = await self._threads.drive(self._timed(steps), rest_after_slice=1)
+                result = await threads.drive(self._timed(steps), rest_after_slice=1)
             except StorageError as error:
                 if isinstance(error, CorruptLog):
                     self._given_up.add(log)
@@ -74,7 +83,7 @@ class Cleaner:
         for log in self._logs():
             if log in tried or log in self._given_up:
                 continue
-            plan = find_cleanable(log, now_ms)
+            plan = find_cleanable(log, now_ms, self._tier)
             if plan is not None and plan.is_due:
                 need = (plan.is_overdue, plan.ratio)
                 if best is None or need > best[0]:

@@ -28,7 +28,6 @@ Retention, producer-ids, cleaner and pending-files follow the broker's clock, wh
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final
@@ -45,6 +44,7 @@ from broker.jobs.identity_keys import IdentityKeysWatch
 from broker.jobs.scheduler import JobScheduler
 from storage.errors import StorageError
 from storage.log.segment_stats import collect_statistics
+from values.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from broker.fetch.waiters import FetchWaiters
@@ -114,6 +114,7 @@ class BackgroundJobs:
             map_bytes=self.config.log_cleaner_dedupe_buffer_size,
             metrics=self.metrics,
             threads=self.threads,
+            tiering=self.tiering,
         )
         self._unreadable_segments: WeakKeyDictionary[Log, set[int]] = WeakKeyDictionary()
         self._dirty_since_ms: dict[Log, int] = {}

@@ -1,4 +1,4 @@
-"""A standby: this broker reads what its bucket has, and takes the bucket over when it is told to.
+"""A standby: this broker reads what its bucket has, and takes the bucket over when it is promoted.
 
     open_standby   at the start: the data directory is made from the bucket
     run            every half second: what the owner has shipped since is appended and visible
@@ -302,7 +302,12 @@ class Standby:
                     f"data directory {state.owner_id} has taken the bucket over in the meantime, "
                     f"epoch {state.epoch}"
                 )
-            self._data_dir.promote(state)
+            for name in self._data_dir.promote(state):
+                logger.warning(
+                    "%s was set at run time, and names or describes a key store that is not on "
+                    "this machine: the setting of this broker's start counts",
+                    name,
+                )
             logger.warning("this broker owns the bucket, epoch %d; it starts again", epoch)
             self.promoted.set()
             return epoch

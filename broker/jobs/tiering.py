@@ -24,7 +24,8 @@ from broker.threads import Pool
 from storage.directory.data_dir import DataDir, Topic
 from storage.disk.files import Bytes
 from storage.errors import StorageError, StoreFailed
-from storage.remote.erase import erase_below_start, objects_to_erase
+from storage.remote.cleaning import StoredLogs
+from storage.remote.erase import erase_unused, objects_to_erase
 from storage.remote.local import drop_expired_locally
 from storage.remote.object_store import ObjectStore, ObjectUpload, StoredObject
 from storage.remote.upload import UploadStopped, backlog_of, next_to_upload, upload_segment
@@ -52,7 +53,12 @@ _PAUSE_MAX_MS: Final = 60_000
 
 
 class Tiering:
-    """The background job of one broker; in the loop thread."""
+    """The background job of one broker; in the loop thread.
+
+    Attributes:
+        stored_logs: the store, for compaction; its calls belong to `threads`.
+        threads: in which requests to the store are made.
+    """
 
     def __init__(
         self,
@@ -77,9 +83,10 @@ class Tiering:
         self._clock = clock
         self._live = live
         self._metrics = metrics
-        self._threads = threads
+        self.threads = threads
+        self.stored_logs = StoredLogs(store, bucket.shipped_end)
         self._random = random
-        self._erased_up_to: WeakKeyDictionary[Log, tuple[int, int]] = WeakKeyDictionary()
+        self._erased_up_to: WeakKeyDictionary[Log, tuple[int, ...]] = WeakKeyDictionary()
         self._turn = 0
         self._is_named = False
         self._failures = 0
@@ -125,7 +132,7 @@ class Tiering:
         for _, log in list(self._tiered()):
             try:
                 dropped += len(drop_expired_locally(log, now_ms, is_pressed=True))
-                await self._threads.drive(log.delete_pending_files(now_ms))
+                await self.threads.drive(log.delete_pending_files(now_ms))
             except StorageError as error:
                 logger.error("%s-%d: no room was made: %s", log.topic, log.partition, error)
         if dropped:
@@ -135,14 +142,15 @@ class Tiering:
         may_go = self._may_go
         self._is_named = False
         steps = self._data_dir.erase_remote(self._clock.wall_ms(), self._store, may_go)
-        erased = await self._threads.drive(steps)
+        erased = await self.threads.drive(steps)
         for number, (_, log) in enumerate(list(self._tiered())):
             if number % _LOGS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            # Looking through all objects of a log takes time; its start seldom moves.
-            start = (log.log_start_offset, log.segments.first.base_offset)
+            # Looking through all objects of a log takes time; its segments seldom change.
+            segments = log.segments
+            start = (log.log_start_offset, segments.first.base_offset, segments.replacements)
             if self._erased_up_to.get(log) != start:
-                erased += await self._threads.drive(erase_below_start(log, self._store, may_go))
+                erased += await self.threads.drive(erase_unused(log, self._store, may_go))
                 if not objects_to_erase(log):
                     self._erased_up_to[log] = start
         if erased:
@@ -188,7 +196,7 @@ class Tiering:
         steps = upload_segment(
             log, segment, topic.topic_id, _Paced(self._store, rate), self._random
         )
-        where = await self._threads.drive(steps)
+        where = await self.threads.drive(steps)
         self._metrics.uploaded += 1
         self._metrics.uploaded_bytes += where.object_bytes
         logger.info(

@@ -1,5 +1,11 @@
 """Sockets: bytes of a connection to requests, and answers back in order.
 
 Owns connections, frames, back-pressure, and the dispatch of a request to its handler. Does not
-interpret requests. Imported by `broker.node`, which puts the broker together.
+interpret requests, apart from the compiled lanes for usual Produce and Fetch. Imported by
+`broker.node`, which puts the broker together, and by what has connections of its own: the links of
+`broker.workers`, the port of `broker.operator`.
 """
+
+from protocol.extensions import all_or_none
+
+all_or_none()

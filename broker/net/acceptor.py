@@ -18,10 +18,12 @@ Source: docs/security.md; Kafka's `Acceptor` and `SslTransportLayer`.
 import asyncio
 import logging
 import socket
+import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.allocator import map_tls_buffers
 from broker.metrics import Metrics
 from broker.net.handshakes import Handshakes
 from broker.net.limits import host_of
@@ -170,9 +172,10 @@ class Acceptor:
     async def _shake_hands(self, client: socket.socket, host: str, contexts: "TlsContexts") -> None:
         try:
             await self._first_byte(client)
+            began_ns = time.perf_counter_ns()
             async with self._handshakes.turn(host):
                 transport, _ = await self._loop.connect_accepted_socket(
-                    self._make,
+                    self._make_over_tls,
                     client,
                     ssl=contexts.current,
                     ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S,
@@ -186,10 +189,16 @@ class Acceptor:
             client.close()
             raise
         else:
-            self._metrics.handshakes[self._name, "ok"] += 1
+            self._metrics.observe_handshake(self._name, time.perf_counter_ns() - began_ns)
             tls = transport.get_extra_info("ssl_object")
             if tls is not None and (cipher := tls.cipher()) is not None:
                 self._metrics.tls[self._name, tls.version(), cipher[0]] += 1
+
+    def _make_over_tls(self) -> asyncio.BaseProtocol:
+        """What serves a connection; the loop allocates its TLS buffer right after this call."""
+        map_tls_buffers(begin=True)
+        self._loop.call_soon(partial(map_tls_buffers, begin=False))
+        return self._make()
 
     async def _first_byte(self, client: socket.socket) -> None:
         """Wait until the client has sent something, or has closed its end.

@@ -4,10 +4,11 @@ import errno
 import logging
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from broker.errors import AddressUnavailable
 from config import BrokerConfig, Listener
+from values.dataclasses import dataclass
 
 logger = logging.getLogger("tidelog.broker.net.addresses")
 
@@ -31,9 +32,11 @@ class ReadyInfo:
 
 def bound_socket(listener: Listener) -> socket.socket:
     """A socket bound to the address of `listener`; it does not listen yet. Raises OSError."""
-    host = listener.host or None
+    name = listener.host
+    # A text would load the codec of international names, with all tables of Unicode.
+    host = name.encode("ascii") if name.isascii() else name
     infos = socket.getaddrinfo(
-        host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     # An empty host means every interface; a dual-stack socket, if available, covers both families.
     family, kind, protocol, _, address = infos[0]

@@ -1,10 +1,12 @@
-"""A connection with a lane: usual Produce requests are served before the read is cut into frames.
+"""A connection with lanes: usual requests are served before the read is cut into frames.
 
-The seam of `broker.net.produce_lane`: `LaneConnection` is a `Connection`, and everything the lane
-does not take goes the way of `Connection`. The lane is used only while requests may start and none
-waits to be started, so answers keep their order.
+The seam of `broker.net.produce_lane` and `broker.net.fetch_lane`: `LaneConnection` is a
+`Connection`, and everything the lanes do not take goes the way of `Connection`. They are used only
+while requests may start and none waits to be started, so answers keep their order. A read belongs
+to the lane of its first request.
 """
 
+import time
 from typing import TYPE_CHECKING
 
 from broker.errors import ConnectionMustClose
@@ -12,12 +14,14 @@ from broker.net import limits
 from broker.net.connection import Connection, Connections
 from broker.net.dispatch import Dispatcher
 from broker.net.durable_answer import DurableAnswer
+from broker.net.limits import PIPELINE_MAX
 from broker.net.receive import SCRATCH, recycle
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     import asyncio
 
+    from broker.net.fetch_lane import FetchLane
     from broker.net.produce_lane import ProduceLane
     from broker.security.service import ListenerGuard
 
@@ -33,9 +37,11 @@ class LaneConnection(Connection):
         connections: Connections,
         guard: "ListenerGuard | None",
         lane: "ProduceLane",
+        fetch_lane: "FetchLane",
     ) -> None:
-        """As `Connection`, with usual Produce requests for `lane`."""
+        """As `Connection`, with the usual requests for the lanes."""
         super().__init__(dispatcher, connections, guard)
+        self._fetch_lane = fetch_lane
         self._lane: ProduceLane | None = lane
         self._usual_lane = lane
         # Each read begins with it: one call less.
@@ -70,6 +76,7 @@ class LaneConnection(Connection):
             return super()._cut(nbytes)
         answers: list[bytearray | DurableAnswer] = []
         frames: Frames = []
+        is_over = False
         try:
             if receiver.is_mid_frame:
                 frames = receiver.received(nbytes)
@@ -78,9 +85,13 @@ class LaneConnection(Connection):
                     frames = []
                     recycle(frame)
             else:
-                room = limits.PIPELINE_MAX - len(self._slots)
+                room = PIPELINE_MAX - len(self._slots)
                 limit = receiver.max_frame_bytes
                 position = lane.serve(SCRATCH, nbytes, room, limit, answers, self.session)
+                if position:
+                    is_over = lane.slice_is_over
+                else:
+                    position, is_over = self._fetch(nbytes)
                 if position < nbytes:
                     frames = receiver.received(nbytes, position)
         except ConnectionMustClose as error:
@@ -92,12 +103,33 @@ class LaneConnection(Connection):
             self._take(lane, answers)
             raise
         self._take(lane, answers)
-        if frames and lane.slice_is_over:
+        if frames and is_over:
             self._add_to_backlog(frames)
             self._wait_for_turn()
             self._pause_reading()
             return []
         return frames
+
+    def _fetch(self, nbytes: int) -> tuple[int, bool]:
+        """Serve the usual Fetch requests of a read: where they end, and if the slice is over."""
+        lane, limit = self._fetch_lane, self._receiver.max_frame_bytes
+        position = lane.serve(0, nbytes, limit, self.session)
+        if not position:
+            return 0, False
+        self._answered(lane.parts)
+        end_ns = 0
+        while position < nbytes and self._may_start():
+            now_ns = time.perf_counter_ns()
+            if not end_ns:
+                end_ns = self._connections.turns.slice_end_ns()
+            elif now_ns >= end_ns:
+                return position, True
+            served = lane.serve(position, nbytes, limit, self.session)
+            if served == position:
+                break
+            position = served
+            self._answered(lane.parts)
+        return position, False
 
     def _take(self, lane: "ProduceLane", answers: "list[bytearray | DurableAnswer]") -> None:
         """Send the answers of the lane, or let them wait for the disk and for earlier ones."""
@@ -114,12 +146,15 @@ class LaneConnection(Connection):
             size_bytes = lane.answer_bytes
             self._connections.bytes_sent += size_bytes
             self._answers.made_bytes += size_bytes
-            self._out += answers
+            if not self._out and self._transport is not None and self._close_reason is None:
+                self._transport.writelines(answers)  # type: ignore[arg-type]  # none waits
+            else:
+                self._out += answers
         if self._out:
             self._write_out()
         if self._answers.made_bytes >= self._answers.look_at:
             self._answers.check(self)
-        if self._write_paused or len(self._slots) >= limits.PIPELINE_MAX:
+        if self._write_paused or len(self._slots) >= PIPELINE_MAX:
             self._pause_reading()
 
     def sweep(self, tick: int, idle_ticks: int) -> None:

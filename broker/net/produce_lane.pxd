@@ -1,14 +1,15 @@
 # cython: language_level=3
 """The fields and inner steps of `produce_lane.ProduceLane` in C; read only when it is compiled."""
 
+from broker.net.request_fields cimport body_at, int16, int32, size_at, tags_end, topic_end
 from protocol.records.record_loops cimport RecordWalk
 from storage.append.plain cimport store
 from storage.log.lane cimport LogLane
 
 cdef bytes _PARTITION, _LOG_START, _NO_RECORD_ERRORS, _NO_RECORD_ERRORS_FLEXIBLE
 cdef int _PREFIX_BYTES, _ERROR_AT, _BASE_OFFSET_AT, _LOG_START_AT, _FIRST_VERSION, _LAST_VERSION, _FLEXIBLE_SINCE, _TOPIC_IDS_SINCE, _LOG_START_SINCE
-cdef int _ZSTD_SINCE, _RECORD_ERRORS_SINCE, _TOPIC_ID_BYTES, _CLIENT_ID_AT, _BATCH_OVERHEAD
-cdef int _NO_OFFSET, _PRODUCE, _ZSTD, _CODECS_END, _DURABLE, _NONE, _WRITTEN, _NOT_USUAL
+cdef int _ZSTD_SINCE, _RECORD_ERRORS_SINCE, _HEADER_BYTES_MIN, _BATCH_OVERHEAD
+cdef int _AHEAD_MS, _BEHIND_MS, _NO_OFFSET, _PRODUCE, _ZSTD, _CODECS_END, _DURABLE, _NONE, _WRITTEN, _NOT_USUAL
 cdef int _ANSWERED, _WAITS
 
 
@@ -19,6 +20,7 @@ cdef class ProduceLane:
     cdef list _parts, _open
     cdef long long _revision, _low_max_ns, _low_count, _low_ns, _credit, _now_ms, _batches, _records, _bytes
     cdef RecordWalk _scratch_walk
+    cdef Py_ssize_t _client_at
     cdef readonly bint slice_is_over, has_waits
     cdef readonly long long answer_bytes
 

@@ -32,7 +32,9 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from broker.errors import BrokerError, ConnectionMustClose
+from broker.metrics import AHEAD_MS, BEHIND_MS
 from broker.net.durable_answer import DurableAnswer, Wait
+from broker.net.request_fields import HEADER_BYTES_MIN
 from broker.requests.commit_wait import ACKS_DURABLE, ACKS_NONE, ACKS_WRITTEN
 from broker.requests.error_mapping import error_code
 from broker.topics.registry import is_internal
@@ -49,10 +51,19 @@ except ImportError:  # A wheel built without a compiler, on a machine without Cy
     from protocol.records import cython_shim as cython
 
 if cython.compiled:
+    from cython.cimports.broker.net.request_fields import (
+        body_at,
+        int16,
+        int32,
+        size_at,
+        tags_end,
+        topic_end,
+    )
     from cython.cimports.protocol.records.record_loops import RecordWalk
     from cython.cimports.storage.append.plain import store
     from cython.cimports.storage.log.lane import LogLane
 else:
+    from broker.net.request_fields import body_at, int16, int32, size_at, tags_end, topic_end
     from protocol.records.record_loops import RecordWalk
     from storage.append.plain import store
     from storage.log.lane import LogLane
@@ -80,10 +91,10 @@ _TOPIC_IDS_SINCE: Final = 13
 _LOG_START_SINCE: Final = 5
 _ZSTD_SINCE: Final = 7
 _RECORD_ERRORS_SINCE: Final = 8
-_TOPIC_ID_BYTES: Final = 16
-_CLIENT_ID_AT: Final = 10
+_HEADER_BYTES_MIN: Final = HEADER_BYTES_MIN
 _BATCH_OVERHEAD: Final = BATCH_OVERHEAD
 _NO_OFFSET: Final = -1
+_AHEAD_MS, _BEHIND_MS = AHEAD_MS, BEHIND_MS
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _WRITE: Final = int(Operation.WRITE)
 _TOPIC: Final = int(ResourceType.TOPIC)
@@ -119,77 +130,6 @@ _NO_RECORD_ERRORS: Final = bytes(4) + b"\xff\xff"
 _NO_RECORD_ERRORS_FLEXIBLE: Final = b"\x01\0\0"
 
 
-# --- numbers inside a buffer --------------------------------------------------------------------
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _int16(data: cython.p_const_uchar, position: cython.Py_ssize_t) -> cython.int:
-    value: cython.int = data[position] << 8 | data[position + 1]
-    return value - 0x10000 if value >= 0x8000 else value
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _int32(data: cython.p_const_uchar, position: cython.Py_ssize_t) -> cython.longlong:
-    high: cython.longlong = _int16(data, position)
-    low: cython.longlong = data[position + 2] << 8 | data[position + 3]
-    return high * 0x10000 + low
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _size(
-    data: cython.p_const_uchar,
-    position: cython.Py_ssize_t,
-    end: cython.Py_ssize_t,
-    is_flexible: cython.bint,
-) -> cython.longlong:
-    """The size of an array or of records, packed as `size * 8 + bytes read`; below 0 if odd.
-
-    Odd is a size that is null, cut off, above 2^28 or written longer than necessary: bytes of the
-    request become bytes of the answer.
-    """
-    raw: cython.longlong = 0
-    factor: cython.longlong = 1
-    count: cython.int = 0
-    byte: cython.longlong
-    if not is_flexible:
-        return -1 if end - position < 4 else _int32(data, position) * 8 + 4
-    while position < end and count < 4:
-        byte = data[position]
-        position += 1
-        count += 1
-        raw += (byte & 0x7F) * factor
-        factor *= 0x80
-        if byte < 0x80:
-            return -1 if byte == 0 else (raw - 1) * 8 + count
-    return -1
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _topic_end(
-    data: cython.p_const_uchar,
-    position: cython.Py_ssize_t,
-    end: cython.Py_ssize_t,
-    version: cython.int,
-) -> cython.longlong:
-    """Where the name or the id of a topic ends, packed with the bytes before it; below 0 if odd."""
-    packed: cython.longlong
-    if version >= _TOPIC_IDS_SINCE:
-        packed = _TOPIC_ID_BYTES * 8
-    elif version >= _FLEXIBLE_SINCE:
-        packed = _size(data, position, end, True)
-    else:
-        packed = -1 if end - position < 2 else _int16(data, position) * 8 + 2
-    if packed < 0 or (packed >> 3) + (packed & 7) > end - position:
-        return -1
-    return (position + (packed >> 3) + (packed & 7)) * 8 + (packed & 7)
-
-
 @cython.cfunc
 @cython.exceptval(check=False)
 def _acks_at(
@@ -200,39 +140,15 @@ def _acks_at(
 ) -> cython.Py_ssize_t:
     """Where the acks of the request in `[start, end)` are; -1 if what is before them is odd.
 
-    That is a client id that may be no text, tags in the header, or a transactional id.
+    That is an odd header, or a transactional id.
     """
-    position: cython.Py_ssize_t = start + _CLIENT_ID_AT
-    size: cython.int = _int16(data, start + _CLIENT_ID_AT - 2)
-    # A batch is still to come, so the fields of fixed size are in the frame.
-    if size > end - position - _BATCH_OVERHEAD:
+    # A batch is still to come, so what comes before it is in the frame.
+    position: cython.Py_ssize_t = body_at(data, start, end - _BATCH_OVERHEAD, is_flexible)
+    if position < 0:
         return -1
-    while size > 0:
-        if data[position] >= 0x80:
-            return -1
-        position += 1
-        size -= 1
     if is_flexible:
-        if data[position] != 0 or data[position + 1] != 0:
-            return -1
-    elif _int16(data, position) != -1:
-        return -1
-    return position + 2
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _tags_end(
-    data: cython.p_const_uchar,
-    position: cython.Py_ssize_t,
-    end: cython.Py_ssize_t,
-    is_flexible: cython.bint,
-) -> cython.Py_ssize_t:
-    """Where the empty tags at `position` end; -1 for others."""
-    if not is_flexible:
-        return position
-    return position + 1 if position < end and data[position] == 0 else -1
+        return position + 1 if data[position] == 0 else -1
+    return position + 2 if int16(data, position) == -1 else -1
 
 
 # --- answers ------------------------------------------------------------------------------------
@@ -284,7 +200,7 @@ class ProduceLane:
         self._decided: Decided | None = None
         self._latency = context.metrics.api(ApiKey.PRODUCE).latency_ns
         self._low_max_ns = self._latency.bounds[0]
-        self._low_count = self._low_ns = 0
+        self._low_count = self._low_ns = self._client_at = 0
         self._opening = Opening(context.config.queued_max_decompressed_bytes)
         self._scratch = scratch
         self._scratch_walk = RecordWalk(scratch)
@@ -323,14 +239,14 @@ class ProduceLane:
         data: cython.p_const_uchar
         walk: RecordWalk = self._scratch_walk if view is self._scratch else RecordWalk(view)
         data = walk.data if cython.compiled else view
-        is_produce: cython.bint = end >= 6 and _int16(data, 4) == _PRODUCE
+        is_produce: cython.bint = end >= 6 and int16(data, 4) == _PRODUCE
         if not self._begin(session, is_produce):
             return 0
         started_ns: cython.longlong = _now_ns()
         outcome: cython.int
         try:
             while end - position >= 4 and room > 0:
-                size = _int32(data, position)
+                size = int32(data, position)
                 if size > end - position - 4 or size > max_frame_bytes:
                     break
                 outcome = self._serve_frame(
@@ -452,15 +368,15 @@ class ProduceLane:
         position: cython.Py_ssize_t
         version: cython.int
         acks: cython.int
-        if end - start < _CLIENT_ID_AT + _BATCH_OVERHEAD or _int16(data, start) != _PRODUCE:
+        if end - start < _HEADER_BYTES_MIN + _BATCH_OVERHEAD or int16(data, start) != _PRODUCE:
             return _NOT_USUAL
-        version = _int16(data, start + 2)
+        version = int16(data, start + 2)
         if version < _FIRST_VERSION or version > _LAST_VERSION:
             return _NOT_USUAL
         position = _acks_at(data, start, end, version >= _FLEXIBLE_SINCE)
         if position < 0:
             return _NOT_USUAL
-        acks = _int16(data, position)
+        acks = int16(data, position)
         if acks < _DURABLE or acks > _WRITTEN:
             return _NOT_USUAL
         lane: LogLane
@@ -468,12 +384,13 @@ class ProduceLane:
             return _NOT_USUAL  # before the records are examined: it happens again and again
         now_ms: cython.longlong = self._now_ms
         try:
+            self._client_at = start + _HEADER_BYTES_MIN
             if not self._examine(walk, view, position + 6, end, version, now_ms):
                 return _NOT_USUAL
             for lane in self._parts:
                 self._credit -= lane.batch.size
             answer = bytearray(_PREFIX_BYTES)
-            store(answer, 4, _int32(data, start + 4), 4)
+            store(answer, 4, int32(data, start + 4), 4)
             durable = self._write(walk, view, version, acks, now_ms, answer)
             if acks == _NONE:
                 return _ANSWERED
@@ -482,7 +399,7 @@ class ProduceLane:
                 answers.append(answer)
                 return _ANSWERED
             self.has_waits = True
-            timeout_ms = _int32(data, position + 2)
+            timeout_ms = int32(data, position + 2)
             answers.append(
                 DurableAnswer(answer, durable, timeout_ms, started_ns, self._latency.observe)
             )
@@ -515,7 +432,7 @@ class ProduceLane:
         """
         data: cython.p_const_uchar = walk.data if cython.compiled else view
         is_flexible: cython.bint = version >= _FLEXIBLE_SINCE
-        packed: cython.longlong = _size(data, position, end, is_flexible)
+        packed: cython.longlong = size_at(data, position, end, is_flexible)
         topics: cython.longlong = packed >> 3
         partitions: cython.longlong
         head: cython.Py_ssize_t = position
@@ -525,13 +442,13 @@ class ProduceLane:
             return False
         position += packed & 7
         while topics > 0:
-            packed = _topic_end(data, position, end, version)
+            packed = topic_end(data, position, end, version >= _TOPIC_IDS_SINCE, is_flexible)
             if packed < 0:
                 return False
             name_at = position + (packed & 7)
             position = packed >> 3
             topic: bytes = bytes(data[name_at:position])
-            packed = _size(data, position, end, is_flexible)
+            packed = size_at(data, position, end, is_flexible)
             partitions = packed >> 3
             if packed < 0 or partitions < 1 or partitions > room:
                 return False
@@ -545,13 +462,13 @@ class ProduceLane:
                     return False
                 head = 0
                 partitions -= 1
-            position = _tags_end(data, position, end, is_flexible)
+            position = tags_end(data, position, end, is_flexible)
             if position < 0:
                 return False
             head = position
             topics -= 1
         # What comes after the tags of the request is ignored.
-        return _tags_end(data, position, end, is_flexible) >= 0
+        return tags_end(data, position, end, is_flexible) >= 0
 
     def _examine_one(
         self,
@@ -573,8 +490,8 @@ class ProduceLane:
         lane: LogLane
         if end - position < 4:
             return -1
-        index = _int32(data, position)
-        packed = _size(data, position + 4, end, is_flexible)
+        index = int32(data, position)
+        packed = size_at(data, position + 4, end, is_flexible)
         size = packed >> 3
         position += 4 + (packed & 7)
         if packed < 0 or size > end - position:
@@ -602,7 +519,7 @@ class ProduceLane:
             and self._context.transactions.transactional_id_of(lane.batch.producer_id) is not None
         ):
             return -1  # it needs a right on the transactional id, too
-        return _tags_end(data, position + size, end, is_flexible)
+        return tags_end(data, position + size, end, is_flexible)
 
     def _lane_of(self, topic: bytes, index: cython.longlong, version: cython.int) -> LogLane | None:
         """The lane into a partition that may be written; `topic` is a name or an id."""
@@ -691,4 +608,7 @@ class ProduceLane:
         self._batches += 1
         self._records += lane.batch.records_count
         self._bytes += lane.batch.size
+        ahead_ms: cython.longlong = lane.batch.max_timestamp - now_ms
+        if ahead_ms > _AHEAD_MS or now_ms - lane.batch.min_timestamp > _BEHIND_MS:
+            self._metrics.client_times.appended_by_lane(lane, view, self._client_at, now_ms)
         return None

@@ -90,6 +90,7 @@ class FrameReceiver:
         "_size",
         "_trusted_bytes",
         "held_bytes",
+        "is_mid_frame",
         "max_frame_bytes",
         "rest",
     )
@@ -97,9 +98,11 @@ class FrameReceiver:
     def __init__(self, max_frame_bytes: int) -> None:
         """Refuse frames above `max_frame_bytes`; `held_bytes` is the unfinished frame's memory.
 
+        `is_mid_frame` is whether a frame has begun and not ended: an attribute, as each read asks.
         `rest` holds the bytes that `cut_rest` has yet to cut; no more may be received before that.
         """
         self.held_bytes = 0
+        self.is_mid_frame = False
         self.rest = b""
         self.max_frame_bytes = max_frame_bytes
         self._frame: bytearray | None = None
@@ -107,11 +110,6 @@ class FrameReceiver:
         self._size = 0
         self._prefix = b""
         self._trusted_bytes = FIRST_STEP_BYTES
-
-    @property
-    def is_mid_frame(self) -> bool:
-        """Whether a frame has begun and not ended."""
-        return self._frame is not None or bool(self._prefix)
 
     def buffer(self, sizehint: int = 0) -> memoryview:
         """Where the next bytes go, whatever the `sizehint`; never empty, valid until `received`."""
@@ -136,6 +134,7 @@ class FrameReceiver:
         if self._filled == self._size:
             self._frame = None
             self.held_bytes = 0
+            self.is_mid_frame = False
             self._trusted_bytes = max(self._trusted_bytes, self._size)
             return [memoryview(frame)[: self._size]]
         if self._filled == len(frame):
@@ -158,6 +157,7 @@ class FrameReceiver:
             data = memoryview(self._prefix + data[:end])
             end = len(data)
             self._prefix = b""
+            self.is_mid_frame = False
         frames: list[bytearray | memoryview] = []
         position = 0
         while end - position >= _PREFIX_BYTES:
@@ -178,6 +178,7 @@ class FrameReceiver:
                 return frames
         if position < end:
             self._prefix = bytes(data[position:end])
+            self.is_mid_frame = True
         return frames
 
     def _begin_frame(self, data: memoryview, size: int) -> None:
@@ -189,3 +190,4 @@ class FrameReceiver:
         self._filled = available
         self._size = size
         self.held_bytes = len(frame)
+        self.is_mid_frame = True

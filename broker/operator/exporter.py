@@ -9,14 +9,17 @@ The names follow Prometheus' rules: base units (seconds, bytes), `_total` for co
 Only this module imports `prometheus_client`.
 """
 
+import contextlib
 import resource
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from broker.errors import BrokerError
+from broker.groups.offsets.lag import ends_elsewhere
 from broker.groups.share.values import Ack
 from broker.metrics import Distribution, Metrics
 from broker.quotas.book import ENTITY_TYPES
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from broker.fetch.waiters import FetchWaiters
     from broker.groups.offsets.lag import GroupLag
     from broker.groups.share_coordinator import ShareGroupCoordinator
+    from broker.groups.streams_coordinator import StreamsGroupCoordinator
     from broker.net.connection import Connections
     from broker.security.service import Security
     from broker.security.tls.contexts import TlsContexts
@@ -46,6 +50,7 @@ class BrokerCollector:
         fetch_sessions: "FetchSessions",
         group_lag: "GroupLag",
         shares: "ShareGroupCoordinator",
+        streams: "StreamsGroupCoordinator",
         telemetry: "Telemetry",
         security: "Security",
         contexts: Mapping[str, "TlsContexts"],
@@ -58,10 +63,13 @@ class BrokerCollector:
         self._fetch_sessions = fetch_sessions
         self._group_lag = group_lag
         self._shares = shares
+        self._streams = streams
         self._telemetry = telemetry
         self._security = security
         self._contexts = contexts
         self._started_s = time.time()
+        self._share_ends: Mapping[tuple[str, int], int] = {}
+        """High watermarks of partitions that other workers lead, as of the scrape before."""
 
     def collect(self, *, shows_names: bool) -> Iterator[Any]:
         """The metric families; without `shows_names` no figures of single groups and clients."""
@@ -70,11 +78,13 @@ class BrokerCollector:
         yield from self._throttling()
         if shows_names:
             yield from self._quotas()
+            yield self._off_times()
         yield from self._logins_and_certificates()
         yield from self._commits()
         if shows_names:
             yield from self._groups()
         yield from self._share_groups()
+        yield from self._streams_groups()
         if shows_names:
             yield from self._share_partitions()
         yield from self._client_telemetry()
@@ -142,6 +152,11 @@ class BrokerCollector:
         yield _counter("tidelog_records_appended", "Records stored", metrics.records_appended)
         yield _counter("tidelog_appended_bytes", "Bytes of batches stored", metrics.bytes_appended)
         yield _counter("tidelog_fetched_bytes", "Bytes of batches sent", metrics.bytes_fetched)
+        yield _counter(
+            "tidelog_failed_reads",
+            "Reads that the disk refused or that met damaged records",
+            metrics.failed_reads.total(),
+        )
         yield _labelled_counter(
             "tidelog_appends_rejected",
             "Partition appends refused, by error",
@@ -151,21 +166,37 @@ class BrokerCollector:
         yield _gauge("tidelog_fetches_parked", "Fetches that wait", len(self._fetch_waiters))
         yield _gauge("tidelog_fetch_sessions", "Fetch sessions open", len(self._fetch_sessions))
 
+    def _off_times(self) -> Any:
+        """The clients that were off last, not each client that ever was."""
+        counts = {
+            (topic, client_id, fault): count
+            for (client_id, topic), row in islice(
+                reversed(self._metrics.client_times.rows.items()), _OFF_TIMES_SHOWN
+            )
+            for fault in _FAULTS_OF_TIMES
+            if (count := getattr(row, fault))
+        }
+        return _labelled_counter(
+            "tidelog_batches_off_time",
+            "Batches whose times are far from their append, by the clients that were off last",
+            ("topic", "client_id", "fault"),
+            counts,
+        )
+
     def _throttling(self) -> Iterator[Any]:
-        from prometheus_client.core import HistogramMetricFamily
 
         security = self._security
         yield _gauge("tidelog_quotas", "Entities that have limits", len(security.quotas))
         yield _gauge(
             "tidelog_throttled_connections", "Connections muted by a quota", len(security.mutes)
         )
-        delays = HistogramMetricFamily(
-            "tidelog_throttle_seconds", "Delays imposed by quotas", labels=["kind"]
+        yield _labelled_histogram(
+            "tidelog_throttle_seconds",
+            "Delays imposed by quotas",
+            "kind",
+            self._metrics.throttle_ms,
+            1e3,
         )
-        for kind, distribution in self._metrics.throttle_ms.items():
-            buckets, total = distribution.cumulative(1e3)
-            delays.add_metric([kind], buckets, total)
-        yield delays
 
     def _quotas(self) -> Iterator[Any]:
         """The limits of entities and their use; `<default>` stands for a default, as in Kafka."""
@@ -213,6 +244,13 @@ class BrokerCollector:
         yield _labelled_counter(
             "tidelog_tls_handshakes", "TLS handshakes", ("listener", "result"), metrics.handshakes
         )
+        yield _labelled_histogram(
+            "tidelog_tls_handshake_seconds",
+            "Time of TLS handshakes that ended well, from the client's first byte",
+            "listener",
+            metrics.handshake_ns,
+            1e9,
+        )
         yield _labelled_counter(
             "tidelog_tls_connections",
             "Connections over TLS that were accepted",
@@ -228,6 +266,13 @@ class BrokerCollector:
             "SASL authentications of clients that had logged in before",
             of_login,
             metrics.reauthentications,
+        )
+        yield _labelled_histogram(
+            "tidelog_reauthentication_seconds",
+            "Time of those that ended well, from SaslHandshake",
+            "listener",
+            metrics.reauthentication_ns,
+            1e9,
         )
         yield _labelled_counter(
             "tidelog_sessions_expired",
@@ -327,16 +372,8 @@ class BrokerCollector:
         yield slopes
 
     def _share_groups(self) -> Iterator[Any]:
-        from prometheus_client.core import GaugeMetricFamily
-
         shares = self._shares
-        groups = GaugeMetricFamily(
-            "tidelog_share_groups", "Share groups, by state", labels=["state"]
-        )
-        states = Counter(group.state.value for group in shares.groups.values())
-        for state, count in sorted(states.items()):
-            groups.add_metric([state], count)
-        yield groups
+        yield _group_states("tidelog_share_groups", "Share groups, by state", shares.groups)
         yield _counter(
             "tidelog_share_rebalances", "Target assignments of share groups", shares.rebalances
         )
@@ -365,6 +402,13 @@ class BrokerCollector:
             shares.states.written,
         )
 
+    def _streams_groups(self) -> Iterator[Any]:
+        streams = self._streams
+        yield _group_states("tidelog_streams_groups", "Streams groups, by state", streams.groups)
+        yield _counter(
+            "tidelog_streams_rebalances", "Rebalances of streams groups", streams.rebalances
+        )
+
     def _client_telemetry(self) -> Iterator[Any]:
         telemetry = self._telemetry
         telemetry.forget()
@@ -385,6 +429,9 @@ class BrokerCollector:
             telemetry.figures.dropped,
         )
 
+    def _share_ends_found(self, ends: Mapping[tuple[str, int], int]) -> None:
+        self._share_ends = ends
+
     def _share_partitions(self) -> Iterator[Any]:
         from prometheus_client.core import GaugeMetricFamily
 
@@ -400,22 +447,25 @@ class BrokerCollector:
         ranges = GaugeMetricFamily(
             "tidelog_share_in_flight_ranges", "Ranges of equal state among them", labels=labels
         )
+        places: dict[tuple[str, int], None] = {}
         for key in self._shares.states:
             topic = self._topics.find_by_id(key.topic_id)
             if topic is None:
                 continue
-            try:
-                end = self._topics.led_log(topic.name, key.partition).high_watermark
-            except BrokerError:
-                continue
-            values = [key.group_id, topic.name, str(key.partition)]
+            place = topic.name, key.partition
+            places[place] = None
+            end = self._share_ends.get(place)
+            with contextlib.suppress(BrokerError):
+                end = self._topics.led_log(*place).high_watermark
             offset = self._shares.offset(key, end)
             if offset.lag >= 0:
-                lag.add_metric(values, offset.lag)
-            loaded = self._shares.partitions.find(key)
-            if loaded is not None:
-                records.add_metric(values, loaded.partition.in_flight)
-                ranges.add_metric(values, loaded.partition.run_count)
+                lag.add_metric([key.group_id, topic.name, str(key.partition)], offset.lag)
+        ends_elsewhere(self._topics, places, self._share_ends_found)
+        for loaded in self._shares.partitions:
+            key = loaded.key
+            values = [key.group_id, loaded.log.topic, str(key.partition)]
+            records.add_metric(values, loaded.partition.in_flight)
+            ranges.add_metric(values, loaded.partition.run_count)
         yield lag
         yield records
         yield ranges
@@ -526,6 +576,8 @@ def _time_index_entries(log: Any) -> int:
 
 _PARTITION_LABELS = ["topic", "partition"]
 _PARTITIONS_PER_PIECE: Final = 100
+_OFF_TIMES_SHOWN: Final = 100
+_FAULTS_OF_TIMES: Final = ("ahead", "behind", "without_time", "refused")
 
 _PARTITION_FIGURES: tuple[tuple[str, str, Callable[[Any], float]], ...] = (
     ("log_start_offset", "Earliest readable offset", lambda log: log.log_start_offset),
@@ -553,6 +605,17 @@ def _counter(name: str, help_text: str, value: float) -> Any:
     return CounterMetricFamily(name, help_text, value=value)
 
 
+def _group_states(name: str, help_text: str, groups: Mapping[str, Any]) -> Any:
+    """How many groups there are, by state."""
+    from prometheus_client.core import GaugeMetricFamily
+
+    family = GaugeMetricFamily(name, help_text, labels=["state"])
+    states = Counter(group.state.value for group in groups.values())
+    for state, count in sorted(states.items()):
+        family.add_metric([state], count)
+    return family
+
+
 def _gauge(name: str, help_text: str, value: float) -> Any:
     from prometheus_client.core import GaugeMetricFamily
 
@@ -578,6 +641,19 @@ def _histogram(name: str, help_text: str, distribution: Distribution, scale: flo
     family = HistogramMetricFamily(name, help_text)
     buckets, total = distribution.cumulative(scale)
     family.add_metric([], buckets, total)
+    return family
+
+
+def _labelled_histogram(
+    name: str, help_text: str, label: str, distributions: Mapping[str, Distribution], scale: float
+) -> Any:
+    """A histogram for each value of one label."""
+    from prometheus_client.core import HistogramMetricFamily
+
+    family = HistogramMetricFamily(name, help_text, labels=[label])
+    for value, distribution in distributions.items():
+        buckets, total = distribution.cumulative(scale)
+        family.add_metric([value], buckets, total)
     return family
 
 

@@ -75,9 +75,15 @@ class MetricsServer:
         ready: Probe,
         queries: Mapping[str, Query],
         commands: Mapping[str, Command],
+        load: Callable[[], Awaitable[object]],
     ) -> None:
-        """Serve `render(shows_names)`, the probes, `queries` (GET) and `commands` (POST)."""
+        """Serve `render(shows_names)`, the probes, `queries` (GET) and `commands` (POST).
+
+        `load` gets the code of all of these, off the loop; it is called by the first connections.
+        """
         self._access = access
+        self._load = load
+        self._is_loaded = False
         self._queries = queries
         self._commands = commands
         self._render = render
@@ -122,12 +128,21 @@ class MetricsServer:
         if len(self._connections) >= CONNECTIONS_MAX:
             writer.transport.abort()
             return
-        from broker.operator.http_connection import HttpConnection
-
-        connection = HttpConnection(reader, writer, self._answer)
-        task = asyncio.get_running_loop().create_task(connection.serve())
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            if not self._is_loaded:
+                await self._load()
+                self._is_loaded = True
+        except BaseException:
+            writer.transport.abort()
+            raise
+        from broker.operator.http_connection import HttpConnection
+
+        await HttpConnection(reader, writer, self._answer).serve()
 
     async def _answer(self, question: "Question") -> "Answer":
         from broker.operator.http_connection import Answer
@@ -170,6 +185,8 @@ class MetricsServer:
         if refusal is not None:
             return _refused(refusal)
         status, document = await self._commands[path](query, question)
+        if status == 200:
+            viewer.note_change(f"sent the command {path}?{query}")
         return Answer(status, _JSON, document)
 
     async def _exposition(self, *, shows_names: bool) -> bytes:

@@ -1,7 +1,7 @@
 """The pages of the metrics port that answer with JSON, each loaded when it is first asked for.
 
 Together they are as much code as a tenth of a start, and most brokers are never asked.
-`load_pages` loads them in a thread after the start, so that no request waits for it.
+`load_port` loads all of them in a thread for the first connection, so that the loop does not wait.
 
 With several workers each answers for the partitions that it keeps, and
 `broker.operator.worker_queries` joins the parts; only /explain is the leader's alone.
@@ -11,7 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from broker.operator.exporter import load
+
 if TYPE_CHECKING:
+    from broker.metrics import ClientTimes
     from broker.operator.http import Answered, Query
     from broker.operator.port_access import Viewer
     from broker.operator.queries import TopicQuery
@@ -41,6 +44,7 @@ def pages(
     topics: "TopicRegistry",
     space: "SpaceGuard",
     remote: "RemoteReads | None",
+    client_times: "ClientTimes",
     threads: "Pool",
     now_ms: Callable[[], int],
     *,
@@ -65,7 +69,7 @@ def pages(
     def skew() -> "TopicQuery":
         from broker.operator.skew import SkewAudit
 
-        return SkewAudit(topics, threads)
+        return SkewAudit(topics, client_times, threads)
 
     def histogram() -> "TopicQuery":
         from broker.operator.histogram import HistogramAnswers
@@ -93,8 +97,9 @@ def pages(
     return found | {path: partial(worker.queries.answer, path) for path in makers}
 
 
-def load_pages() -> None:
-    """Load the code of all pages; may run in any thread."""
+def load_port() -> None:
+    """Load the code of the metrics port and of all pages; may run in any thread."""
+    load()
     from broker.operator import (  # noqa: F401
         explain,
         histogram,

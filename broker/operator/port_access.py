@@ -23,20 +23,20 @@ import asyncio
 import base64
 import binascii
 import hmac
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from broker.errors import StartError
 from broker.security.mechanism import AuthenticationFailed
 from broker.security.principal import ANONYMOUS, Principal, user
+from broker.security.secret_files import reveal
 from broker.security.session import Session
-from broker.security.tls.contexts import reveal
 from broker.security.tls.distinguished_name import MalformedName
 from broker.security.tls.principal_mapping import NoRuleMatches
 from config.listeners import METRICS
 from config.security.keys import METRICS_TOKEN
 from config.values import InvalidValue, Secret
 from protocol.acl import CLUSTER_NAME, Operation, ResourceType
+from values.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from broker.metrics import Metrics
@@ -109,6 +109,10 @@ class Viewer:
         """Why what is asked about `topic` stays hidden, or None; it need not exist."""
         return self._refusal(ResourceType.TOPIC, topic, f"--topic {topic}")
 
+    def note_change(self, what: str) -> None:
+        """Note that the client has changed something of the broker."""
+        self._security.audit.changed_by_http(self._session, what)
+
     def _refusal(
         self,
         resource_type: ResourceType,
@@ -120,12 +124,25 @@ class Viewer:
             return None
         if self.is_unknown:
             return CLOSED
-        session, access = self._session, self._security.access
-        if access is None or access.allows(
-            session.principal, session.peer_host, operation, resource_type, name
-        ):
+        session, access, audit = self._session, self._security.access, self._security.audit
+        if access is None:
             return None
-        self._security.audit.refused(session, "HTTP", operation, resource_type, name)
+        host = session.peer_host
+        is_allowed = access.allows(session.principal, host, operation, resource_type, name)
+        if not is_allowed or audit.notes_allowed():
+            audit.decided(
+                session,
+                "HTTP",
+                operation,
+                resource_type,
+                name,
+                is_allowed=is_allowed,
+                why=lambda: (
+                    access.decide(session.principal, host, operation, resource_type, name).reason
+                ),
+            )
+        if is_allowed:
+            return None
         what = resource_type.name.lower()
         return (
             f"{session.principal} may not {operation.name} the {what} {name!r}; "
@@ -154,7 +171,6 @@ class PortAccess:
         """
         self.is_loopback = listener.is_loopback
         self._auth = config.metrics_auth
-        self._failure_delay_ms = config.connection_failed_authentication_delay_ms
         self._security = security
         self._guard = guard
         self._metrics = metrics
@@ -195,7 +211,7 @@ class PortAccess:
             self._count("failed")
             if isinstance(error, AuthenticationFailed):  # else the guard has noted it
                 self._security.audit.login_failed(host, self._auth, METRICS, error.reason)
-            await asyncio.sleep(self._failure_delay_ms / 1000)
+            await asyncio.sleep(self._security.failures.count(host) / 1000)
             return None
         if session.principal is ANONYMOUS:
             return Viewer(self._security, session, sees_all=self.shows_names)

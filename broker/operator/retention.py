@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from storage.log.log import Log
 
 _MS_PER_DAY = 86_400_000
-_SETTINGS = ("retention.ms", "retention.bytes", "cleanup.policy", "retention.clamp.future")
 
 _PARAMETERS = ("topic", "partition", "at")
 

@@ -4,5 +4,6 @@
 clients and delays those above their limits. The book and the arithmetic are pure.
 
 Refuses to know how limits are kept (`broker.security.service` does that, in the metadata journal).
-May be imported by `broker.security`, `broker.handlers`, `broker.net` and `broker.node`.
+May be imported by `broker.security`, `broker.handlers`, `broker.net`, `broker.operator` and
+`broker.node`; the book by the CLI, which moves quotas to Kafka and back.
 """

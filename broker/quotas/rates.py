@@ -31,7 +31,7 @@ class _Sample:
 class Rate:
     """Values per second over the last `count` windows of `size_ms`."""
 
-    __slots__ = ("_count", "_samples", "_size_ms", "used_ms")
+    __slots__ = ("_count", "_samples", "_size_ms", "_total", "used_ms")
 
     def __init__(self, count: int, size_ms: int, now_ms: int) -> None:
         """Begin with nothing recorded."""
@@ -39,7 +39,9 @@ class Rate:
         assert size_ms >= 1
         self._count = count
         self._size_ms = size_ms
+        # In the order of time, never empty.
         self._samples = [_Sample(now_ms)]
+        self._total = 0.0
         self.used_ms = now_ms
         """When a value was recorded last."""
 
@@ -51,33 +53,41 @@ class Rate:
             self._samples.append(sample)
             self._drop_old(now_ms)
         sample.value += value
+        self._total += value
         sample.last_ms = self.used_ms = now_ms
 
     def measure(self, now_ms: int) -> float:
         """The rate per second."""
         self._drop_old(now_ms)
-        total = sum(sample.value for sample in self._samples)
-        return total * MS_PER_S / self.window_ms(now_ms)
+        return self._total * MS_PER_S / self._window_ms(now_ms)
 
     def window_ms(self, now_ms: int) -> int:
         """The time over which the rate is measured now; at least 1."""
         self._drop_old(now_ms)
-        elapsed_ms = now_ms - min((s.begin_ms for s in self._samples), default=now_ms)
+        return self._window_ms(now_ms)
+
+    def delay_ms(self, bound: float, now_ms: int) -> int:
+        """How long the client has to wait until its rate is `bound` again; 0 when it is below."""
+        self._drop_old(now_ms)
+        window_ms = self._window_ms(now_ms)
+        rate = self._total * MS_PER_S / window_ms
+        if rate <= bound:
+            return 0
+        return round((rate - bound) / bound * window_ms)
+
+    def _window_ms(self, now_ms: int) -> int:
+        elapsed_ms = now_ms - self._samples[0].begin_ms
         missing = self._count - 1 - elapsed_ms // self._size_ms
         if missing > 0:
             elapsed_ms += missing * self._size_ms
         return max(1, elapsed_ms)
 
-    def delay_ms(self, bound: float, now_ms: int) -> int:
-        """How long the client has to wait until its rate is `bound` again; 0 when it is below."""
-        rate = self.measure(now_ms)
-        if rate <= bound:
-            return 0
-        return round((rate - bound) / bound * self.window_ms(now_ms))
-
     def _drop_old(self, now_ms: int) -> None:
         expired_ms = now_ms - self._count * self._size_ms
+        if self._samples[0].last_ms > expired_ms:
+            return
         self._samples = [s for s in self._samples if s.last_ms > expired_ms] or [_Sample(now_ms)]
+        self._total = sum(sample.value for sample in self._samples)
 
 
 class TokenBucket:

@@ -27,7 +27,6 @@ import itertools
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from types import CoroutineType, GeneratorType, coroutine
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -47,6 +46,7 @@ from broker.quotas.book import (
 from broker.quotas.rates import MS_PER_S, Rate, TokenBucket
 from broker.replies.forms import then
 from protocol.api_keys import ApiKey
+from values.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from broker.clocks.clock import Clock

@@ -67,6 +67,9 @@ class Turns:
         self._waiting: deque[Waiter] = deque()
         self._is_scheduled = False
         self._read_bytes = 0
+        self.is_round_full = False
+        """Whether large reads of this round have to wait for the next one."""
+
         self.taken = 0
 
     def __len__(self) -> int:
@@ -77,19 +80,16 @@ class Turns:
         """The end of a slice that begins now (`time.perf_counter_ns`)."""
         return time.perf_counter_ns() + (SHORT_SLICE_NS if self._waiting else SLICE_NS)
 
-    @property
-    def is_round_full(self) -> bool:
-        """Whether large reads of this round have to wait for the next one."""
-        return self._read_bytes >= ROUND_READ_BYTES
-
     def count_read(self, size_bytes: int) -> None:
         """Count a large read of this round of the loop."""
         if not self._read_bytes:
             asyncio.get_running_loop().call_soon(self._end_round)
         self._read_bytes += size_bytes
+        self.is_round_full = self._read_bytes >= ROUND_READ_BYTES
 
     def _end_round(self) -> None:
         self._read_bytes = 0
+        self.is_round_full = False
 
     def wait(self, waiter: Waiter) -> None:
         """Call `waiter.take_turn` in its turn, in a later turn of the loop."""

@@ -46,22 +46,26 @@ class Check:
         )
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Whether the client has a right; a refusal goes to the audit log."""
-        if self.sees(operation, resource_type, name):
+        """Whether the client has a right; a refusal is audited, and the rest at DEBUG."""
+        access = self._access
+        if access is None:
             return True
-        request, access = self.request, self._access
-        assert access is not None
-        self.context.security.audit.refused(
+        audit, request = self.context.security.audit, self.request
+        is_allowed = self.sees(operation, resource_type, name)
+        if is_allowed and not audit.notes_allowed():
+            return True
+        audit.decided(
             request.session,
             ApiKey(request.api_key).name,
             operation,
             resource_type,
             name,
-            lambda: (
+            is_allowed=is_allowed,
+            why=lambda: (
                 access.decide(self._principal, self._host, operation, resource_type, name).reason
             ),
         )
-        return False
+        return is_allowed
 
     def topic(self, operation: Operation, name: str) -> bool:
         """Whether the client may do `operation` on a topic."""

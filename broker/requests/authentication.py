@@ -41,6 +41,8 @@ def authenticate(context: Context, session: Session, token: bytes) -> Steps[Auth
     )
     if result.is_done:
         _counter(context, is_again=was_authenticated)[session.listener, sasl.mechanism, "ok"] += 1
+        if was_authenticated:
+            context.metrics.observe_reauthentication(session.listener, result.elapsed_ms)
         context.security.audit.authenticated(session, sasl.mechanism, again=was_authenticated)
         session.on_authenticated()
     return result
@@ -75,6 +77,7 @@ def _note_failure(context: Context, session: Session, reason: str) -> None:
         reason,
         # Names of unknown users are not written down: people type passwords into this field.
         name if name and context.security.credentials.has_user(name) else "",
+        session.client_id,
     )
 
 

@@ -13,7 +13,7 @@ from protocol.acl import ResourceType
 
 NOT_ASKED: Final = -(2**31)
 
-NO_AUTHORIZER: Final = "This broker has no authorizer: everybody may do everything."
+NO_AUTHORIZER: Final = "This broker has no authorizer: every client may do everything."
 """The message of SECURITY_DISABLED, the answer to requests about access rules."""
 
 

@@ -59,7 +59,7 @@ from config import (
 from config.broker_keys import BROKER_KEYS
 from config.describe import (
     ConfigSource,
-    Entry,
+    DescribedSetting,
     Synonym,
     describe_broker,
     describe_group,
@@ -102,11 +102,11 @@ class Resource:
     keys: Mapping[str, Key] = MappingProxyType({})
     """The table of its settings, for those that have one."""
 
-    def describe(self) -> list[Entry]:
+    def describe(self) -> list[DescribedSetting]:
         """Every setting with its levels."""
         return []
 
-    def is_default(self, entry: Entry) -> bool:
+    def is_default(self, entry: DescribedSetting) -> bool:
         """A value's origin, as DescribeConfigs v0 reports it."""
         return entry.source is ConfigSource.DEFAULT
 
@@ -216,10 +216,10 @@ class _Topic(Resource):
         # It has the settings of its topic, and no others.
         self._window = topic if isinstance(topic, WindowTopic) else None
 
-    def describe(self) -> list[Entry]:
+    def describe(self) -> list[DescribedSetting]:
         return self._context.topics.describe(self._topic.overrides)
 
-    def is_default(self, entry: Entry) -> bool:
+    def is_default(self, entry: DescribedSetting) -> bool:
         return entry.source is not ConfigSource.TOPIC
 
     def is_changeable(self, key: Key) -> bool:
@@ -259,7 +259,7 @@ class _Broker(Resource):
         self._context = context
         self._name = name
 
-    def describe(self) -> list[Entry]:
+    def describe(self) -> list[DescribedSetting]:
         entries = describe_broker(self._context.topics.broker_config)
         if self._name:
             return entries
@@ -292,7 +292,7 @@ class _Broker(Resource):
                     self.replace(overrides)
                     put_in_force()
         except TlsUnusable as error:
-            raise InvalidRequest(str(error)) from error
+            raise InvalidRequest(config.redacted(str(error))) from error
 
     def _checked(self, overrides: Mapping[str, str]) -> BrokerConfig:
         """The settings of the broker with `overrides`."""
@@ -305,7 +305,8 @@ class _Broker(Resource):
         self._context.topics.set_broker_overrides(overrides)
 
     def current(self, key: Key) -> str:
-        return self._context.topics.broker_config.text_of(key.name) or format_value(key.default)
+        config = self._context.topics.broker_config
+        return config.shown_text_of(key.name) or format_value(key.default)
 
 
 _ROOT: Final = "root"
@@ -355,7 +356,7 @@ class _Loggers(Resource):
             *sorted(name for name, kept in known.items() if isinstance(kept, logging.Logger)),
         ]
 
-    def describe(self) -> list[Entry]:
+    def describe(self) -> list[DescribedSetting]:
         return [self._entry(name) for name in self._names]
 
     def is_changeable(self, key: Key) -> bool:
@@ -389,11 +390,11 @@ class _Loggers(Resource):
                 _logger(name).setLevel(_LEVELS.get(overrides.get(name, ""), logging.NOTSET))
 
     @staticmethod
-    def _entry(name: str) -> Entry:
+    def _entry(name: str) -> DescribedSetting:
         level = _level_name(_logger(name).getEffectiveLevel())
         key = Key(name=name, type=ValueType.STRING, default=level, doc="", dynamic=True)
         synonym = Synonym(name=name, value=level, source=ConfigSource.DYNAMIC_BROKER_LOGGER)
-        return Entry(key=key, synonyms=(synonym,))
+        return DescribedSetting(key=key, synonyms=(synonym,))
 
 
 class _ClientMetrics(Resource):
@@ -407,7 +408,7 @@ class _ClientMetrics(Resource):
         self._subscriptions = context.telemetry.subscriptions
         self._name = name
 
-    def describe(self) -> list[Entry]:
+    def describe(self) -> list[DescribedSetting]:
         return describe_client_metrics(self.overrides())
 
     def is_changeable(self, key: Key) -> bool:
@@ -439,7 +440,7 @@ class _Group(Resource):
         self._topics = context.topics
         self._name = name
 
-    def describe(self) -> list[Entry]:
+    def describe(self) -> list[DescribedSetting]:
         return describe_group(self.overrides(), self._topics.broker_config)
 
     def is_changeable(self, key: Key) -> bool:
@@ -501,9 +502,11 @@ class EncodedSettings:
     def __init__(self, message: type, struct: type, version: int) -> None:
         """Encode settings as `struct` of `message`."""
         self._encode = struct_encoder(message, struct, version)
-        self._last: dict[str, tuple[Entry, bool, Any]] = {}
+        self._last: dict[str, tuple[DescribedSetting, bool, Any]] = {}
 
-    def encoded(self, entry: Entry, make: Callable[[], Any], *, is_changeable: bool = True) -> Any:
+    def encoded(
+        self, entry: DescribedSetting, make: Callable[[], Any], *, is_changeable: bool = True
+    ) -> Any:
         """What `make` makes of `entry`, which depends on these arguments alone."""
         last = self._last.get(entry.key.name)
         if last is None or last[0] is not entry or last[1] is not is_changeable:

@@ -17,7 +17,7 @@ cost a task. A handler that raises loses only its own request.
 
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from broker.clocks.clock import Clock
@@ -25,6 +25,7 @@ from broker.clocks.trusted_clock import TrustedClock
 from broker.replies.pending import Pending
 from broker.security.session import Session
 from storage.directory.metadata import FIRST_WORKER
+from values.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from broker.fetch.sessions import FetchSessions

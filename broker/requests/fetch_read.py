@@ -29,6 +29,7 @@ from broker.errors import (
     UnsupportedByVersion,
     UnsupportedForClient,
 )
+from broker.fetch.failed_reads import note_failed_read
 from broker.fetch.sessions import TOPIC_IDS_SINCE, FetchTarget
 from broker.requests.access import Check
 from broker.requests.context import Context
@@ -60,6 +61,17 @@ many.
 
 PARTITION_BYTES_MAX = 8 * 1024 * 1024
 """The most bytes read of one partition in one step: a few milliseconds."""
+
+ENOUGH_BYTES = 2 * 1024 * 1024
+"""The most bytes for a partition, and for an answer in all, unless the fetch waits for more.
+
+Reading sixteen megabytes before the first byte is sent delays this client and all others, and
+leaves the processor's caches cold. In a session, the partitions that got nothing are the first of
+the next answer (`FetchSession.move_to_end`). Without one, each fetch begins at a random partition.
+"""
+
+STEP_BYTES = 64 * 1024
+"""Bytes of one step of a fetch of many partitions, and of a fetch in a full round of the loop."""
 
 FULL_SHARE = 4
 """An answer is full when the next batch does not fit and at most this part of it is left: 1/4.
@@ -98,26 +110,13 @@ class FetchReader:
     has the high watermarks of the logs that were read as windows, if any.
     """
 
-    __slots__ = (
-        "_check",
-        "_context",
-        "_isolation",
-        "_max_bytes",
-        "_needs_one",
-        "_opening_left",
-        "_partition_max_bytes",
-        "_replica_id",
-        "_version",
-        "bytes_allowed",
-        "bytes_left",
-        "bytes_read",
-        "hidden_ends",
-        "left_some",
-        "remote_needs",
-        "was_cut",
-        "was_limited",
-        "window_logs",
-    )
+    # Class attributes, because most of these stay as they are in most fetches.
+    bytes_read = 0
+    left_some = False
+    was_cut = False
+    was_limited = False
+    window_logs: dict[Log, int] | None = None
+    _opening_left = OPENED_BYTES_ENOUGH
 
     def __init__(
         self,
@@ -137,8 +136,11 @@ class FetchReader:
         data gives at least a batch. `replica_id` is that of the broker that fetches, below 0 for a
         consumer. `check` asks for the client's rights, None where everyone has all.
         """
-        limit = context.config.fetch_max_bytes
-        wanted = min(limit, max_bytes) if version >= _MAX_BYTES_SINCE else limit
+        limit = wanted = context.config.fetch_max_bytes
+        if version < _MAX_BYTES_SINCE:
+            max_bytes = limit
+        elif max_bytes < limit:
+            wanted = max_bytes
         self._context = context
         self._version = version
         self._isolation = (
@@ -147,19 +149,14 @@ class FetchReader:
             else Isolation.READ_UNCOMMITTED
         )
         self._needs_one = needs_one
-        self._opening_left = OPENED_BYTES_ENOUGH
         self.bytes_allowed = self.bytes_left = context.answers.fetch_bytes(wanted)
-        self._max_bytes = max_bytes if version >= _MAX_BYTES_SINCE else limit
-        self.bytes_read = 0
+        self._max_bytes = max_bytes
         self.hidden_ends: dict[Log, HiddenEnd] = {}
-        self.window_logs: dict[Log, int] | None = None
         self.remote_needs: list[RemoteBytesNeeded] = []
-        self.left_some = False
-        self.was_cut = False
-        self.was_limited = False
         self._replica_id = replica_id
         self._check = check
-        self._partition_max_bytes = min(partition_max_bytes, PARTITION_BYTES_MAX)
+        most = partition_max_bytes
+        self._partition_max_bytes = most if most < PARTITION_BYTES_MAX else PARTITION_BYTES_MAX
 
     def find_log(self, target: FetchTarget) -> Log:
         """The log of `target`, with the requester's leader epoch checked.
@@ -315,6 +312,7 @@ class FetchReader:
 
     def _refuse(self, data: PartitionData, error: Exception) -> None:
         code = error_code(error)
+        note_failed_read(self._context.metrics, error)
         if code is ErrorCode.KAFKA_STORAGE_ERROR and self._version < _STORAGE_ERROR_SINCE:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         data.error_code = code

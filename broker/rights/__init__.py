@@ -1,4 +1,4 @@
-"""What each API needs to be allowed, and what a client is told that may not.
+"""What each API needs to be allowed, and the answer to a client without the right.
 
 With an authorizer the dispatcher wraps every handler in its *guard*. A guard takes the elements out
 of a request that the client may not touch, calls the handler with the rest, and puts the refusals
@@ -8,5 +8,5 @@ exception: Fetch asks for itself, because its sessions remember partitions of ea
 Every API is in `table.GUARDS` or in `table.FREE`; a test compares them with the APIs served. The
 places and codes of refusals are Apache Kafka 4.3.1's.
 
-Owns no state. May be imported by `broker.net` only; imports `broker.requests` and `protocol`.
+Owns no state. May be imported by `broker.net` only.
 """

@@ -5,10 +5,12 @@ The group comes before its topics: a client without the right on the group learn
 Source: Kafka `KafkaApis`.
 """
 
+from collections.abc import Callable, Collection
 from typing import Any
 
 from broker.requests.access import Check
 from broker.requests.context import RequestContext
+from broker.requests.streams_requests import names_problem, topic_names
 from broker.rights.guards import (
     GROUP_DENIED,
     GROUP_MESSAGE,
@@ -39,6 +41,8 @@ from protocol.api import (
     offset_fetch,
     share_group_describe,
     share_group_heartbeat,
+    streams_group_describe,
+    streams_group_heartbeat,
     sync_group,
 )
 from protocol.error_codes import ErrorCode
@@ -109,13 +113,25 @@ def describe_groups_guard(check: Check, message: describe_groups.DescribeGroupsR
     return answer
 
 
-def _describing(response: Any, described: Any, *assignments: str) -> Guard:
-    """DESCRIBE on each group, and on every topic that its members have.
+def _assigned(*assignments: str) -> Callable[[Any], set[str]]:
+    """What finds the topics that the members of a group have, in these fields of a member."""
+    return lambda group: {
+        topic.topic_name
+        for member in group.members
+        for assignment in assignments
+        for topic in getattr(member, assignment).topic_partitions
+    }
+
+
+def _describing(
+    response: Any, described: Any, topics_of: Callable[[Any], Collection[str]]
+) -> Guard:
+    """DESCRIBE on each group, and on every topic of it.
 
     Args:
         response: the class of the answer.
         described: the class of a group in it.
-        assignments: the fields of a member that have its partitions.
+        topics_of: the topics of such a group: those that its members have, or of its topology.
     """
 
     @guard
@@ -127,13 +143,7 @@ def _describing(response: Any, described: Any, *assignments: str) -> Guard:
         if message.group_ids or not denied:
             answer = yield
         for place, group in enumerate(answer.groups):
-            topics = {
-                topic.topic_name
-                for member in group.members
-                for assignment in assignments
-                for topic in getattr(member, assignment).topic_partitions
-            }
-            if not all(check.topic(Operation.DESCRIBE, name) for name in topics):
+            if not all(check.topic(Operation.DESCRIBE, name) for name in topics_of(group)):
                 answer.groups[place] = described(
                     group_id=group.group_id, error_code=TOPIC_DENIED, error_message=_TOPICS_HIDDEN
                 )
@@ -151,14 +161,35 @@ def _describing(response: Any, described: Any, *assignments: str) -> Guard:
 consumer_group_describe_guard = _describing(
     consumer_group_describe.ConsumerGroupDescribeResponse,
     consumer_group_describe.DescribedGroup,
-    "assignment",
-    "target_assignment",
+    _assigned("assignment", "target_assignment"),
 )
 share_group_describe_guard = _describing(
     share_group_describe.ShareGroupDescribeResponse,
     share_group_describe.DescribedGroup,
-    "assignment",
+    _assigned("assignment"),
 )
+
+
+streams_group_describe_guard = _describing(
+    streams_group_describe.StreamsGroupDescribeResponse,
+    streams_group_describe.DescribedGroup,
+    lambda group: topic_names(group.topology),
+)
+
+
+@whole
+def streams_group_heartbeat_guard(
+    check: Check, message: streams_group_heartbeat.StreamsGroupHeartbeatRequest
+) -> Any:
+    """READ on the group, and DESCRIBE on every topic of a valid topology."""
+    if not check.group(Operation.READ, message.group_id):
+        return streams_group_heartbeat.StreamsGroupHeartbeatResponse(error_code=GROUP_DENIED)
+    names = topic_names(message.topology)
+    if names_problem(names) is not None:
+        return None  # it is refused as a whole
+    if not all(check.topic(Operation.DESCRIBE, name) for name in names):
+        return streams_group_heartbeat.StreamsGroupHeartbeatResponse(error_code=TOPIC_DENIED)
+    return None
 
 
 @guard

@@ -35,6 +35,8 @@ GUARDS: Final[Mapping[ApiKey, Guard]] = MappingProxyType(
         ApiKey.CONSUMER_GROUP_DESCRIBE: groups.consumer_group_describe_guard,
         ApiKey.SHARE_GROUP_HEARTBEAT: groups.share_group_heartbeat_guard,
         ApiKey.SHARE_GROUP_DESCRIBE: groups.share_group_describe_guard,
+        ApiKey.STREAMS_GROUP_HEARTBEAT: groups.streams_group_heartbeat_guard,
+        ApiKey.STREAMS_GROUP_DESCRIBE: groups.streams_group_describe_guard,
         ApiKey.SHARE_FETCH: shares.share_fetch_guard,
         ApiKey.SHARE_ACKNOWLEDGE: shares.share_acknowledge_guard,
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: shares.describe_share_group_offsets_guard,

@@ -7,6 +7,6 @@ time as an argument.
 Refuses to know sockets (`broker.net` drives a SASL exchange), requests (`broker.handlers` ask
 `access` and encode the answer) and files (`storage.directory` keeps the documents).
 
-May be imported by `broker.net`, `broker.handlers`, `broker.requests`, `broker.operator` and
-`broker.node`. It imports `broker.clocks` and `config` at most.
+May be imported by every part of the broker above it, and by the CLI for users of a stopped
+directory. Of the broker it imports `clocks`, `metrics` and `quotas` at most.
 """

@@ -8,14 +8,15 @@ forbidden topics, or tries 100,000 passwords, writes two lines.
 
 | event                          | equal are those of                           | for            |
 |--------------------------------|----------------------------------------------|----------------|
-| a refusal                      | principal, address, API, operation, resource | `FOLD_MS`      |
+| a refusal                      | principal, address, API, operation, type     | `FOLD_MS`      |
+| a right that is there, DEBUG   | the same, and the name of the resource       | `FOLD_MS`      |
 | a failed login                 | address, listener, mechanism, reason, user   | `FOLD_MS`      |
 | a failed handshake of TLS      | the broker                                   | `STRANGERS_MS` |
 | a refused connection           | the broker                                   | `STRANGERS_MS` |
 | a client over its quota        | the entity and the key of the quota          | `QUOTA_MS`     |
 
-Of each event at most `KINDS_MAX` kinds are told apart at once; more are equal to each other. So an
-attacker with many addresses or names cannot fill the disk either.
+Of each event at most `KINDS_MAX` kinds are distinguished at once; more are equal to each other. So
+an attacker with many addresses or names cannot fill the disk either.
 
 Nothing secret is ever handed to this module: no passwords, tokens or keys, and no names that a
 stranger claims. Names of certificates and topics may have any character: those that would end the
@@ -25,7 +26,6 @@ line, or move or hide text of it, are written as Python escapes.
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -36,6 +36,7 @@ from broker.security.audit_file import AuditFile
 from broker.security.session import NO_SOFTWARE, Session
 from protocol.acl import Operation, ResourceType
 from protocol.api_keys import ApiKey
+from values.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from broker.clocks.clock import Clock
@@ -49,6 +50,8 @@ STRANGERS_MS: Final = 1_000
 QUOTA_MS: Final = 60_000
 KINDS_MAX: Final = 100
 _NAME_MAX: Final = 256
+_DECISIONS: Final = {"refused": (logging.INFO, "may not"), "allowed": (logging.DEBUG, "may")}
+"""The level and the verb of the events about rights."""
 
 
 class Request(TimedRequest, Protocol):
@@ -80,28 +83,50 @@ class Audit:
         self._kinds: Counter[str] = Counter()
         self.refusals = 0
 
-    def refused(
+    def notes_allowed(self) -> bool:
+        """Whether what clients may do is noted as well: the level of the logger is DEBUG."""
+        return logger.isEnabledFor(logging.DEBUG)
+
+    def decided(
         self,
         session: Session,
         api: str,
         operation: Operation,
         resource_type: ResourceType,
         name: str,
+        *,
+        is_allowed: bool,
         why: Callable[[], str] | None = None,
     ) -> None:
-        """A client may not do something; `api` is the name of what it asked, `why` the rule."""
-        self.refusals += 1
+        """A client may or may not do something.
+
+        Args:
+            session: who the client is.
+            api: the name of what it asked.
+            operation: what it wants to do with the resource.
+            resource_type: the type of the resource.
+            name: the name of the resource.
+            is_allowed: whether it may.
+            why: the rule.
+        """
+        event = "allowed" if is_allowed else "refused"
+        self.refusals += not is_allowed
+        kind: tuple[object, ...]
+        kind = session.principal, session.peer_host, api, operation, resource_type
+        if is_allowed:
+            kind = (*kind, name)
+        level, verb = _DECISIONS[event]
         self._fold(
-            logging.INFO,
-            "refused",
-            (session.principal, session.peer_host, api, operation, resource_type),
+            level,
+            event,
+            kind,
             FOLD_MS,
             lambda: (
-                f"{session.principal} at {session.peer_host} may not {operation.name} the "
+                f"{session.principal} at {session.peer_host} {verb} {operation.name} the "
                 f"{resource_type.name.lower().replace('_', ' ')} {name[:_NAME_MAX]!r} ({api})"
             ),
             lambda: {
-                **_who("refused", session),
+                **_who(event, session),
                 "api": api,
                 "operation": operation.name,
                 "resource_type": resource_type.name,
@@ -111,7 +136,13 @@ class Audit:
         )
 
     def login_failed(
-        self, peer_host: str, mechanism: str, listener: str, reason: str, known_user: str = ""
+        self,
+        peer_host: str,
+        mechanism: str,
+        listener: str,
+        reason: str,
+        known_user: str = "",
+        client_id: str = "",
     ) -> None:
         """A client has not proved its identity; it claimed to be `known_user`, if there is one."""
         claimed = f" (user {known_user})" if known_user else ""
@@ -129,16 +160,18 @@ class Audit:
                 "mechanism": mechanism,
                 "reason": reason,
                 **({"user": known_user} if known_user else {}),
+                **({"client_id": client_id[:_NAME_MAX]} if client_id else {}),
             },
         )
 
     def authenticated(self, session: Session, how: str, *, again: bool = False) -> None:
         """A client has logged in, `how` names the mechanism."""
         verb = "authenticated again" if again else "authenticated"
+        client = f" (client id {session.client_id[:_NAME_MAX]!r})" if session.client_id else ""
         self._write(
             logging.INFO,
             f"{session.peer_host} {verb} as {session.principal} with {how} on listener "
-            f"{session.listener}",
+            f"{session.listener}{client}",
             {**_who("login", session), "mechanism": how.removeprefix("a "), "again": again},
         )
 
@@ -223,13 +256,16 @@ class Audit:
 
     def changed(self, request: Request, what: str) -> None:
         """An administrator has changed something."""
-        session = request.session
-        fields = {
-            **_who("changed", session),
-            "client_id": (request.client_id or "")[:_NAME_MAX],
-            "api": ApiKey(request.api_key).name,
-            "what": what,
-        }
+        client_id = (request.client_id or "")[:_NAME_MAX]
+        more = {"client_id": client_id, "api": ApiKey(request.api_key).name}
+        self._changed(request.session, more, what)
+
+    def changed_by_http(self, session: Session, what: str) -> None:
+        """An administrator has changed something over the metrics port."""
+        self._changed(session, {"api": "HTTP"}, what)
+
+    def _changed(self, session: Session, more: Mapping[str, str], what: str) -> None:
+        fields = {**_who("changed", session), **more, "what": what}
         line = f"{session.principal} at {session.peer_host} {what}"
         self._write(logging.INFO, line, fields, is_kept=True)
 
@@ -337,6 +373,8 @@ def _who(event: str, session: Session) -> dict[str, Any]:
         where["connection"] = session.connection_id
     if session.tls:
         where["tls"] = session.tls
+    if session.client_id:
+        where["client_id"] = session.client_id[:_NAME_MAX]
     if session.software != NO_SOFTWARE:
         where["software"] = " ".join(session.software)[:_NAME_MAX]
     return {**where, "principal": str(session.principal)}

@@ -7,7 +7,7 @@ more are left out and counted, except changes by administrators, each of which h
 next line says how many are missing. Lines that the last write, at the stop, cannot append are
 counted as lost and reported in the broker's own log.
 
-The file is not rotated here. After it was moved lines go on to the moved one until SIGHUP. Lines
+The file is not rotated here. After a move, lines are written to the moved file until SIGHUP. Lines
 are not synced: after a power cut the last ones may be missing.
 """
 
@@ -76,7 +76,7 @@ class AuditFile:
             fresh = _open(self.path)
         except OSError as error:
             logger.error(
-                "%s: cannot write %s, lines go on to the former file: %s",
+                "%s: cannot write %s, lines are still written to the former file: %s",
                 SETTING,
                 self.path,
                 error.strerror,

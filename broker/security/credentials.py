@@ -11,11 +11,10 @@ Source: KIP-554; Kafka `ScramControlManager`.
 """
 
 import base64
-import binascii
 import hmac
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NamedTuple
 
 from broker.security.scram import (
@@ -29,6 +28,7 @@ from broker.security.scram import (
     unknown_user_credential,
 )
 from protocol.error_codes import ErrorCode
+from values.dataclasses import dataclass
 
 KIND_SCRAM: Final = "scram"
 KIND_SECURITY: Final = "security"
@@ -58,6 +58,11 @@ def format_credential(credential: ScramCredential) -> dict[str, Any]:
     }
 
 
+def _is_name(text: str) -> bool:
+    """Whether a user may have this name: there is text, which the protocol can carry."""
+    return bool(text) and not any("\ud800" <= char <= "\udfff" for char in text)
+
+
 def parse_credential(key: str, document: object) -> tuple[ScramMechanism, str, ScramCredential]:
     """The mechanism, user and credential of one document.
 
@@ -75,9 +80,9 @@ def parse_credential(key: str, document: object) -> tuple[ScramMechanism, str, S
         }:
             try:
                 values = [base64.b64decode(text, validate=True) for text in (salt, stored, server)]
-            except binascii.Error:
+            except ValueError:  # no base64, or no ASCII
                 values = []
-            if mechanism is not None and name and values and n > 0:
+            if mechanism is not None and _is_name(name) and values and n > 0:
                 return (
                     mechanism,
                     name,
@@ -86,6 +91,19 @@ def parse_credential(key: str, document: object) -> tuple[ScramMechanism, str, S
                     ),
                 )
     raise UnreadableCredential(f"the credential {key!r} in the metadata journal is unreadable")
+
+
+def problem_with(mechanism: ScramMechanism, credential: ScramCredential) -> str | None:
+    """What is wrong with a credential that comes from elsewhere, without its keys; or None."""
+    if not ITERATIONS_MIN <= credential.iterations <= ITERATIONS_MAX:
+        return (
+            f"iterations = {credential.iterations}; the range is {ITERATIONS_MIN} to "
+            f"{ITERATIONS_MAX}"
+        )
+    size = mechanism.digest_size
+    if {len(credential.stored_key), len(credential.server_key)} != {size}:
+        return f"stored and server have {size} bytes each"
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

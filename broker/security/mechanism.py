@@ -7,10 +7,10 @@ client, so it never depends on whether a user exists.
 Source: RFC 4422; Kafka `SaslServerAuthenticator`.
 """
 
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from broker.security.principal import Principal
+from values.dataclasses import dataclass
 
 TOKENS_MAX: Final = 8
 """Tokens of one exchange; SCRAM needs two, GSSAPI a few more."""
@@ -42,7 +42,7 @@ class Step:
 
     Attributes:
         token: the bytes for the client, maybe empty.
-        principal: the proved identity; None while the exchange goes on.
+        principal: the proved identity; None while the exchange continues.
         expires_ms: the wall-clock time at which the credential itself ends; None for never.
         is_by_token: whether the credential is a delegation token.
         refusal: why the client is refused, in one word, while it still has to acknowledge that;

@@ -25,7 +25,6 @@ Source: KIP-43, KIP-152, KIP-368; Kafka `SaslServerAuthenticator`.
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -33,6 +32,7 @@ from broker.security.mechanism import TOKENS_MAX, AuthenticationFailed, SaslExch
 from broker.security.principal import ANONYMOUS, Principal
 from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
+from values.dataclasses import dataclass
 
 REAUTHENTICATION_INTERVAL_MS: Final = 1000
 """A second re-authentication within this time is refused."""
@@ -64,11 +64,13 @@ class Authenticated:
         token: the bytes for the client.
         is_done: whether the client is authenticated now.
         session_lifetime_ms: the time until it has to authenticate again; 0 for never.
+        elapsed_ms: the time since the handshake.
     """
 
     token: bytes
     is_done: bool
     session_lifetime_ms: int = 0
+    elapsed_ms: int = 0
 
 
 class SaslSession:
@@ -90,6 +92,7 @@ class SaslSession:
         self._mechanisms = mechanisms
         self._max_reauth_ms = max_reauth_ms
         self._tokens = 0
+        self._began_ms = 0
         self._expires_ms: int | None = None
         self._reauthenticated_ms: int | None = None
 
@@ -153,6 +156,7 @@ class SaslSession:
         self.mechanism = mechanism
         self.exchange = make()
         self._tokens = 0
+        self._began_ms = now_ms
         self.state = SaslState.RAW if version == 0 else SaslState.FRAMED
         return ErrorCode.NONE
 
@@ -191,7 +195,12 @@ class SaslSession:
         self.state = SaslState.DONE
         self.exchange = None
         self._expires_ms = now_ms + lifetime_ms if lifetime_ms else None
-        return Authenticated(token=step.token, is_done=True, session_lifetime_ms=lifetime_ms)
+        return Authenticated(
+            token=step.token,
+            is_done=True,
+            session_lifetime_ms=lifetime_ms,
+            elapsed_ms=now_ms - self._began_ms,
+        )
 
     def _lifetime_ms(self, step: Step, wall_ms: int) -> int:
         max_reauth_ms = self._max_reauth_ms.get(self.mechanism, 0)

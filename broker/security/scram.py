@@ -27,11 +27,12 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple, TypeAlias
 
 from broker.security.mechanism import AuthenticationFailed, Step
 from broker.security.principal import Principal, user
+from values.dataclasses import dataclass
 
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
@@ -70,6 +71,11 @@ class ScramMechanism(enum.IntEnum):
     def hash_name(self) -> str:
         """The name of the hash function for `hashlib`."""
         return "sha256" if self is ScramMechanism.SCRAM_SHA_256 else "sha512"
+
+    @property
+    def digest_size(self) -> int:
+        """The size of its keys in bytes."""
+        return hashlib.new(self.hash_name).digest_size
 
 
 SCRAM_BY_NAME: Final = {mechanism.sasl_name: mechanism for mechanism in ScramMechanism}
@@ -129,7 +135,7 @@ def unknown_user_credential(
 ) -> ScramCredential:
     """A credential for a user that does not exist: stable per name, and no password fits it."""
     seed = hmac.digest(secret, f"{mechanism.sasl_name}/{name}".encode(), "sha512")
-    size = hashlib.new(mechanism.hash_name).digest_size
+    size = mechanism.digest_size
     return ScramCredential(
         salt=hashlib.shake_256(seed).digest(salt_bytes),
         stored_key=hmac.digest(secret, seed, "sha512")[:size],

@@ -31,7 +31,7 @@ from broker.quotas.throttle import (
     Throttle,
     windows_of,
 )
-from broker.security.acls import Access, format_acl, parse_acl
+from broker.security.acls import KIND_ACL, Access, format_acl, parse_acl
 from broker.security.audit import Audit
 from broker.security.audit_file import AuditFile
 from broker.security.credentials import (
@@ -53,8 +53,9 @@ from broker.security.scram import (
     SCRAM_BY_NAME,
     ScramExchange,
 )
+from broker.security.secret_files import reveal
 from broker.security.session import Session
-from broker.security.tls.contexts import TlsContexts, TlsUnusable, reveal
+from broker.security.tls.contexts import TlsContexts, TlsUnusable
 from broker.security.tls.distinguished_name import MalformedName, subject_of
 from broker.security.tls.listeners import TlsListeners
 from broker.security.tls.principal_mapping import NoRuleMatches, PrincipalMapping, RuleRefused
@@ -69,7 +70,6 @@ from storage.directory.metadata import Json
 if TYPE_CHECKING:
     from broker.security.oauth.keys import IdentityKeys
 
-KIND_ACL: Final = "acl"
 _RESTORE: Final = "restore metadata.journal from a copy"
 
 
@@ -205,6 +205,8 @@ class Security:
         path = config.audit_log_file
         file = AuditFile(path, audit_thread, clock) if path and audit_thread else None
         self.audit = Audit(clock, file)
+        if self.access is not None:
+            self.access.is_each_noted = self.audit.notes_allowed
         self.failures = FailedLogins(
             clock.monotonic_ms, config.connection_failed_authentication_delay_ms
         )

@@ -21,6 +21,7 @@ class Session:
     __slots__ = (
         "_fixed",
         "channel",
+        "client_id",
         "connection_id",
         "listener",
         "on_authenticated",
@@ -58,6 +59,8 @@ class Session:
         self.peer_port = 0
         self.software = NO_SOFTWARE
         """The name and the version that the client gives of itself (ApiVersions)."""
+        self.client_id = ""
+        """What the client called itself when it began to log in with SASL."""
         self.sasl = sasl
         self.connection_id = connection_id
         self.tls = tls
@@ -90,4 +93,4 @@ class Session:
 
 
 def _nothing(*_: object) -> None:
-    """Nobody listens."""
+    """The listener of a session without one."""

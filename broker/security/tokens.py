@@ -19,7 +19,7 @@ import hmac
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from broker.security.principal import USER_TYPE, Principal, user
@@ -36,6 +36,7 @@ from config.values import INT64_MAX
 from protocol.error_codes import ErrorCode
 from storage.directory.metadata import Json
 from storage.disk.checkpoints import format_uuid
+from values.dataclasses import dataclass
 
 KIND_TOKEN: Final = "token"
 TOKENS_MAX: Final = 1_000
@@ -134,7 +135,7 @@ class Tokens:
         self._requested: Counter[Principal] = Counter()
         self._credentials: dict[tuple[ScramMechanism, str], ScramCredential] = {}
         for token_id, document in documents.items():
-            self._add(_parse(token_id, document))
+            self._add(parse_token(token_id, document))
 
     def __iter__(self) -> Iterator[Token]:
         """All tokens, expired ones that have not been removed yet too."""
@@ -158,8 +159,8 @@ class Tokens:
     ) -> tuple[ScramCredential, Bearer | None]:
         """What a bearer is checked against, and who it is.
 
-        An unknown id has a credential that no secret fits and that a client cannot tell from that
-        of a token: salt and iterations are the same, whether there is a token of this id or not.
+        An unknown id has a credential that no secret fits and that a client cannot distinguish
+        from that of a token: salt and iterations are the same, whether there is a token or not.
 
         The first call for a token takes some milliseconds.
         """
@@ -276,7 +277,7 @@ class Tokens:
         return self._known[token_id]
 
     def _put(self, token: Token) -> Token:
-        self._keep({token.id: _format(token)})
+        self._keep({token.id: format_token(token)})
         self._add(token)
         return token
 
@@ -300,7 +301,7 @@ class Tokens:
         """
         for token_id, document in documents.items():
             if document is not None:
-                self._add(_parse(token_id, document))
+                self._add(parse_token(token_id, document))
             elif token_id in self._known:
                 self._forget([self._known[token_id]])
 
@@ -324,7 +325,8 @@ def _sum(now_ms: int, duration_ms: int) -> int:
     return min(now_ms + duration_ms, INT64_MAX)
 
 
-def _format(token: Token) -> dict[str, Json]:
+def format_token(token: Token) -> dict[str, Json]:
+    """The document of a token in the metadata journal."""
     return {
         "owner": list(token.owner),
         "requester": list(token.requester),
@@ -335,7 +337,12 @@ def _format(token: Token) -> dict[str, Json]:
     }
 
 
-def _parse(token_id: str, document: Json) -> Token:
+def parse_token(token_id: str, document: Json) -> Token:
+    """The token of a document.
+
+    Raises:
+        ValueError: it is none; the message names its key.
+    """
     match document:
         case {
             "owner": [str(owner_type), str(owner_name)],

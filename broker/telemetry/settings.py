@@ -5,15 +5,14 @@ Kafka's. That patterns of `match` are regular expressions is checked by `subscri
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from config.describe import ConfigSource, Entry, Synonym, default_level
-from config.errors import Problem
+from config.describe import ConfigSource, DescribedSetting, Synonym, default_level
+from config.errors import Problem, nearest
 from config.rows import number
-from config.suggest import nearest
 from config.values import InvalidValue, Key, Value, ValueType
+from values.dataclasses import dataclass
 
 INTERVAL_DEFAULT_MS: Final = 300_000
 _INTERVAL_MIN_MS: Final = 100
@@ -73,7 +72,7 @@ class ClientMetricsConfig:
     match: Mapping[str, str]
 
 
-def describe_client_metrics(overrides: Mapping[str, str]) -> list[Entry]:
+def describe_client_metrics(overrides: Mapping[str, str]) -> list[DescribedSetting]:
     """Every setting of a subscription, in the table's order."""
     entries = []
     for key in CLIENT_METRICS_KEYS.values():
@@ -81,7 +80,7 @@ def describe_client_metrics(overrides: Mapping[str, str]) -> list[Entry]:
         if key.name in overrides:
             value, source = overrides[key.name], ConfigSource.CLIENT_METRICS
             levels.insert(0, Synonym(name=key.name, value=value, source=source))
-        entries.append(Entry(key=key, synonyms=tuple(levels)))
+        entries.append(DescribedSetting(key=key, synonyms=tuple(levels)))
     return entries
 
 

@@ -54,7 +54,7 @@ class Subscriptions:
     """All subscriptions. `revision` grows with each change."""
 
     def __init__(self, documents: Documents) -> None:
-        """Take those that are stored; one that is not valid any more asks nobody."""
+        """Take those that are stored; one that is not valid any more has no effect."""
         self.revision = 0
         self.overrides: dict[str, dict[str, str]] = {}
         self._documents = documents
@@ -83,7 +83,7 @@ class Subscriptions:
         problems = check_client_metrics(overrides)
         problem = str(problems[0]) if problems else pattern_problem(overrides)
         if problem is not None:
-            logger.warning("the subscription %s to client metrics asks nobody: %s", name, problem)
+            logger.warning("the subscription %s to client metrics has no effect: %s", name, problem)
             return
         config = client_metrics_config(overrides)
         patterns = {key: compile_pattern(text) for key, text in config.match.items()}

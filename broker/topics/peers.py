@@ -49,9 +49,12 @@ class Peers(Protocol):
     ) -> None:
         """Ask a worker how far groups are behind in its partitions.
 
-        A position is a topic, a partition and a committed offset; `found` is not called if the
-        worker is not there.
+        A position is a topic, a partition and a committed offset; `found` is called once, with
+        nothing if the worker is not there.
         """
+
+    def drop_share_group(self, group_id: str) -> None:
+        """Let the other workers forget the share partitions of a group."""
 
     def write_marker(
         self,

@@ -39,7 +39,7 @@ from broker.topics.changes import Changes, Result
 from broker.topics.peers import Peers
 from broker.topics.windows import Windows, WindowTopic
 from config import BrokerConfig, ConfigErrors, check_group_overrides, with_dynamic
-from config.describe import Entry, TopicDescriptions
+from config.describe import DescribedSetting, TopicDescriptions
 from storage.directory.claim import KRAFT_METADATA_TOPIC
 from storage.directory.data_dir import DataDir, Topic
 from storage.directory.metadata import FIRST_WORKER
@@ -166,7 +166,7 @@ class TopicRegistry:
         """The broker's configuration with the settings changed at run time applied."""
         return self._data_dir.broker_config
 
-    def describe(self, overrides: Mapping[str, str]) -> list[Entry]:
+    def describe(self, overrides: Mapping[str, str]) -> list[DescribedSetting]:
         """Every setting of a topic whose own settings are `overrides`, in the table's order."""
         if self._descriptions is None or self._descriptions.broker is not self.broker_config:
             self._descriptions = TopicDescriptions(self.broker_config)
@@ -532,6 +532,7 @@ class TopicRegistry:
             finally:
                 # After a failure topics may be gone all the same, with files that are left.
                 self._by_id = {topic.topic_id: topic for topic in data_dir.topics.values()}
+                self._group_overrides = data_dir.group_overrides()
                 self._revision += 1
                 for topic in before:
                     if data_dir.topics.get(topic.name) is not topic:

@@ -11,13 +11,14 @@ Writers have no way to a window: `TopicRegistry.led_log` and every change of top
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid5
 
 from broker.errors import InvalidTopicName, ReadOnlyWindow
 from protocol.time_windows import MARK, MalformedWindow, TimeWindow, parse_window
 from storage.directory.data_dir import Topic
+from values.dataclasses import dataclass
 
 if TYPE_CHECKING:  # loaded with the first window
     from storage.window.log_window import LogWindow

@@ -24,7 +24,7 @@ part of the transaction); Kafka's `TransactionCoordinator`, `TransactionMarkerCh
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -56,6 +56,7 @@ from protocol.records.layout import (
 )
 from protocol.stored.codec import UnknownRecord
 from storage.log.log import Log
+from values.dataclasses import dataclass
 
 logger = logging.getLogger("tidelog.broker.transactions.coordinator")
 
@@ -73,7 +74,7 @@ class Admission(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Entry:
+class TransactionalId:
     """One transactional id at work.
 
     Attributes:
@@ -116,7 +117,7 @@ class TransactionCoordinator:
                 "segment.bytes": str(config.transaction_state_log_segment_bytes),
             },
         )
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, TransactionalId] = {}
         self._of_producer: dict[int, str] = {}
         self._open: set[str] = set()
         self._time = SteadyTime(services.clock)
@@ -241,7 +242,7 @@ class TransactionCoordinator:
         else:
             self._store(entry, plan.next, answer)
 
-    def _find_ready(self, transactional_id: str) -> tuple[Entry | None, ErrorCode]:
+    def _find_ready(self, transactional_id: str) -> tuple[TransactionalId | None, ErrorCode]:
         """The entry, or the error: an unknown id, or a pending decision."""
         entry = self._entries.get(transactional_id)
         if entry is None:
@@ -301,7 +302,7 @@ class TransactionCoordinator:
             return True
         return any(_write_error(entry, producer, tp) is not ErrorCode.NONE for tp in partitions)
 
-    def _admit_next(self, entry: Entry) -> None:
+    def _admit_next(self, entry: TransactionalId) -> None:
         """Process the waiting requests, oldest first, until a decision has to be stored."""
         while entry.admissions:
             producer, partitions, answer = entry.admissions[0]
@@ -316,7 +317,7 @@ class TransactionCoordinator:
             entry.admissions.popleft()
             answer(plan.error)
 
-    def _admitted(self, entry: Entry, error: ErrorCode) -> None:
+    def _admitted(self, entry: TransactionalId, error: ErrorCode) -> None:
         entry.admissions.popleft().answer(error)
         self._admit_next(entry)
 
@@ -408,19 +409,19 @@ class TransactionCoordinator:
 
     # -- storing -------------------------------------------------------------------------------
 
-    def _create(self, transactional_id: str, timeout_ms: int) -> Entry:
+    def _create(self, transactional_id: str, timeout_ms: int) -> TransactionalId:
         snapshot = TxnSnapshot(
             transactional_id=transactional_id,
             producer_id=self.allocate_producer_id(),
             timeout_ms=timeout_ms,
         )
-        entry = self._entries[transactional_id] = Entry(now=snapshot)
+        entry = self._entries[transactional_id] = TransactionalId(now=snapshot)
         return entry
 
     def _restore(self, key: bytes, value: bytes) -> None:
         try:
             transactional_id = records.decode_key(key)
-            entry = Entry(now=records.decode_value(transactional_id, value))
+            entry = TransactionalId(now=records.decode_value(transactional_id, value))
         except UnknownRecord as error:
             logger.warning("a record of the transaction log is not understood: %s", error)
             return
@@ -430,7 +431,7 @@ class TransactionCoordinator:
         self._entries[transactional_id] = entry
         self._index(entry)
 
-    def _store(self, entry: Entry, snapshot: TxnSnapshot, when_done: WhenDone) -> None:
+    def _store(self, entry: TransactionalId, snapshot: TxnSnapshot, when_done: WhenDone) -> None:
         """Store `snapshot`; once it is durable, make it the current state and call `when_done`."""
         assert not entry.is_busy, snapshot.transactional_id
         state.check_successor(entry.now, snapshot)
@@ -448,7 +449,7 @@ class TransactionCoordinator:
         record = (records.encode_key(transactional_id), records.encode_value(snapshot))
         self._topic.append(self._topic.partition_of(transactional_id), [record], stored)
 
-    def _index(self, entry: Entry) -> None:
+    def _index(self, entry: TransactionalId) -> None:
         self._of_producer[entry.now.producer_id] = entry.now.transactional_id
         if entry.now.state is TxnState.ONGOING or entry.now.state in PREPARED:
             self._open.add(entry.now.transactional_id)
@@ -457,7 +458,9 @@ class TransactionCoordinator:
 
     # -- ending --------------------------------------------------------------------------------
 
-    def _prepare_end(self, entry: Entry, prepared: TxnSnapshot, answer: WhenDone | None) -> None:
+    def _prepare_end(
+        self, entry: TransactionalId, prepared: TxnSnapshot, answer: WhenDone | None
+    ) -> None:
         def stored(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
                 if answer is not None:
@@ -468,14 +471,14 @@ class TransactionCoordinator:
 
         self._store(entry, prepared, stored)
 
-    def _write_markers(self, entry: Entry) -> None:
+    def _write_markers(self, entry: TransactionalId) -> None:
         entry.missing = set(entry.now.partitions)
         if entry.missing:
             self._write_to(entry, sorted(entry.missing))
         else:
             self._complete(entry)
 
-    def _write_to(self, entry: Entry, partitions: list[TopicPartition]) -> None:
+    def _write_to(self, entry: TransactionalId, partitions: list[TopicPartition]) -> None:
         """Write the marker to these partitions; the last one to accept it completes the end."""
         entry.refused.clear()
         snapshot = entry.now
@@ -497,7 +500,7 @@ class TransactionCoordinator:
                 continue
             self._topic.append_prepared(log, marker, partial(self._marker_done, entry, tp))
 
-    def _write_to_worker(self, entry: Entry, tp: TopicPartition, marker: bytes) -> None:
+    def _write_to_worker(self, entry: TransactionalId, tp: TopicPartition, marker: bytes) -> None:
         """Let the worker that keeps the partition write the marker."""
         topics = self._services.topics
         topic = topics.find(tp[0])
@@ -513,7 +516,7 @@ class TransactionCoordinator:
     def _coordinator_epoch(self, transactional_id: str) -> int:
         return self._topic.log(self._topic.partition_of(transactional_id)).leader_epoch
 
-    def _marker_done(self, entry: Entry, tp: TopicPartition, error: ErrorCode) -> None:
+    def _marker_done(self, entry: TransactionalId, tp: TopicPartition, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
             entry.refused.add(tp)
             self._answer_end(entry)
@@ -525,7 +528,7 @@ class TransactionCoordinator:
         if not entry.missing and entry.now.state in PREPARED and not entry.is_busy:
             self._complete(entry)
 
-    def _complete(self, entry: Entry) -> None:
+    def _complete(self, entry: TransactionalId) -> None:
         def stored(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
                 logger.warning("%s: end not recorded yet", entry.now.transactional_id)
@@ -534,7 +537,7 @@ class TransactionCoordinator:
         self._store(entry, state.plan_complete(entry.now, self._time.now_ms()), stored)
 
     @staticmethod
-    def _answer_end(entry: Entry) -> None:
+    def _answer_end(entry: TransactionalId) -> None:
         answer, entry.waiting = entry.waiting, None
         if answer is not None:
             answer(ErrorCode.NONE)
@@ -547,7 +550,7 @@ class TransactionCoordinator:
             if not entry.is_busy and state.is_expired(entry.now, now_ms, expiration_ms):
                 self._forget(entry)
 
-    def _forget(self, entry: Entry) -> None:
+    def _forget(self, entry: TransactionalId) -> None:
         transactional_id = entry.now.transactional_id
         entry.is_busy = True
 
@@ -585,7 +588,7 @@ def _no_entry(transactional_id: str) -> ErrorCode:
 
 
 def _write_error(
-    entry: Entry, producer: ProducerIdAndEpoch, partition: TopicPartition
+    entry: TransactionalId, producer: ProducerIdAndEpoch, partition: TopicPartition
 ) -> ErrorCode:
     """The error of a write to the partition now, NONE when it is allowed."""
     error = state.producer_error(entry.now, producer)

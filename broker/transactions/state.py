@@ -22,11 +22,12 @@ Times are wall-clock ms, as stored. Source: KIP-98, KIP-360, KIP-588, KIP-890; K
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
+from values.dataclasses import dataclass
 
 EPOCH_MAX: Final = 2**15 - 1
 _EPOCH_EXHAUSTED: Final = EPOCH_MAX - 1

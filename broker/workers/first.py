@@ -17,19 +17,22 @@ import base64
 import logging
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.groups.offsets.lag import Position
 from broker.topics.peers import UNKNOWN_EPOCH, Measured
 from broker.transactions.state import TopicPartition
+from broker.workers import share_states
 from broker.workers.link import Link, Message
 from protocol.error_codes import ErrorCode
 from storage.directory.data_dir import DataDir
 from storage.directory.metadata import FIRST_WORKER, KIND_PRODUCER_IDS, KIND_TOPIC, Json
+from values.dataclasses import dataclass
 
 if TYPE_CHECKING:
+    from broker.groups.share_states import ShareStates
     from broker.operator.worker_queries import WorkerQueries
     from broker.transactions.coordinator import TransactionCoordinator
 
@@ -89,6 +92,7 @@ class FirstWorker:
         self._topic_seq: dict[str, int] = {}
         self._moved = asyncio.Event()
         self._transactions: TransactionCoordinator | None = None
+        self._share_states: ShareStates | None = None
         self._accept_client: AcceptClient | None = None
         self.queries: WorkerQueries | None = None
         self._waiting_clients: list[tuple[Message, int]] = []
@@ -137,9 +141,15 @@ class FirstWorker:
                 "a worker has sent no addresses; its partitions have no leader until it does"
             )
 
-    def serve(self, transactions: "TransactionCoordinator", accept_client: AcceptClient) -> None:
-        """Answer the others' questions about transactions, and serve the clients they forward."""
+    def serve(
+        self,
+        transactions: "TransactionCoordinator",
+        states: "ShareStates",
+        accept_client: AcceptClient,
+    ) -> None:
+        """Answer the calls of the others, and serve the clients that they forward."""
         self._transactions = transactions
+        self._share_states = states
         self._accept_client = accept_client
         clients, self._waiting_clients = self._waiting_clients, []
         for facts, descriptor in clients:
@@ -238,6 +248,11 @@ class FirstWorker:
 
         self.call(worker, {"measure": [list(position) for position in positions]}, answered)
 
+    def drop_share_group(self, group_id: str) -> None:
+        """As in `Peers`."""
+        for worker in self._linked.values():
+            worker.link.send({share_states.DROP: group_id})
+
     def call(self, worker: int, message: Message, answer: Callable[[Any], object]) -> None:
         """Call a worker; `answer` gets None when it is not there."""
         linked = self._linked.get(worker)
@@ -253,6 +268,9 @@ class FirstWorker:
             self._receive_client(message["client"], descriptor)
         elif "admit" in message:
             self._admit(message["admit"], partial(worker.link.reply, message))
+        elif share_states.READ in message or share_states.WRITE in message:
+            reply = partial(worker.link.reply, message)
+            share_states.answer_call(self._share_states, message, reply)
         elif "ask" in message:
             if self.queries is None:
                 worker.link.reply(message, None)

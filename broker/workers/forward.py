@@ -39,6 +39,8 @@ SERVED_HERE: Final = frozenset(
         ApiKey.FETCH,
         ApiKey.LIST_OFFSETS,
         ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        ApiKey.SHARE_FETCH,
+        ApiKey.SHARE_ACKNOWLEDGE,
         ApiKey.DELETE_RECORDS,
         ApiKey.DESCRIBE_PRODUCERS,
         ApiKey.WRITE_TXN_MARKERS,
@@ -180,6 +182,7 @@ class _ForwardedSession(Session):
         self.peer_port = facts["port"]
         name, version = facts["software"]
         self.software = name, version
+        self.client_id = facts["client_id"]
         self._may_handle_tokens = bool(facts["may_handle_tokens"])
 
     @property
@@ -219,6 +222,7 @@ def facts_of(connection: Connection, listener: str) -> "Message":
         "connection": session.connection_id,
         "tls": session.tls,
         "software": list(session.software),
+        "client_id": session.client_id,
         "principal": list(session.principal),
         "may_handle_tokens": session.may_handle_tokens,
     }

@@ -25,12 +25,14 @@ from broker.errors import BrokerError, DataDirUnusable, UnknownTopicOrPartition
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.internal_topic import CoordinatorServices, WhenDone
 from broker.groups.offsets.lag import measure
+from broker.groups.share_partitions import SharePartitions
 from broker.requests.error_mapping import error_code
 from broker.security.service import Security
 from broker.topics.registry import TopicRegistry
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.state import ProducerIdAndEpoch, TopicPartition
 from broker.workers.link import Link, Message
+from broker.workers.share_states import DROP, LinkedShareStates
 from config import BrokerConfig
 from protocol.error_codes import ErrorCode
 from protocol.records.batch import RecordBatch
@@ -38,7 +40,12 @@ from protocol.records.layout import ControlType
 from protocol.records.record import control_type, decode_batch
 from storage.directory.data_dir import Topic
 from storage.directory.following import FollowedMetadata, FollowingDataDir
-from storage.directory.metadata import FIRST_WORKER, KIND_BROKER_OVERRIDES, KIND_TOPIC
+from storage.directory.metadata import (
+    FIRST_WORKER,
+    KIND_BROKER_OVERRIDES,
+    KIND_GROUP_OVERRIDES,
+    KIND_TOPIC,
+)
 from storage.disk.files import Files
 from storage.errors import DataDirError, StorageError, StorageFailed
 
@@ -67,6 +74,8 @@ class FurtherWorker:
         self._applying: asyncio.Task[None] | None = None
         self._first = connected
         self.queries: WorkerQueries | None = None
+        self.share_states = LinkedShareStates(partial(self.call, FIRST_WORKER))
+        self._share_partitions: SharePartitions | None = None
 
     # --- the link -------------------------------------------------------------------------------
 
@@ -93,6 +102,10 @@ class FurtherWorker:
             self._write_marker(link, message)
         elif "measure" in message:
             link.reply(message, [self._measured(*position) for position in message["measure"]])
+        elif DROP in message:
+            self.share_states.drop_group(message[DROP])
+            if self._share_partitions is not None:
+                self._share_partitions.drop_group(message[DROP])
         elif "part" in message:
             if self.queries is None:
                 link.reply(message, None)
@@ -140,10 +153,17 @@ class FurtherWorker:
             raise DataDirUnusable(str(error), "") from error
 
     async def begin(
-        self, topics: TopicRegistry, security: Security, transactions: "FollowingTransactions"
+        self,
+        topics: TopicRegistry,
+        security: Security,
+        transactions: "FollowingTransactions",
+        share_partitions: SharePartitions,
     ) -> None:
         """Follow the changes since the start; return when worker 1 lets us accept clients."""
         self._topics, self._security, self._transactions = topics, security, transactions
+        self._share_partitions = share_partitions
+        topics.when_deleted(transactions.topic_deleted)
+        topics.when_deleted(lambda topic: share_partitions.drop_topic(topic.topic_id))
         self._report_opened(*self._opened_with)
         self._applying = asyncio.create_task(self._apply_changes())
         self._applying.add_done_callback(_applying_ended)
@@ -153,6 +173,8 @@ class FurtherWorker:
         """Follow no further changes, and answer no further questions."""
         if self.queries is not None:
             self.queries.close()
+        if self._share_partitions is not None:
+            self._share_partitions.stop()
         if self._applying is not None:
             self._applying.cancel()
             await asyncio.gather(self._applying, return_exceptions=True)
@@ -194,7 +216,7 @@ class FurtherWorker:
     async def _apply(self, kind: str, keys: Iterable[str]) -> str | None:
         """Do what a change asks for; why it failed, or None."""
         try:
-            if kind in (KIND_TOPIC, KIND_BROKER_OVERRIDES):
+            if kind in (KIND_TOPIC, KIND_BROKER_OVERRIDES, KIND_GROUP_OVERRIDES):
                 await self._topics.follow(kind, list(keys))
                 if kind == KIND_BROKER_OVERRIDES:
                     await self._security.tls.follow(self._topics.broker_config)

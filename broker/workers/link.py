@@ -14,7 +14,6 @@ reads it; the peer is our own process. Loop thread only.
 
 import asyncio
 import json
-import logging
 import os
 import socket
 import struct
@@ -22,8 +21,6 @@ from array import array
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
-
-logger = logging.getLogger("tidelog.broker.workers.link")
 
 Message = dict[str, Any]
 

@@ -22,10 +22,11 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from broker.errors import StartError
+from values.dataclasses import dataclass
 
 logger = logging.getLogger("tidelog.broker.workers.parent")
 

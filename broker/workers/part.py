@@ -75,7 +75,7 @@ class Part:
         loop.add_reader(self._control.fileno(), readable)
 
     def announce(self, ready: Any) -> None:
-        """Tell the parent that this worker accepts clients."""
+        """Report to the parent that this worker accepts clients."""
         facts = asdict(ready)
         if ready.metrics_port is not None:
             facts["ports"] = {**facts["ports"], METRICS: ready.metrics_port}

@@ -18,7 +18,7 @@ auxiliary      the rules of `storage.audit.auxiliary`: a lookup may start there,
 import mmap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ import click
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import json_option
-from cli.output import format_count, json_line
+from cli.output import format_count, json_line, say
 from cli.record_format import text_of
 from client.times import format_time
 from protocol.errors import ProtocolError
@@ -47,6 +47,7 @@ from storage.disk.file_names import (
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.time_index import TimeIndex
 from storage.segment.txn_index import ENTRY as TXN_ENTRY
+from values.dataclasses import dataclass
 
 _WINDOW_BYTES = 4 * 1024 * 1024
 """How much of a log is scanned at a time."""
@@ -138,7 +139,7 @@ class _Show:
         if self.is_json:
             click.echo(json_line({"kind": kind, **facts}))
         else:
-            click.echo(_LINES[kind].format(**words).rstrip())
+            say(_LINES[kind].format(**words).rstrip())
 
     def end(self, file: Path, problems: Sequence[str], counted: str) -> None:
         if self.is_json:

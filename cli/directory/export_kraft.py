@@ -8,6 +8,7 @@ how to start Kafka. docs/adr/0012 has the reasons.
 
 import contextlib
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -19,6 +20,7 @@ from cli.directory.directory_copy import (
     make_new,
     sync_directory,
 )
+from cli.directory.kraft_security import security_for_kafka
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import DirectoryType, json_option, now_ms
@@ -83,7 +85,7 @@ def command(*, directory: Path, target: Path | None, in_place: bool, as_json: bo
     if target is not None:
         check_new(target)
     files = RealFiles()
-    _check_workers(directory, files)
+    _check_workers(directory)
     plan = _plan(directory, files)
     lock = files.lock(f"{directory}/{LOCK_FILE}")
     try:
@@ -98,7 +100,7 @@ def command(*, directory: Path, target: Path | None, in_place: bool, as_json: bo
     return ExitCode.OK
 
 
-def _check_workers(directory: Path, files: RealFiles) -> None:
+def _check_workers(directory: Path) -> None:
     """Refuse a directory with partitions of several workers: Kafka knows one directory only."""
     journal = directory / JOURNAL_FILE
     topics = read_topics(journal.read_bytes()).values() if journal.exists() else ()
@@ -118,7 +120,14 @@ def _plan(directory: Path, files: RealFiles) -> ExportPlan:
     try:
         for notice in data_dir.notices:
             note(f"tidelog: note: {notice}")
-        return plan_export(data_dir, directory_id=meta.directory_id or random_uuid(os.urandom))
+        notes: list[str] = []
+        security = security_for_kafka(data_dir.documents, notes)
+        plan = plan_export(
+            data_dir,
+            directory_id=meta.directory_id or random_uuid(os.urandom),
+            security=security,
+        )
+        return replace(plan, notes=[*plan.notes, *notes])
     finally:
         data_dir.close(now_ms())
 

@@ -18,6 +18,7 @@ from cli.directory.directory_copy import (
     make_new,
     refuse_running_kafka,
 )
+from cli.directory.kraft_security import Documents, security_from_kafka
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import DirectoryType, json_option, now_ms
@@ -25,7 +26,7 @@ from cli.output import Progress, format_size, note, print_json
 from config import load
 from storage.directory.claim import stray_directory_name
 from storage.directory.data_dir import DataDir
-from storage.directory.metadata import KIND_BROKER_OVERRIDES, KIND_PRODUCER_IDS
+from storage.directory.metadata import KIND_BROKER_OVERRIDES, KIND_PRODUCER_IDS, ONLY_KEY
 from storage.directory.metadata_journal import MetadataJournal
 from storage.disk.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
@@ -83,33 +84,43 @@ def command(
         random_bytes=os.urandom,
         metadata_path=str(metadata_dir) if metadata_dir else None,
     )
+    notes: list[str] = []
+    security = security_from_kafka(plan.security, notes)
     if target is None:
         size_bytes = 0
-        _adopt(source, plan, files)
+        _adopt(source, plan, security, files)
     else:
-        size_bytes = _copy(source, target, plan, files, is_quiet=as_json)
-    notices = _open_once(target or source, files, is_quiet=as_json)
-    _report(target or source, plan, size_bytes, notices, as_json)
+        size_bytes = _copy(source, target, plan, security, files, is_quiet=as_json)
+    notes += _open_once(target or source, files, is_quiet=as_json)
+    _report(target or source, plan, size_bytes, notes, as_json)
     return ExitCode.OK
 
 
-def _copy(source: Path, target: Path, plan: ImportPlan, files: RealFiles, *, is_quiet: bool) -> int:
+def _copy(
+    source: Path,
+    target: Path,
+    plan: ImportPlan,
+    security: Documents,
+    files: RealFiles,
+    *,
+    is_quiet: bool,
+) -> int:
     make_new(target)
     size_bytes = copy_partitions(source, target, plan.directories, is_imported, is_quiet=is_quiet)
     for name in CHECKPOINT_FILES:
         if (source / name).exists():
             copy_file(source / name, target / name)
-    _write_journal(target, plan, files)
+    _write_journal(target, plan, security, files)
     if (source / CLEAN_SHUTDOWN_FILE).exists():
         write_clean_shutdown(str(target), files)
     files.replace_atomically(f"{target}/{META_PROPERTIES_FILE}", format_meta_properties(plan.meta))
     return size_bytes
 
 
-def _adopt(source: Path, plan: ImportPlan, files: RealFiles) -> None:
+def _adopt(source: Path, plan: ImportPlan, security: Documents, files: RealFiles) -> None:
     """In place. It is Kafka's until the journal is there, and Tidelog's from then on."""
     files.replace_atomically(f"{source}/{META_PROPERTIES_FILE}", format_meta_properties(plan.meta))
-    _write_journal(source, plan, files)
+    _write_journal(source, plan, security, files)
     metadata = f"{source}/{METADATA_DIRECTORY}"
     if files.exists(metadata):
         # Its content is out of date from here on. Kafka, too, knows such names and leaves them.
@@ -118,14 +129,17 @@ def _adopt(source: Path, plan: ImportPlan, files: RealFiles) -> None:
         files.sync_directory(str(source))
 
 
-def _write_journal(directory: Path, plan: ImportPlan, files: RealFiles) -> None:
+def _write_journal(
+    directory: Path, plan: ImportPlan, security: Documents, files: RealFiles
+) -> None:
     MetadataJournal(
         str(directory),
         files,
         adopted=plan.topics,
         adopted_documents=(
-            (KIND_BROKER_OVERRIDES, dict(plan.broker_overrides)),
-            (KIND_PRODUCER_IDS, plan.next_producer_id),
+            (KIND_BROKER_OVERRIDES, ONLY_KEY, dict(plan.broker_overrides)),
+            (KIND_PRODUCER_IDS, ONLY_KEY, plan.next_producer_id),
+            *((kind, *pair) for kind, read in security.items() for pair in read.items()),
         ),
     ).close()
 

@@ -5,7 +5,6 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -29,6 +28,7 @@ from client.errors import BrokerRefused, InvalidUse, NotThere
 from client.producer import Producer
 from client.times import format_duration, format_time
 from protocol.error_codes import ErrorCode
+from values.dataclasses import dataclass
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

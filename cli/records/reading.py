@@ -1,11 +1,11 @@
 """The request of ``tidelog consume``: where to begin, what to show, where to stop."""
 
 import sys
-from dataclasses import dataclass
 
 from cli.record_format import Render
 from client.types import ConsumerRecord
 from console.data.conditions import Condition, fulfils
+from values.dataclasses import dataclass
 
 POLL_MS = 500
 

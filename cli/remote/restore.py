@@ -124,5 +124,7 @@ def _show(directory: Path, restored: Restored, duration_s: float) -> None:
         f"{format_count(restored.segments, 'segment')} in the bucket, "
         f"{format_size(restored.tail_bytes)} of newer records here, in {duration_s:.1f} s"
     )
+    for name in restored.key_stores:
+        click.echo(f"{name}: left out, its key store is not on this machine")
     for name in restored.empty:
         click.echo(f"{name}: empty, its records were never in the bucket (remote.storage.enable)")

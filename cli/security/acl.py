@@ -13,7 +13,7 @@ import click
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import BrokerOptions, ask_admin, json_option, login_options
-from cli.output import note, print_json, print_table
+from cli.output import note, print_json, print_table, say
 from client.admin import Admin
 from client.errors import BrokerRefused
 from protocol.acl import (
@@ -33,11 +33,6 @@ _OPERATIONS = {
     operation.name.lower().replace("_", "-"): operation
     for operation in Operation
     if operation >= Operation.ALL
-}
-_TYPES = {
-    "topic": ResourceType.TOPIC,
-    "group": ResourceType.GROUP,
-    "transactional-id": ResourceType.TRANSACTIONAL_ID,
 }
 _SUPER_USERS = "super.users"
 _ALLOW_IF_NO_ACL = "allow.everyone.if.no.acl.found"
@@ -179,7 +174,7 @@ def add(*, dry_run: bool, broker: BrokerOptions, **options: Any) -> None:
     if not dry_run:
         ask_admin(broker, lambda admin: admin.add_rules(rules))
     for rule in rules:
-        click.echo(_phrase(rule))
+        say(_phrase(rule))
     if dry_run:
         note("nothing is changed (--dry-run)")
 
@@ -196,7 +191,7 @@ def remove(*, broker: BrokerOptions, **options: Any) -> None:
 
     removed = ask_admin(broker, take)
     for rule in removed:
-        click.echo(_phrase(rule))
+        say(_phrase(rule))
     if not removed:
         raise CommandFailed("there is no such rule; see tidelog acl list", ExitCode.NOT_FOUND)
 
@@ -318,7 +313,7 @@ def test(
     if as_json:
         print_json({"allowed": decision.allowed, "reason": decision.reason})
     else:
-        click.echo(f"{'allowed' if decision.allowed else 'denied'}: {decision.reason}")
+        say(f"{'allowed' if decision.allowed else 'denied'}: {decision.reason}")
     return ExitCode.OK if decision.allowed else ExitCode.FAILED
 
 

@@ -1,20 +1,40 @@
-"""Users of a data directory that no broker has open: the work of ``tidelog user --data-dir``."""
+"""Users of a data directory that no broker has open: the work of ``tidelog user --data-dir``.
+
+Reading alone, for an export, may happen while a broker runs.
+"""
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 from broker.security.credentials import (
     KIND_SCRAM,
+    KIND_SECURITY,
     Credentials,
     Deletion,
+    UnreadableCredential,
     Upsertion,
+    format_credential,
+    parse_credential,
+    problem_with,
 )
-from broker.security.scram import SALT_BYTES, SCRAM_BY_NAME, salted
+from broker.security.scram import (
+    SALT_BYTES,
+    SCRAM_BY_NAME,
+    salted,
+)
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from config import BrokerConfig, load
+from config import load
+from storage.directory.metadata import KIND_PRODUCER_IDS, Json
+from storage.directory.metadata_journal import JOURNAL_FILE, MetadataJournal, read_documents
 from storage.directory.offline import open_journal
 from storage.disk.files import RealFiles
+from storage.errors import ForeignDataDir
+
+_FIRST_USERS = "first-users"
+"""The document that says that the first users of a directory have been made."""
 
 _ANY_SECRET = bytes(32)
 """No login happens here, so no answer depends on it."""
@@ -27,16 +47,56 @@ def set_user(data_dir: str, name: str, password: str, mechanism_name: str, itera
         CommandFailed: the name or the number of iterations is not acceptable.
         DataDirError: the directory cannot be used.
     """
+    _alter(data_dir, [], [_upsertion(name, password, mechanism_name, iterations)])
+
+
+def _upsertion(name: str, password: str, mechanism_name: str, iterations: int) -> Upsertion:
     mechanism = SCRAM_BY_NAME[mechanism_name]
     salt = secrets.token_bytes(SALT_BYTES)
-    change = Upsertion(
+    return Upsertion(
         name=name,
         mechanism=mechanism,
         iterations=iterations,
         salt=salt,
         salted_password=salted(mechanism, password, salt, iterations),
     )
-    _alter(data_dir, [], [change])
+
+
+def make_first_users(
+    data_dir: str, passwords: Mapping[str, str], mechanism_names: Iterable[str], iterations: int
+) -> bool:
+    """Create users by their passwords in a directory that nothing is in yet; whether that was so.
+
+    All or none are made, so a crash leaves a directory that the next call completes.
+
+    Raises:
+        CommandFailed: a name is not acceptable.
+        DataDirError: the directory cannot be used.
+    """
+    credentials = Credentials({}, secret=_ANY_SECRET)
+    documents: dict[str, Json] = {}
+    for mechanism_name in mechanism_names:
+        plan = credentials.plan_alterations(
+            [],
+            [
+                _upsertion(name, password, mechanism_name, iterations)
+                for name, password in passwords.items()
+            ],
+        )
+        for outcome in plan.outcomes:
+            if outcome.code:
+                raise CommandFailed(f"user {outcome.name!r}: {outcome.message}")
+        documents |= plan.documents
+    try:
+        with _journal(data_dir) as journal:
+            if any(kind != KIND_PRODUCER_IDS for kind, _ in journal.everything()):
+                return False
+            journal.put_all(KIND_SCRAM, documents)
+            # Without it, users that are removed later would be made again.
+            journal.put(KIND_SECURITY, _FIRST_USERS, document=True)
+            return True
+    except ForeignDataDir:
+        return False  # a start takes it over, or says what is wrong with it
 
 
 def remove_user(data_dir: str, name: str) -> None:
@@ -54,9 +114,7 @@ def remove_user(data_dir: str, name: str) -> None:
 
 def users(data_dir: str) -> dict[str, list[tuple[str, int]]]:
     """The mechanisms and iterations of every user."""
-    with open_journal(
-        _config(data_dir), files=RealFiles(), random_bytes=secrets.token_bytes
-    ) as journal:
+    with _journal(data_dir) as journal:
         credentials = Credentials(journal.documents(KIND_SCRAM), secret=_ANY_SECRET)
     return {
         name: [(mechanism.sasl_name, iterations) for mechanism, iterations in known]
@@ -64,10 +122,68 @@ def users(data_dir: str) -> dict[str, list[tuple[str, int]]]:
     }
 
 
+def export_users(data_dir: str) -> list[dict[str, Json]]:
+    """The credentials of every user, with the keys that prove passwords; a broker may be running.
+
+    Raises:
+        UnreadableCredential: a document of the journal is no credential.
+    """
+    content = Path(data_dir, JOURNAL_FILE).read_bytes()
+    exported: list[dict[str, Json]] = []
+    for key, document in sorted(read_documents(content, KIND_SCRAM).items()):
+        mechanism, name, _ = parse_credential(key, document)
+        assert isinstance(document, dict)
+        exported.append({"user": name, "mechanism": mechanism.sasl_name, **document})
+    return exported
+
+
+def import_users(data_dir: str, exported: Iterable[object], *, replace: bool) -> list[str]:
+    """Take over credentials as `export_users` gives them, all or none; their names.
+
+    Raises:
+        CommandFailed: an entry is no credential, is there twice, or its user exists already.
+        DataDirError: the directory cannot be used.
+    """
+    documents: dict[str, Json] = {}
+    for number, entry in enumerate(exported, 1):
+        key, document = _imported(number, entry)
+        if key in documents:
+            raise CommandFailed(f"entry {number}: {key!r} is there twice; remove one")
+        documents[key] = document
+    with _journal(data_dir) as journal:
+        known = journal.documents(KIND_SCRAM)
+        if not replace and (there := sorted(known.keys() & documents.keys())):
+            raise CommandFailed(
+                f"{', '.join(there)}: there already; --replace gives them the imported passwords"
+            )
+        if documents:
+            journal.put_all(KIND_SCRAM, documents, erase_former=True)
+    return sorted({key.partition("/")[2] for key in documents})
+
+
+def _imported(number: int, entry: object) -> tuple[str, Json]:
+    """The key and the document of one credential; no error shows more than a name."""
+    match entry:
+        case {"user": str(name), "mechanism": str(mechanism_name), **document}:
+            key = f"{mechanism_name}/{name}"
+        case _:
+            raise CommandFailed(f"entry {number}: it lacks user or mechanism")
+    try:
+        mechanism, _, credential = parse_credential(key, document)
+    except UnreadableCredential:
+        raise CommandFailed(
+            f"entry {number} ({key!r}): write a mechanism of {', '.join(SCRAM_BY_NAME)}, and "
+            "salt, stored and server in base64 beside iterations"
+        ) from None
+    if set(document) != {"salt", "stored", "server", "iterations"}:
+        raise CommandFailed(f"entry {number} ({key!r}): it has an unknown field; remove it")
+    if problem := problem_with(mechanism, credential):
+        raise CommandFailed(f"entry {number} ({key!r}): {problem}")
+    return key, format_credential(credential)
+
+
 def _alter(data_dir: str, deletions: Iterable[Deletion], upsertions: Iterable[Upsertion]) -> None:
-    with open_journal(
-        _config(data_dir), files=RealFiles(), random_bytes=secrets.token_bytes
-    ) as journal:
+    with _journal(data_dir) as journal:
         credentials = Credentials(journal.documents(KIND_SCRAM), secret=_ANY_SECRET)
         plan = credentials.plan_alterations(deletions, upsertions)
         if plan.documents:
@@ -77,5 +193,6 @@ def _alter(data_dir: str, deletions: Iterable[Deletion], upsertions: Iterable[Up
             raise CommandFailed(f"user {outcome.name!r}: {outcome.message}")
 
 
-def _config(data_dir: str) -> BrokerConfig:
-    return load(command_line={"log.dirs": data_dir})
+def _journal(data_dir: str) -> AbstractContextManager[MetadataJournal]:
+    config = load(command_line={"log.dirs": data_dir})
+    return open_journal(config, files=RealFiles(), random_bytes=secrets.token_bytes)

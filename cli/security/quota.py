@@ -12,7 +12,7 @@ import click
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import BrokerOptions, ask_admin, json_option, login_options
-from cli.output import note, print_json, print_table
+from cli.output import note, print_json, print_table, say
 from client.admin import Admin
 
 _LIMITS = {
@@ -80,7 +80,7 @@ def set_limits(*, broker: BrokerOptions, **options: Any) -> None:
 
     ask_admin(broker, lambda admin: admin.alter_quotas(entity, limits))
     for key, value in limits.items():
-        click.echo(f"{_name(entity)}: {key} = {value:.15g}")
+        say(f"{_name(entity)}: {key} = {value:.15g}")
 
 
 @command.command(short_help="Remove limits.")
@@ -104,7 +104,7 @@ def remove(*, keys: tuple[str, ...], broker: BrokerOptions, **options: Any) -> N
     if not removed:
         raise CommandFailed("there is no such limit; see tidelog quota list", ExitCode.NOT_FOUND)
     for key in removed:
-        click.echo(f"{_name(entity)}: {key} is removed")
+        say(f"{_name(entity)}: {key} is removed")
 
 
 @command.command("list")

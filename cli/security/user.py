@@ -5,6 +5,7 @@ before the first start. Passwords come from a file, a prompt or are generated, n
 command line, which every user of the machine sees.
 """
 
+import json
 import secrets
 from collections.abc import Callable
 from pathlib import Path
@@ -19,11 +20,15 @@ from cli.output import note, print_json, print_table
 from client.core.security import ITERATIONS, SCRAM_MECHANISMS
 
 _GENERATED_BYTES = 18
+_EXPORT, _EXPORT_VERSION = "tidelog-users", 1
 
 _data_dir = click.option(
     "--data-dir",
     metavar="DIRECTORY",
     help="Change this directory, which no broker may have open, and ask no broker.",
+)
+_stopped_data_dir = click.option(
+    "--data-dir", metavar="DIRECTORY", required=True, help="The data directory."
 )
 _mechanism = click.option(
     "--mechanism",
@@ -49,7 +54,7 @@ _generate = click.option("--generate", is_flag=True, help="Make a password and p
 
 @click.group()
 def command() -> None:
-    """Add, list and remove users, change passwords."""
+    """Add, list, remove and copy users, change passwords."""
 
 
 def _set(
@@ -140,6 +145,56 @@ def remove(*, name: str, data_dir: str | None, broker: BrokerOptions) -> None:
     else:
         ask_admin(broker, lambda admin: admin.remove_user(name))
     note(f"removed {name}")
+
+
+@command.command("export")
+@click.argument("file")
+@_stopped_data_dir
+def export(*, file: str, data_dir: str) -> None:
+    """Write users and the keys that prove their passwords to FILE, which only you can read.
+
+    Passwords are not in it, yet guesses can be tried on it: keep it as secret as the data
+    directory. A broker may have the directory open.
+    """
+    from cli.security.offline_users import export_users
+    from storage.disk.files import RealFiles
+
+    _check_exists(data_dir)
+    if Path(file).exists():
+        raise CommandFailed(f"{file} exists; name another file", ExitCode.USAGE)
+    found = export_users(data_dir)
+    if not found:
+        raise CommandFailed(f"{data_dir} has no users", ExitCode.NOT_FOUND)
+    text = json.dumps({_EXPORT: _EXPORT_VERSION, "credentials": found}, indent=1)
+    RealFiles().replace_atomically(str(Path(file).absolute()), f"{text}\n".encode())
+    note(f"wrote {len(found)} credentials to {file}")
+
+
+@command.command("import")
+@click.argument("file")
+@_stopped_data_dir
+@click.option("--replace", is_flag=True, help="Give users that are there the imported passwords.")
+def import_(*, file: str, data_dir: str, replace: bool) -> None:
+    """Take over the users of FILE, which 'user export' wrote, all or none of them.
+
+    No broker may have the directory open: Kafka's protocol does not carry these keys.
+    """
+    from cli.security.offline_users import import_users
+
+    try:
+        document = json.loads(Path(file).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        document = None
+    match document:
+        case {"tidelog-users": 1, "credentials": list(exported)}:
+            names = import_users(data_dir, exported, replace=replace)
+        case _:
+            raise CommandFailed(
+                f"{file} is no export of users of this version; write one with 'tidelog user "
+                "export'",
+                ExitCode.USAGE,
+            )
+    note(f"took over {', '.join(names) if names else 'nothing'}")
 
 
 def _check_exists(data_dir: str) -> None:

@@ -12,23 +12,22 @@ import socket
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from broker.security.acls import (
     ANY_USER,
+    KIND_ACL,
     OPERATIONS_OF,
     parse_acl,
 )
 from broker.security.credentials import KIND_SCRAM, parse_credential
 from broker.security.principal import ANONYMOUS, USER_TYPE, Principal, parse_principal
 from broker.security.scram import SCRAM_BY_NAME, ScramCredential
-from broker.security.service import KIND_ACL
+from broker.security.secret_files import reveal
 from broker.security.tls.contexts import (
     TlsUnusable,
     build_context,
-    reveal,
     revocations_end_ms,
 )
 from cli.server.secure import PROPERTIES
@@ -38,6 +37,7 @@ from config.security.keys import ListenerSecurity, TlsSettings, listener_securit
 from protocol.acl import WILDCARD, Acl, Operation, Permission, ResourceType
 from storage.directory.metadata import KIND_BROKER_OVERRIDES, ONLY_KEY
 from storage.directory.metadata_journal import JOURNAL_FILE, read_documents
+from values.dataclasses import dataclass
 
 ITERATIONS_GOOD = 8192
 SALT_BYTES_GOOD = 8
@@ -104,7 +104,8 @@ def examine_security(config: BrokerConfig) -> Iterator[Finding]:
     try:
         place = _place(config)
     except ConfigErrors as error:
-        yield bad("settings made at run time", str(error), "set others, or change the file")
+        for problem in error.problems:
+            yield bad("settings made at run time", str(problem), "set others, or change the file")
         return
     except ValueError as error:
         yield bad("metadata journal", str(error), "restore metadata.journal from a copy")
@@ -270,7 +271,9 @@ def _files(place: _Place) -> Iterator[Finding]:
         named += [] if metrics is None else [metrics]
     keys = [settings.keystore_location for settings in named]
     secrets = [
-        secret.file for secret in (*config.secrets.values(), *config.dynamic_secrets.values())
+        path
+        for secret in (*config.secrets.values(), *config.dynamic_secrets.values())
+        for path in (secret.file, *secret.provided_by)
     ]
     own = [f"{config.data_dir}/{name}" for name in (JOURNAL_FILE, "ca.key", PROPERTIES)]
     for path in dict.fromkeys(path for path in (*keys, *secrets, *own) if path):

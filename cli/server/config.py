@@ -1,6 +1,5 @@
 """``tidelog config``: check a configuration file without starting, list every setting there is."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import json_option
 from cli.output import note, print_json, print_table
-from config import load
 from config.broker_keys import BROKER_KEYS
 from config.topic_keys import TOPIC_KEYS
 from config.values import Key
@@ -30,16 +28,11 @@ def check(*, file: Path, pairs: tuple[str, ...], as_json: bool) -> int:
 
     The environment (TIDELOG_...) counts too, as it does for serve.
     """
-    from cli.server.serve import command_line_settings, read_config
+    from cli.server.settings import command_line_settings, load_settings
     from config import ConfigErrors
 
     try:
-        config = load(
-            file_text=read_config(str(file)),
-            file_name=str(file),
-            environment=os.environ,
-            command_line=command_line_settings(None, None, pairs),
-        )
+        config = load_settings(str(file), command_line_settings(None, None, pairs))
     except ConfigErrors as error:
         if not as_json:
             raise

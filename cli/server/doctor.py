@@ -25,8 +25,8 @@ from cli.exit_codes import ExitCode
 from cli.options import json_option
 from cli.output import format_size, print_json, print_table
 from cli.server.checkup import Finding, Verdict, bad, examine_security, good, warn
-from cli.server.serve import command_line_settings, read_config
-from config import BrokerConfig, Listener, load, worker_config
+from cli.server.settings import command_line_settings, load_settings
+from config import BrokerConfig, Listener, worker_config
 
 SYNC_ROUNDS = 20
 SYNC_SLOW_MS = 10.0
@@ -50,12 +50,7 @@ def command(
     as_json: bool,
 ) -> int:
     """Say what on this machine would trouble a broker with these settings."""
-    config = load(
-        file_text=read_config(config_file),
-        file_name=config_file or "",
-        environment=os.environ,
-        command_line=command_line_settings(data_dir, listen, pairs),
-    )
+    config = load_settings(config_file, command_line_settings(data_dir, listen, pairs))
     findings = list(examine(config))
     is_bad = any(finding.verdict is Verdict.BAD for finding in findings)
     if as_json:

@@ -3,7 +3,7 @@
 from types import ModuleType
 from typing import Final
 
-from broker.net import produce_lane
+from broker.net import fetch_lane, produce_lane, request_fields
 from protocol.records import encode_loops, entry_loops, record_loops
 from storage.append import plain
 from storage.log import lane
@@ -16,7 +16,9 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     plain,
     feed,
     lane,
+    request_fields,
     produce_lane,
+    fetch_lane,
 )
 
 SLOWER: Final = "writing takes about 4 times the CPU, reading no more"

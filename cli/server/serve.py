@@ -11,7 +11,6 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -23,7 +22,6 @@ from cli.server.logs import set_up
 if TYPE_CHECKING:
     from broker.clocks.clock import Clock
     from broker.net.addresses import ReadyInfo
-    from cli.server.secure import Secured
     from config import BrokerConfig
 
 logger = logging.getLogger("tidelog.cli.server.serve")
@@ -63,6 +61,11 @@ Clients connect with:
     "--secure",
     is_flag=True,
     help="TLS, a user and rights, all set up in the data directory; prints how to connect.",
+)
+@click.option(
+    "--tls-self-signed",
+    is_flag=True,
+    help="TLS with a certificate of an own authority, and no users; for this machine alone.",
 )
 @click.option(
     "--clock",
@@ -106,6 +109,7 @@ def command(
     standby_url: str | None,
     insecure: bool,
     secure: bool,
+    tls_self_signed: bool,
     clock_kind: str,
     clock_sessions: str,
     as_json: bool,
@@ -122,14 +126,17 @@ def command(
     try:
         from broker.errors import StartError
         from broker.server import run
-        from config import ConfigErrors, load
+        from cli.server.settings import command_line_settings, load_settings
+        from config import ConfigErrors
     finally:
         gc.enable()
 
-    if secure and insecure:
-        raise click.UsageError("--secure and --insecure contradict each other: give one of them")
-    if clock_sessions == "settable" and clock_kind != "settable":
-        raise click.UsageError("--clock-sessions settable needs --clock settable")
+    _check_together(
+        secure=secure,
+        insecure=insecure,
+        tls_self_signed=tls_self_signed,
+        settable=(clock_kind == "settable", clock_sessions == "settable"),
+    )
     set_up(level=log_level, form=log_format, file=log_file)
     settings = command_line_settings(data_dir, listen, pairs)
     if standby_url is not None:
@@ -138,12 +145,7 @@ def command(
         settings["insecure.allow"] = "true"
 
     def read() -> "BrokerConfig":
-        return load(
-            file_text=read_config(config_file),
-            file_name=config_file or "",
-            environment=os.environ,
-            command_line=settings,
-        )
+        return load_settings(config_file, settings)
 
     def reread() -> "BrokerConfig | None":
         try:
@@ -152,11 +154,14 @@ def command(
             logger.error("the configuration is not reloaded: %s", error)
             return None
 
-    secured = _secure(settings, read) if secure else None
+    if secure or tls_self_signed:
+        _stand_for(settings, read, is_secure=secure)
+    _make_first_users(read, is_secure=secure)
+    properties = _set_up(read(), is_secure=secure) if secure or tls_self_signed else None
 
     def announce(ready: "ReadyInfo") -> None:
         warn_if_slow()
-        _announce(ready, as_json, None if secured is None else secured.properties)
+        _announce(ready, as_json, properties)
 
     try:
         return run(
@@ -187,79 +192,70 @@ def _clock(kind: str, sessions: str) -> "Clock | None":
     return SettableClock(moves_sessions=sessions == "settable")
 
 
-def _secure(settings: dict[str, str], read: "Callable[[], BrokerConfig]") -> "Secured":
-    """Set up the data directory, and change `settings` to those of a secured broker."""
-    from cli.server.secure import ADMIN, prepare, secure_settings
-    from storage.disk.files import RealFiles
+def _check_together(
+    *, secure: bool, insecure: bool, tls_self_signed: bool, settable: tuple[bool, bool]
+) -> None:
+    """Refuse options that contradict each other; `settable` is of the clock and of sessions."""
+    if secure and insecure:
+        raise click.UsageError("--secure and --insecure contradict each other: give one of them")
+    if secure and tls_self_signed:
+        raise click.UsageError("--secure has TLS already: leave out --tls-self-signed")
+    if settable == (False, True):
+        raise click.UsageError("--clock-sessions settable needs --clock settable")
+
+
+def _stand_for(
+    settings: dict[str, str], read: "Callable[[], BrokerConfig]", *, is_secure: bool
+) -> None:
+    """Change `settings` to those that ``--secure`` or ``--tls-self-signed`` stands for."""
+    from cli.server.secure import secure_settings, self_signed_settings
 
     given = dict(settings)
     # Only to learn the directory: the listeners are secured right below.
     settings |= {"insecure.allow": "true", "metrics.listener.security": "none"}
     data_dir = read().data_dir
     settings.clear()
-    settings.update(secure_settings(data_dir, given))
-    secured = prepare(read(), RealFiles())
+    settings.update((secure_settings if is_secure else self_signed_settings)(data_dir, given))
+
+
+def _make_first_users(read: "Callable[[], BrokerConfig]", *, is_secure: bool) -> None:
+    """Make the users that the environment names, in a directory that nothing is in yet."""
+    if not any(name.startswith("TIDELOG_BOOTSTRAP_USER") for name in os.environ):
+        return
+    from cli.server import first_users
+    from cli.server.secure import ADMIN
+
+    passwords = first_users.first_passwords(os.environ)
+    if is_secure and ADMIN in passwords:
+        raise CommandFailed(
+            f"--secure makes the user {ADMIN} itself; give the first user another name, or leave "
+            f"out {first_users.VARIABLE}",
+            ExitCode.CONFIG,
+        )
+    first_users.make(passwords, read())
+
+
+def _set_up(config: "BrokerConfig", *, is_secure: bool) -> str:
+    """Make what is missing in the data directory; the file with which clients connect."""
+    from cli.server.secure import ADMIN, prepare, prepare_tls
+    from storage.disk.files import RealFiles
+
+    if not is_secure:
+        return prepare_tls(config, RealFiles())
+    secured = prepare(config, RealFiles())
     if secured.password is not None:
         click.echo(
             f"Made the user {ADMIN} with the password {secured.password}\n"
             f"It is shown this once; {secured.properties} has it too.",
             err=True,
         )
-    return secured
-
-
-def command_line_settings(
-    data_dir: str | None, listen: str | None, pairs: tuple[str, ...]
-) -> dict[str, str]:
-    """The options as settings by name; ``--set`` wins over the shortcuts.
-
-    Raises:
-        click.UsageError: a pair without ``=``, or an address without a port.
-    """
-    settings: dict[str, str] = {}
-    if data_dir is not None:
-        settings["log.dirs"] = data_dir
-    if listen is not None:
-        host, colon, port = listen.rpartition(":")
-        if not colon or not port.isdigit():
-            raise click.UsageError(
-                f"--listen {listen}: write HOST:PORT, for example 127.0.0.1:9092 or 0.0.0.0:0"
-            )
-        settings["listeners"] = f"PLAINTEXT://{host}:{port}"
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip():
-            raise click.UsageError(f"--set {pair}: write KEY=VALUE, for example num.partitions=4")
-        settings[name.strip()] = value.strip()
-    return settings
-
-
-def read_config(config_file: str | None) -> str | None:
-    """The text of a configuration file, None for no file.
-
-    Raises:
-        CommandFailed: it does not exist, cannot be read, or is not text.
-    """
-    if config_file is None:
-        return None
-    try:
-        return Path(config_file).read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise CommandFailed(
-            f"{config_file} is not UTF-8 text (byte {error.start})", ExitCode.CONFIG
-        ) from None
-    except OSError as error:
-        is_missing = isinstance(error, FileNotFoundError)
-        raise CommandFailed(
-            f"cannot read the configuration {config_file}: {error.strerror}",
-            ExitCode.NOT_FOUND if is_missing else ExitCode.FAILED,
-        ) from None
+    return secured.properties
 
 
 def _announce(ready: "ReadyInfo", as_json: bool, properties: str | None) -> None:
     """One line when clients are accepted; then how to connect, or hints for the next step.
 
-    `properties` is the file with which clients connect to a broker that ``--secure`` set up.
+    `properties` is the file with which clients connect to a broker that was set up with TLS.
     """
     if as_json:
         facts: dict[str, object] = {"event": "ready", **_facts(ready)}

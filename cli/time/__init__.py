@@ -1,4 +1,5 @@
 """Commands about time: the forecast of retention, the audit of a topic's times, the clock of tests.
 
-They ask the broker's metrics port, since Kafka's protocol has no such requests.
+They ask the broker's metrics port, since Kafka's protocol has no such requests. `window`
+prints the name of a time window and asks nothing.
 """

@@ -9,7 +9,6 @@ from cli.output import RIGHT, format_count, format_size, print_json, print_table
 from cli.time.options import ask_about, note_unanswered, topic_options
 from client.times import format_duration, format_time
 
-_DAY_MS = 86_400_000
 _ROWS = 20
 
 _KEPT = {

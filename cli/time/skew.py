@@ -7,7 +7,7 @@ import click
 from cli.options import BrokerOptions
 from cli.output import RIGHT, format_count, format_size, print_json, print_table
 from cli.time.options import ask_about, note_unanswered, topic_options
-from client.times import find_unit_mistake, format_duration
+from client.times import find_unit_mistake, format_duration, format_time
 
 _AHEAD_MS = 60_000
 """A clock that is so far ahead is named; less is ordinary."""
@@ -67,6 +67,17 @@ def command(
         for producer in one["producers"]
         for sentence in _faults(producer)
     ]
+    clients = found.get("clients", ())
+    if clients:
+        click.echo("Clients whose batches were off when they were appended:")
+        print_table(
+            ["CLIENT", "LAST SEEN", "WHAT"],
+            [
+                (one["client_id"] or "-", format_time(one["last_ms"]), sentence)
+                for one in clients
+                for sentence in _client_faults(one)
+            ],
+        )
     if rows:
         click.echo("Producers that are off:")
         print_table([f"{RIGHT}PARTITION", "PRODUCER", f"{RIGHT}RECORDS", "WHAT"], rows)
@@ -109,6 +120,24 @@ def _faults(producer: dict[str, Any]) -> list[str]:
     if producer["out_of_order"] * 10 > producer["records"]:
         share = producer["out_of_order"] / producer["records"]
         faults.append(f"{share:.0%} of its records are older than an earlier one")
+    return faults
+
+
+def _client_faults(client: dict[str, Any]) -> list[str]:
+    """What is wrong with the batches of a client, a sentence for each fault."""
+    faults = []
+    for side in ("ahead", "behind"):
+        place = client[f"most_{side}"]
+        if place is not None:
+            mistake = find_unit_mistake(place["timestamp_ms"])
+            faults.append(
+                f"{format_count(client[side], 'batch', 'batches')} {side}, by "
+                f"{format_duration(client[f'{side}_ms'])} at most (partition {place['partition']}, "
+                f"offset {place['offset']}{f'; {mistake}' if mistake else ''})"
+            )
+    for name, words in (("without_time", "with a record without a time"), ("refused", "refused")):
+        if client[name]:
+            faults.append(f"{format_count(client[name], 'batch', 'batches')} {words}")
     return faults
 
 

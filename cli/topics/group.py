@@ -13,7 +13,7 @@ from cli.options import (
     confirm,
     json_option,
 )
-from cli.output import RIGHT, note, print_json, print_table
+from cli.output import RIGHT, note, print_json, print_table, say
 from cli.topics.moving import Move, Moved, ends_of_existing, move_options
 from client.admin import Admin
 from client.aio.explain import GroupLag
@@ -72,7 +72,7 @@ def describe(*, group_id: str, broker: BrokerOptions, as_json: bool) -> None:
     if as_json:
         print_json(_document(info, rows))
         return
-    click.echo(
+    say(
         f"{info.group_id}: {info.state}, {len(info.members)} members"
         + (f", assignor {info.assignor}" if info.assignor else "")
     )
@@ -182,7 +182,7 @@ def delete(*, group_id: str, yes: bool, broker: BrokerOptions) -> None:
     confirm(f"Delete the group {group_id} and its positions?", is_confirmed=yes)
 
     ask_admin(broker, lambda admin: admin.delete_group(group_id))
-    click.echo(f"Deleted the group {group_id}.")
+    say(f"Deleted the group {group_id}.")
 
 
 @command.command(short_help="Move the positions of a group, for example back in time.")

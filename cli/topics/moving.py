@@ -5,7 +5,6 @@ What ``tidelog group reset`` and ``tidelog share reset`` have in common.
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final, TextIO
 
@@ -14,7 +13,7 @@ import click
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import GROUP, TIME, TOPIC, check_contradiction
-from cli.output import RIGHT, note, print_json, print_table
+from cli.output import RIGHT, note, print_json, print_table, say
 from client.admin import Admin
 from client.checks import check_number, check_offset
 from client.core.offsets import EARLIEST, LATEST
@@ -22,6 +21,7 @@ from client.errors import BrokerRefused, InvalidUse
 from client.times import format_time
 from client.types import TopicPartition
 from protocol.error_codes import ErrorCode
+from values.dataclasses import dataclass
 
 Moved = tuple[TopicPartition, int | None, int]
 """A partition, the position before, and the one after."""
@@ -144,7 +144,7 @@ class Move:
             document["positions"] = [dict(zip(names, row, strict=True)) for row in rows]
             print_json(document)
             return
-        click.echo(f"{'Moved' if self.execute else 'Would move'} {group_id} {self.aim.place}:")
+        say(f"{'Moved' if self.execute else 'Would move'} {group_id} {self.aim.place}:")
         headings = ["TOPIC", f"{RIGHT}PARTITION", f"{RIGHT}FROM", f"{RIGHT}TO"]
         print_table(headings, [(tp.topic, str(tp.partition), old, new) for tp, old, new in moves])
         if not self.execute:

@@ -23,7 +23,7 @@ from cli.options import (
     json_option,
     run_async,
 )
-from cli.output import RIGHT, note, print_json, print_table
+from cli.output import RIGHT, note, print_json, print_table, say
 from cli.record_format import DEFAULT_FORMAT, line_format, to_json
 from cli.records.reading import POLL_MS
 from cli.topics.moving import Move, Moved, move_options
@@ -171,7 +171,7 @@ def describe(*, group_id: str, broker: BrokerOptions, as_json: bool) -> None:
             }
         )
         return
-    click.echo(f"{info.group_id}: {info.state}, {len(info.members)} members")
+    say(f"{info.group_id}: {info.state}, {len(info.members)} members")
     if rows:
         print_table(
             ["TOPIC", f"{RIGHT}PARTITION", f"{RIGHT}START", f"{RIGHT}LAG", "MEMBERS"],
@@ -222,7 +222,7 @@ def delete(*, group_id: str, topics: tuple[str, ...], yes: bool, broker: BrokerO
             await admin.delete_group(group_id)
 
     ask_admin(broker, work)
-    click.echo(
+    say(
         f"The share group {group_id} has forgotten {named}."
         if topics
         else f"Deleted the share group {group_id}."

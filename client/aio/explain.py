@@ -125,7 +125,7 @@ async def request_clock(
 async def request_standby(
     metrics_url: str, security: Security = NOT_SECURED, *, promotes: bool = False
 ) -> dict[str, Any]:
-    """The state of a standby, which is first told to take its bucket over if it `promotes`.
+    """The state of a standby; with `promotes` it first takes its bucket over.
 
     Raises:
         BrokerUnreachable: no answer from there.

@@ -14,6 +14,8 @@ from client.core.records import FETCH_VERSIONS, fetch_request
 from client.errors import BrokerRefused
 from client.types import ConsumerRecord, TopicPartition
 from protocol.error_codes import ErrorCode
+from protocol.records.entry import Entry
+from protocol.records.scan import scan_entries
 
 _ALL = 2**31
 
@@ -27,6 +29,7 @@ class ReadRecords(NamedTuple):
         log_start: the earliest offset.
         end: one past the last offset that readers see.
         size_bytes: how many bytes the broker sent.
+        first_batch: the header of the first batch, None if nothing came.
     """
 
     records: list[ConsumerRecord]
@@ -34,6 +37,7 @@ class ReadRecords(NamedTuple):
     log_start: int
     end: int
     size_bytes: int
+    first_batch: Entry | None
 
 
 async def read_records(
@@ -96,4 +100,5 @@ def _take(partition: TopicPartition, offset: int, data: Any, options: FetchOptio
         log_start=reader.log_start_offset,
         end=reader.high_watermark,
         size_bytes=len(data.records or b""),
+        first_batch=next(scan_entries(data.records or b""), None),
     )

@@ -45,7 +45,7 @@ class Rebalance:
         fetcher = self._fetcher
         readers = [fetcher.readers[tp] for tp in partitions if tp in fetcher.readers]
         try:
-            await _tell("on_revoked", self._on_revoked, partitions)
+            await _call("on_revoked", self._on_revoked, partitions)
         finally:
             if self._is_auto_commit:
                 await self._positions.commit_consumed(readers)
@@ -58,10 +58,10 @@ class Rebalance:
             ListenerFailed: `on_assigned` raised; the partitions are read all the same.
         """
         self._fetcher.set_partitions(partitions)
-        await _tell("on_assigned", self._on_assigned, partitions)
+        await _call("on_assigned", self._on_assigned, partitions)
 
 
-async def _tell(
+async def _call(
     name: str, listener: Listener | None, partitions: frozenset[TopicPartition]
 ) -> None:
     if listener is None:

@@ -24,7 +24,6 @@ Source: Kafka ``Sender``, ``TransactionManager``.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -50,8 +49,6 @@ from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.records.builder import build_batch
 from protocol.records.layout import NO_SEQUENCE, Codec
-
-logger = logging.getLogger("tidelog.client.aio.sender")
 
 _SEQUENCE_MASK = 0x7FFFFFFF
 _SIZE_ERRORS = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})

@@ -3,7 +3,8 @@
 Owns plain sockets, for programs that are threads without an event loop, such as Spark's tasks. A
 coroutine of the core waits for connections and time only; here both block, so it never suspends,
 and `run` gets its result in one step. Refuses to know asyncio: importing it costs executors time.
-May be imported by `pipeline`, which has its own words for requests.
+May be imported by `pipeline`, which has its own words for requests, and by `tidelog` for the
+blocking share consumer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The share consumer for a thread without an event loop; see `client.share_consumer`.
 
 It sends its heartbeats while it polls. One that works for longer than the group's session timeout
-between two polls is a member anew at the next one; the locks of its records are not concerned.
+between two polls joins again at the next one; the locks of its records are not concerned.
 """
 
 from __future__ import annotations

@@ -358,9 +358,7 @@ class Cluster:
             raise
         return response, connection.address
 
-    async def call_controller(
-        self, request: Any, *, max_version: int | None = None, min_version: int = 0
-    ) -> tuple[Any, str]:
+    async def call_controller(self, request: Any, *, min_version: int = 0) -> tuple[Any, str]:
         """One request to the controller: its answer, and its address for messages."""
         if self._metadata.controller_id not in self._metadata.brokers:
             await self.refresh(())
@@ -369,7 +367,7 @@ class Cluster:
             if self._metadata.controller_id in self._metadata.brokers
             else await self.any_connection()
         )
-        response = await connection.call(request, max_version=max_version, min_version=min_version)
+        response = await connection.call(request, min_version=min_version)
         return response, connection.address
 
     # Retries.

@@ -12,7 +12,6 @@ Source: Kafka `SslConfigs`, `BrokerSecurityConfigs`, `ListenerName`; KIP-103, KI
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -20,7 +19,9 @@ from config.listeners import METRICS
 from config.model import BrokerConfig, Listener
 from config.rows import flag, number
 from config.security.cipher_suites import SUITES_OF_TLS_1_2, SUITES_OF_TLS_1_3
+from config.value_providers import PROVIDERS_KEY
 from config.values import INT32_MAX, Key, Secret, Value, ValueType
+from values.dataclasses import dataclass
 
 CLIENT_AUTH: Final = "ssl.client.auth"
 CONNECTIONS: Final = "max.connections"
@@ -402,6 +403,7 @@ SECURITY_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                     "Tidelog's own. A file to which the audit log is appended as JSON lines. "
                     "SIGHUP opens it again after it was moved.",
                 ),
+                PROVIDERS_KEY,
                 flag(
                     "insecure.allow",
                     False,

@@ -2,4 +2,7 @@
 
 Rule: nothing here scans a topic. Each question has a budget of lookups, bytes or seconds, and the
 answer says what was left out.
+
+Knows topics and groups by `client` alone. Imported by `console.web`; conditions on records and their
+paths also by `cli.records`.
 """

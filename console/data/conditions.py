@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import tzinfo
+from functools import lru_cache
 from typing import Any, Final
 
 from client.errors import InvalidTime, InvalidUse
@@ -33,6 +34,9 @@ _PATH: Final = re.compile(r"[^.\[\]]+|\[\d{1,9}\]")
 _FIELD: Final = re.compile(
     r"(?:(?:key|value)(?:\.[^.\[\]]+|\[\d{1,9}\])*|header\.\S+|time|partition|offset|size)"
 )
+# A filter may compare a field many times: a key and a value are decoded once for all of it.
+_decoded_text: Final = lru_cache(maxsize=2)(text_of)
+_decoded_structure: Final = lru_cache(maxsize=2)(structure_of)
 _WHOLE: Final = ("time", "partition", "offset", "size")
 _OPERATORS: Final = ("=", "!=", "<", "<=", ">", ">=", "~")
 _EXAMPLE: Final = 'write for example: value.user = "ann" and size > 100'
@@ -278,8 +282,8 @@ def field_of_record(name: str, record: ConsumerRecord) -> tuple[bool, Any]:
         return False, None
     data = record.key if name.startswith("key") else record.value
     if name in ("key", "value"):
-        return True, None if data is None else text_of(data)
-    return _inside(structure_of(data), _PATH.findall(name)[1:])
+        return True, None if data is None else _decoded_text(data)
+    return _inside(_decoded_structure(data), _PATH.findall(name)[1:])
 
 
 def _inside(tree: Any, steps: list[str]) -> tuple[bool, Any]:

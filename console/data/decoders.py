@@ -7,8 +7,7 @@ the bytes are not of its format, so that the first one that fits is the guess.
 
 import base64
 import json
-from collections.abc import Iterator
-from io import BytesIO
+import re
 from typing import Any, Final
 
 from client.types import ConsumerRecord
@@ -19,8 +18,11 @@ DEPTH_MAX: Final = 64
 PREVIEW_CHARACTERS: Final = 300
 FORMATS: Final = ("json", "avro", "protobuf", "msgpack", "text", "hex")
 
-_FRAME_BYTES: Final = 5
-_CONTROL: Final = frozenset(range(32)) - {9, 10, 13}
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+# Half of a pair: JSON may escape it, UTF-8 has no form for it.
+_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
+# A string of JSON, also one that does not end, or a bracket.
+_STRING_OR_BRACKET: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
 
 
 def text_of(data: bytes) -> str:
@@ -37,7 +39,7 @@ def as_text(data: bytes) -> str | None:
         if error.start < len(data) - 3 or error.reason != "unexpected end of data":
             return None
         text = data[: error.start].decode("utf-8")
-    return None if any(ord(character) in _CONTROL for character in text) else text
+    return None if _CONTROL.search(text) else text
 
 
 def structure_of(data: bytes | None) -> Any:
@@ -60,22 +62,15 @@ def _parse_json(data: bytes) -> tuple[bool, Any]:
 
 def _is_too_deep(text: str) -> bool:
     """Whether brackets nest deeper than `DEPTH_MAX`, without recursion; strings do not count."""
-    depth, position, is_string = 0, 0, False
-    while position < len(text):
-        character = text[position]
-        if is_string:
-            if character == "\\":
-                position += 1
-            is_string = character != '"'
-        elif character == '"':
-            is_string = True
-        elif character in "[{":
+    depth = 0
+    for match in _STRING_OR_BRACKET.finditer(text):
+        character = text[match.start()]
+        if character in "[{":
             depth += 1
             if depth > DEPTH_MAX:
                 return True
         elif character in "]}":
             depth -= 1
-        position += 1
     return False
 
 
@@ -108,71 +103,6 @@ def _depth(tree: Any) -> int:
                 inner += node
         level = inner
     return depth
-
-
-def schema_id(data: bytes) -> int | None:
-    """The id of a schema that frames the bytes as Confluent's serializers do, None without."""
-    if len(data) < _FRAME_BYTES or data[0] != 0:
-        return None
-    return int.from_bytes(data[1:_FRAME_BYTES], "big")
-
-
-def decode_avro(data: bytes, schema: Any) -> Any:
-    """The value in framed Avro bytes.
-
-    Raises:
-        ValueError: the bytes are not of this schema, or the schema allows endless values.
-    """
-    if _may_be_endless(schema):
-        raise ValueError("its lists may hold values without a byte, which no size bounds")
-    # The decoder in Python, not in C: deeply nested values end in an error, not in a crash.
-    from fastavro._read_py import schemaless_reader
-    from fastavro.schema import parse_schema
-
-    try:
-        return schemaless_reader(BytesIO(data[_FRAME_BYTES:]), parse_schema(schema), None)
-    except (Exception, RecursionError) as error:
-        raise ValueError(f"{type(error).__name__}: {error}") from error
-
-
-def _may_be_endless(schema: Any) -> bool:
-    """Whether a list in the schema has elements that take no bytes, so that no size bounds it."""
-    waiting, items, named = [schema], [], {}
-    for node in _walk(waiting):
-        if isinstance(node, dict):
-            named[str(node.get("name", ""))] = node
-            if "items" in node:
-                items.append(node["items"])
-    return any(_takes_no_bytes(one, named, frozenset()) for one in items)
-
-
-def _walk(waiting: list[Any]) -> Iterator[Any]:
-    while waiting:
-        node = waiting.pop()
-        yield node
-        if isinstance(node, list):
-            waiting += node
-        elif isinstance(node, dict):
-            waiting += [node[name] for name in ("items", "values", "type") if name in node]
-            waiting += [field.get("type") for field in node.get("fields", ())]
-
-
-def _takes_no_bytes(schema: Any, named: dict[str, Any], seen: frozenset[str]) -> bool:
-    if isinstance(schema, str):
-        name = schema.rpartition(".")[2]
-        found = named.get(schema) or named.get(name)
-        if found is None or name in seen:
-            return schema == "null"
-        return _takes_no_bytes(found, named, seen | {name})
-    if not isinstance(schema, dict):
-        return False
-    kind = schema.get("type")
-    if kind in ("record", "error"):
-        fields = schema.get("fields", ())
-        return all(_takes_no_bytes(field.get("type"), named, seen) for field in fields)
-    if kind == "fixed":
-        return not schema.get("size")
-    return kind not in ("array", "map", "enum") and _takes_no_bytes(kind, named, seen)
 
 
 def shown(data: bytes | None, wanted: str = "") -> dict[str, Any]:
@@ -219,7 +149,8 @@ def _as(name: str, part: bytes, *, is_cut: bool) -> str | None:
 
 def to_json(tree: Any) -> str:
     """Indented JSON; what JSON has no form for is given as text."""
-    return json.dumps(_plain(tree), indent=2, ensure_ascii=False, default=str)
+    text = json.dumps(_plain(tree), indent=2, ensure_ascii=False, default=str)
+    return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _plain(tree: Any) -> Any:

@@ -19,7 +19,11 @@ from console.data.hub import Hub
 async def preview_deletion(
     hub: Hub, topic: str, time_ms: int, chosen: frozenset[int] | None
 ) -> dict[str, Any]:
-    """What would go from each partition, and the record that would be its first one then."""
+    """What would go from each partition, and the record that would be its first one then.
+
+    Raises:
+        InvalidUse: `topic` has none of the partitions `chosen`.
+    """
     partitions = await hub.partitions(topic, chosen)
     if not partitions:
         raise InvalidUse(f"{topic} has none of the chosen partitions")

@@ -334,6 +334,9 @@ async def preview_reset(
     """Where each position would go, and the record found there; nothing is changed.
 
     `target` is a time in ms, or `EARLIEST` or `LATEST`.
+
+    Raises:
+        InvalidUse: the group has no positions, and no topic is named.
     """
     await hub.admin.require_no_members(group_id)
     committed = await hub.admin.group_offsets(group_id)

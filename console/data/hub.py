@@ -20,7 +20,9 @@ from console.options import ConsoleOptions
 KEPT_S: Final = 10.0
 """How long names and kinds are believed."""
 
-_TIMEOUT_MS: Final = 10_000
+TIMEOUT_MS: Final = 10_000
+"""How long a question waits for the brokers."""
+
 _PORT_S: Final = 3.0
 _SETTING: Final = "metrics.listener"
 
@@ -60,8 +62,8 @@ class Hub:
             options.bootstrap,
             security=options.security,
             client_id="tidelog-console",
-            request_timeout_ms=_TIMEOUT_MS,
-            timeout_ms=_TIMEOUT_MS,
+            request_timeout_ms=TIMEOUT_MS,
+            timeout_ms=TIMEOUT_MS,
         )
         self._topics: tuple[float, dict[str, TopicInfo]] = (0.0, {})
         self._kind: tuple[float, ClusterKind | None] = (0.0, None)
@@ -77,8 +79,8 @@ class Hub:
             self.options.bootstrap,
             security=self.options.security,
             client_id="tidelog-console",
-            delivery_timeout_ms=2 * _TIMEOUT_MS,
-            request_timeout_ms=_TIMEOUT_MS,
+            delivery_timeout_ms=2 * TIMEOUT_MS,
+            request_timeout_ms=TIMEOUT_MS,
         )
 
     async def topics(self, *, is_fresh: bool = False) -> dict[str, TopicInfo]:

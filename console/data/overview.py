@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from client.core.offsets import LATEST
 from client.descriptions import ConfigEntry
-from client.errors import BrokerRefused, ClientError, InvalidUse
+from client.errors import BrokerRefused, BrokerUnreachable, ClientError, InvalidUse
 from console.data.hub import Hub
 from console.data.timeline import LOOKUPS_MAX, PARTITIONS_MAX, draw_day, find_ends, spread
 from protocol.acl import Operation, PatternType, Permission, ResourceType
@@ -72,7 +72,11 @@ async def _total_bytes(hub: Hub) -> int | None:
 
 
 async def list_topics(hub: Hub, *, name: str, order: str, is_internal: bool) -> dict[str, Any]:
-    """The topics whose name contains `name`, with partitions and bytes."""
+    """The topics whose name contains `name`, with partitions and bytes.
+
+    Raises:
+        InvalidUse: there is no such `order`.
+    """
     topics = await hub.topics()
     try:
         sizes = await hub.admin.sizes()
@@ -104,7 +108,11 @@ async def list_topics(hub: Hub, *, name: str, order: str, is_internal: bool) -> 
 
 
 async def topic_details(hub: Hub, names: Sequence[str]) -> dict[str, Any]:
-    """What the visible rows of the list need besides: records, times, retention."""
+    """What the visible rows of the list need besides: records, times, retention.
+
+    Raises:
+        InvalidUse: more than `DETAILS_MAX` topics.
+    """
     if len(names) > DETAILS_MAX:
         raise InvalidUse(f"{len(names)} topics are too many at once: ask for {DETAILS_MAX} or less")
     rows = await asyncio.gather(*(_details(hub, name) for name in names))
@@ -130,7 +138,11 @@ async def _details(hub: Hub, name: str) -> dict[str, Any]:
 
 
 async def topic_days(hub: Hub, names: Sequence[str]) -> dict[str, Any]:
-    """Records by hour of the last day, of the visible rows; [] where there is no answer."""
+    """Records by hour of the last day, of the visible rows; [] where there is no answer.
+
+    Raises:
+        InvalidUse: more than `DETAILS_MAX` topics.
+    """
     if len(names) > DETAILS_MAX:
         raise InvalidUse(f"{len(names)} topics are too many at once: ask for {DETAILS_MAX} or less")
     now_ms = await hub.now_ms()
@@ -212,11 +224,17 @@ def _setting(entry: ConfigEntry) -> dict[str, Any]:
 
 
 async def security_of(hub: Hub) -> dict[str, Any]:
-    """Users, rules and quotas, each with the reason where the brokers do not answer."""
+    """Users, rules and quotas, each with the reason where the brokers refuse to name them.
+
+    Raises:
+        BrokerUnreachable: none answers.
+    """
 
     async def ask(question: Any) -> dict[str, Any]:
         try:
             return {"found": await question, "error": None}
+        except BrokerUnreachable:
+            raise
         except ClientError as error:
             reason = str(error)
             if isinstance(error, BrokerRefused) and error.code == ErrorCode.SECURITY_DISABLED:

@@ -7,9 +7,10 @@ searched up to the budget, and the page says how far it got. The cursor is an of
 partition.
 """
 
+import asyncio
 import heapq
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -20,6 +21,8 @@ from client.types import ConsumerRecord, TopicPartition
 from console.data.conditions import Bounds, Condition, bounds_of, fulfils
 from console.data.decoders import row_of
 from console.data.hub import Hub
+from protocol.records.entry import Entry
+from protocol.records.layout import MAGIC_V2, TRANSACTIONAL_BIT
 
 PAGE_BYTES: Final = 8 * 1024 * 1024
 PAGE_S: Final = 3.0
@@ -29,6 +32,9 @@ ORDERS: Final = ("time", "offset", "newest")
 
 _ANSWER_BYTES: Final = 1024 * 1024
 _PARTITION_BYTES: Final = 128 * 1024
+_TURN_S: Final = 0.02
+_EXAMINED_S: Final = 1.0
+"""An answer that took the page's whole time is still examined for so long."""
 _SEGMENTS_MAX: Final = 10_000
 
 Span = tuple[int, int]
@@ -238,15 +244,44 @@ async def _fill(hub: Hub, window: Window, lanes: Sequence[Lane], budget: Budget)
         found = await hub.admin.read_records(
             offsets, max_bytes=_ANSWER_BYTES, partition_max_bytes=_share(len(hungry))
         )
+        deadline = max(budget.deadline, time.monotonic() + _EXAMINED_S)
         for lane in hungry:
             read = found.get(lane.partition)
+            spans = lane.spans
             # Without bytes a partition has none left, or the others have filled the answer.
             records = (
                 _advance(lane, read, budget)
                 if read is not None and read.size_bytes
                 else await _read_alone(hub, lane, budget)
             )
-            lane.rows += [record for record in records if window.holds(record)]
+            selected, unexamined = await select(records, window.holds, deadline)
+            lane.rows += selected
+            if unexamined is not None:
+                lane.spans = [(unexamined.offset, spans[0][1]), *spans[1:]]
+
+
+async def select(
+    records: Sequence[ConsumerRecord],
+    holds: Callable[[ConsumerRecord], bool],
+    deadline: float | None = None,
+) -> tuple[list[ConsumerRecord], ConsumerRecord | None]:
+    """(the records that `holds` accepts, the first that the deadline left unexamined).
+
+    A filter by content decodes each record, so other requests get their turn in between, and at
+    least one record is examined.
+    """
+    selected: list[ConsumerRecord] = []
+    turn_ends = time.monotonic() + _TURN_S
+    for record in records:
+        now = time.monotonic()
+        if deadline is not None and now >= deadline and record is not records[0]:
+            return selected, record
+        if now >= turn_ends:
+            await asyncio.sleep(0)
+            turn_ends = time.monotonic() + _TURN_S
+        if holds(record):
+            selected.append(record)
+    return selected, None
 
 
 def _advance(lane: Lane, read: ReadRecords, budget: Budget) -> list[ConsumerRecord]:
@@ -255,7 +290,8 @@ def _advance(lane: Lane, read: ReadRecords, budget: Budget) -> list[ConsumerReco
     budget.spend(read.size_bytes, len(read.records))
     # Nothing came although offsets are left: compaction has removed them.
     reached = read.next_offset if read.next_offset > start else stop
-    lane.spans[:1] = [(reached, stop)] if reached < stop else []
+    rest = [(reached, stop)] if reached < stop else []
+    lane.spans = [*rest, *lane.spans[1:]]
     return [record for record in read.records if record.offset < stop]
 
 
@@ -290,7 +326,8 @@ async def _fill_backwards(
                 block += await _read_alone(hub, part, budget)
             if part.spans:
                 return  # the budget ended inside the block: it is read again for the next page
-            lane.rows = [record for record in block if window.holds(record)] + lane.rows
+            selected, _ = await select(block, window.holds)
+            lane.rows = selected + lane.rows
             lane.spans = [(start, low)] if start < low else []
         step = min(4 * step, 100_000)
 
@@ -336,8 +373,10 @@ def _rank(record: ConsumerRecord, order: str) -> tuple[int, int, int]:
     return (record.timestamp_ms, record.partition, record.offset)
 
 
-async def read_one(hub: Hub, partition: TopicPartition, offset: int) -> ConsumerRecord:
-    """The record at an offset.
+async def read_one(
+    hub: Hub, partition: TopicPartition, offset: int
+) -> tuple[ConsumerRecord, Entry]:
+    """The record at an offset, and the header of its batch.
 
     Raises:
         InvalidUse: there is none: compaction removed it, or a marker is there.
@@ -346,10 +385,28 @@ async def read_one(hub: Hub, partition: TopicPartition, offset: int) -> Consumer
     found = await hub.admin.read_records(
         {partition: offset}, max_bytes=_ANSWER_BYTES, partition_max_bytes=64 * 1024
     )
-    for record in found[partition].records:
-        if record.offset == offset:
-            return record
+    read = found[partition]
+    for record in read.records:
+        if record.offset == offset and read.first_batch is not None:
+            return record, read.first_batch
     raise InvalidUse(
         f"{partition} has no record at offset {offset}: it was removed by compaction or retention, "
         "is the mark of a transaction, or does not exist yet"
     )
+
+
+def batch_of(entry: Entry) -> dict[str, Any]:
+    """The facts about a record's batch; a wrapper of the old formats counts as one."""
+    is_v2 = entry.magic >= MAGIC_V2
+    return {
+        # The header of an old wrapper has the last offset alone.
+        "first_offset": entry.base_offset if is_v2 else None,
+        "last_offset": entry.last_offset,
+        "records": entry.records_count if is_v2 else None,
+        "size_bytes": entry.size,
+        "format": entry.magic,
+        "codec": entry.codec.name.lower(),
+        "producer_id": entry.producer_id if is_v2 and entry.producer_id >= 0 else None,
+        "base_sequence": entry.base_sequence if is_v2 and entry.producer_id >= 0 else None,
+        "is_transactional": is_v2 and bool(entry.attributes & TRANSACTIONAL_BIT),
+    }

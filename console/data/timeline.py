@@ -22,6 +22,7 @@ from client.errors import ClientError, InvalidUse, UnsupportedByBroker
 from client.times import TIMESTAMP_MS_MAX
 from client.types import OffsetAndTimestamp, TopicPartition
 from console.data.hub import Hub
+from protocol.time_windows import parse_window
 
 LOOKUPS_MAX: Final = 1000
 """Lookups by time for one drawing."""
@@ -172,27 +173,42 @@ async def draw(
             (e.newest_ms for e in ends.values() if e.newest_ms is not None), default=None
         ),
         "records": sum(one.end - one.start for one in ends.values()),
-        "retention_ms": await _retention_ms(hub, topic),
         "record_bytes": await _record_bytes(hub, ends) if has_sizes else {},
-    }
+    } | await _settings(hub, topic)
     counted = None
     if (await hub.kind()).has_metrics_port:
         counted = await _by_counts(hub, topic, from_ms, to_ms, chosen, buckets, len(everything))
+        is_whole = from_ms <= first_ms and to_ms >= last_ms
+        if counted is None and is_whole and (window := parse_window(topic)) is not None:
+            # The counts are the topic's, so they are right for the whole window only.
+            low_ms, high_ms = max(from_ms, window.start_ms), min(to_ms, window.end_ms)
+            counted = await _by_counts(
+                hub, window.topic, low_ms, max(high_ms, low_ms + 1), chosen, buckets, len(everything)
+            )
+            if counted is not None:
+                counted |= {"records": sum(counted["bars"]), "before": 0, "after": 0, "ahead": 0}
     if counted is not None:
         return answer | {"partitions_drawn": len(everything)} | counted
     edges = edges_between(from_ms, to_ms, count_edges(len(partitions), buckets))
     return answer | await _by_lookups(hub, partitions, ends, edges, now_ms)
 
 
-async def _retention_ms(hub: Hub, topic: str) -> int | None:
-    """The age from which records are deleted; None where none are, or where it may not be asked."""
+async def _settings(hub: Hub, topic: str) -> dict[str, Any]:
+    """The age from which records are deleted (None: none are), and whether the broker stamps them.
+
+    Both are None where the settings may not be asked for.
+    """
     try:
         configs = await hub.admin.topic_configs(topic)
         age_ms = int(configs["retention.ms"].value or -1)
+        stamps = configs["message.timestamp.type"].value
     except (ClientError, KeyError, ValueError):
-        return None
-    is_deleted = "delete" in (configs["cleanup.policy"].value or "")
-    return age_ms if is_deleted and age_ms >= 0 else None
+        return {"retention_ms": None, "is_stamped": None}
+    is_deleted = age_ms >= 0 and "delete" in (configs["cleanup.policy"].value or "")
+    return {
+        "retention_ms": age_ms if is_deleted else None,
+        "is_stamped": stamps == "LogAppendTime",
+    }
 
 
 async def _record_bytes(hub: Hub, ends: Mapping[TopicPartition, Ends]) -> dict[int, float]:

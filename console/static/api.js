@@ -51,3 +51,6 @@ export function post(path, body, params = {}) {
 
 /** A segment of a path. */
 export const part = encodeURIComponent;
+
+/** Offsets by partition as the questions take them. */
+export const cursorOf = (offsets) => Object.entries(offsets ?? {}).map(([number, offset]) => `${number}:${offset}`).join(",");

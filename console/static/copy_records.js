@@ -1,5 +1,5 @@
 // Records of a window copied to another topic: counted first, then a page at a time, until Stop.
-import { part, post } from "./api.js";
+import { cursorOf, part, post } from "./api.js";
 import { button, choice, copyButton, el, failure, labelled, replace } from "./dom.js";
 import { command } from "./state.js";
 import { formatCount, isoTime, plural } from "./time.js";
@@ -39,7 +39,7 @@ export function copyDialog({ name, question }) {
       do {
         const page = await post(`/topics/${part(name)}/copy`, { target: target.value.trim(), keep_time: times === "keep", dry_run: isDry, limit: Math.min(PAGE, most - copied), cursor }, question());
         copied += page.copied;
-        cursor = page.cursor ? Object.entries(page.cursor).map(([p, o]) => `${p}:${o}`).join(",") : "";
+        cursor = cursorOf(page.cursor);
         replace(progress, `${plural(copied, "record")} ${words}; ${plural(page.offsets_left, "offset")} left to search…`);
         if (page.partitions_left_out) throw new Error(`${plural(page.partitions_left_out, "partition")} would be left out: choose at most 64 partitions on the timeline first.`);
         if (page.error) throw new Error(`${plural(copied, "record")} ${words}, then the brokers refused ${formatCount(page.failed)}: ${page.error}`);

@@ -4,13 +4,14 @@
  * @param {string} tag
  * @param {Object<string, any>} [attributes] on… are listeners, the rest are attributes
  * @param {...any} children nodes, texts, numbers; null and false are left out
+ * @returns {any} an element of that tag
  */
 export function el(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (name === "value") node.value = value;
+    else if (name === "value") /** @type {HTMLInputElement} */ (node).value = value;
     else node.setAttribute(name, value === true ? "" : String(value));
   }
   return add(node, ...children);
@@ -27,6 +28,18 @@ export function add(node, ...children) {
 export function replace(node, ...children) {
   node.replaceChildren();
   return add(node, ...children);
+}
+
+const FOCUSABLE = "a[href], button, input, select, textarea, summary, [tabindex]";
+
+/** As replace; the focus and what is open stay where they are in the same figures of another moment. */
+export function redraw(node, ...children) {
+  const at = document.activeElement ? [...node.querySelectorAll(FOCUSABLE)].indexOf(document.activeElement) : -1;
+  const opened = [...node.querySelectorAll("details")].map((one) => one.open);
+  replace(node, ...children);
+  node.querySelectorAll("details").forEach((one, index) => { one.open ||= opened[index] ?? false; });
+  if (at >= 0) /** @type {?HTMLElement} */ (node.querySelectorAll(FOCUSABLE)[at])?.focus();
+  return node;
 }
 
 /** A card with a heading; `tools` stand at its right. */
@@ -76,6 +89,15 @@ export function table(columns, rows, options = {}) {
   });
   return el("div", { class: "scroll", tabindex: options.open ? null : 0, role: "region", "aria-label": options.label ?? "Table" }, el("table", {},
     el("thead", {}, el("tr", {}, columns.map((c) => el("th", { class: c.right ? "right" : null, scope: "col" }, c.title)))), body));
+}
+
+/** The numbers of a chart as a table that opens on request. */
+export function numbers(columns, rows) {
+  const box = el("details", {}, el("summary", {}, "The numbers as a table"));
+  box.addEventListener("toggle", () => {
+    if (box.open && box.children.length === 1) box.append(table(columns, rows(), { label: "The numbers" }));
+  });
+  return box;
 }
 
 export function notice(text) {

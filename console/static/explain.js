@@ -1,6 +1,7 @@
 // A lookup by time, step by step, on the map of segments.
 import { get, part } from "./api.js";
 import { button, card, copyButton, el, failure, labelled, replace } from "./dom.js";
+import { isTyping } from "./keys.js";
 import { command } from "./state.js";
 import { formatCount, formatSize, formatTime, isoTime, plural } from "./time.js";
 
@@ -59,7 +60,7 @@ export function explainForm(root, { name, partition, signal, show }) {
   }
 
   document.addEventListener("keydown", (event) => {
-    if (root.go && /^[1-5]$/.test(event.key) && !event.target.matches?.("input, textarea, select")) root.go(Number(event.key));
+    if (root.go && /^[1-5]$/.test(event.key) && !isTyping(event)) root.go(Number(event.key));
   }, { signal });
   box.addEventListener("keydown", (event) => event.key === "Enter" && run());
   replace(root, card("A lookup by time, explained", null, el("div", { class: "bar" }, labelled("Find the first record at or after", box), button("Explain", run)), result));

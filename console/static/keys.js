@@ -20,22 +20,24 @@ function help() {
   box.showModal();
 }
 
+/** Whether a key is meant for a field. */
+export const isTyping = (event) => event.target instanceof Element && event.target.matches("input, textarea, select");
+
 function step(direction) {
-  const rows = [...document.querySelectorAll("tr.row")];
+  const rows = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("tr.row")]);
   if (!rows.length) return;
-  const at = rows.indexOf(document.activeElement);
+  const at = rows.findIndex((row) => row === document.activeElement);
   rows[Math.max(0, Math.min(rows.length - 1, at + direction))].focus();
 }
 
 function press(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const isTyping = event.target.matches?.("input, textarea, select");
   if (event.key === "Escape") {
-    if (isTyping) event.target.blur();
+    if (isTyping(event)) event.target.blur();
     document.dispatchEvent(new Event("escape"));
     return;
   }
-  if (isTyping || document.querySelector("dialog[open]")) return;
+  if (isTyping(event) || document.querySelector("dialog[open]")) return;
   const isGoing = Date.now() - went < 1500;
   went = 0;
   if (isGoing && PLACES[event.key]) navigate(PLACES[event.key]);
@@ -44,7 +46,7 @@ function press(event) {
   else if (event.key === "j") step(1);
   else if (event.key === "k") step(-1);
   else if (event.key === "/" || event.key === "t") {
-    const box = document.querySelector(event.key === "/" ? "[data-key='/']" : "[data-key='t']");
+    const box = /** @type {?HTMLInputElement} */ (document.querySelector(event.key === "/" ? "[data-key='/']" : "[data-key='t']"));
     if (!box) return;
     event.preventDefault();
     box.focus();

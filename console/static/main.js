@@ -3,6 +3,7 @@ import { button, choice, el, failure, replace, skeleton } from "./dom.js";
 import { initKeys } from "./keys.js";
 import { navigate, param, prefer, preference, setParams, settings } from "./state.js";
 
+/** @type {[RegExp, string, () => Promise<{show: Function}>][]} */
 const ROUTES = [
   [/^\/$/, "overview", () => import("./page_overview.js")],
   [/^\/topics$/, "topics", () => import("./page_topics.js")],
@@ -64,7 +65,7 @@ async function show() {
   leaving = new AbortController();
   const { signal } = leaving;
   const root = document.getElementById("page");
-  const found = ROUTES.map(([pattern, name, load]) => [pattern.exec(location.pathname), name, load]).find(([match]) => match);
+  const found = ROUTES.find(([pattern]) => pattern.test(location.pathname));
   drawTop(found?.[1]);
   replace(root, skeleton(300));
   if (!found) {
@@ -73,7 +74,7 @@ async function show() {
     return;
   }
   try {
-    const words = found[0].slice(1).map(decodeURIComponent);
+    const words = found[0].exec(location.pathname).slice(1).map(decodeURIComponent);
     document.title = `${words[0] ?? found[1]} · Tidelog console`;
     const page = await found[2]();
     await page.show(root, { words, signal, refresh: show });
@@ -85,7 +86,7 @@ async function show() {
 }
 
 document.addEventListener("click", (event) => {
-  const link = event.target.closest?.("a[href]");
+  const link = event.target instanceof Element ? /** @type {?HTMLAnchorElement} */ (event.target.closest("a[href]")) : null;
   if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
   const url = new URL(link.href);
   if (url.origin !== location.origin || link.hasAttribute("download") || link.target || link.classList.contains("skip")) return;

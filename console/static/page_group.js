@@ -1,7 +1,8 @@
 // One group: members, positions, lag over the last hour, and moving it.
 import { get, part } from "./api.js";
-import { canvas, card, colour, copyButton, el, empty, replace, table } from "./dom.js";
+import { canvas, card, colour, copyButton, el, empty, numbers, redraw, replace, table } from "./dom.js";
 import { trendMark } from "./lag.js";
+import { poll } from "./poll.js";
 import { resetForm } from "./reset.js";
 import { command, settings } from "./state.js";
 import { formatCount, formatDuration, formatTick, formatTime, plural, ticks } from "./time.js";
@@ -30,6 +31,12 @@ function chart(samples) {
   }, { role: "img", "aria-label": `Lag over ${formatDuration(last - first)}: now ${formatDuration(samples[samples.length - 1][2])}, ${plural(samples[samples.length - 1][1], "record")}` });
 }
 
+const sampleNumbers = (samples) => numbers([
+  { title: "At", class: "nowrap", cell: (one) => formatTime(one[0], 0) },
+  { title: "Records behind", right: true, cell: (one) => formatCount(one[1]) },
+  { title: "Behind in time", right: true, cell: (one) => formatDuration(one[2]) },
+], () => [...samples].reverse());
+
 export async function show(root, { words: [name], signal }) {
   const body = el("div");
   const moving = el("div");
@@ -37,7 +44,7 @@ export async function show(root, { words: [name], signal }) {
   function draw(group) {
     const records = group.positions.reduce((sum, row) => sum + (row.lag ?? 0), 0);
     const lag = Math.max(0, ...group.positions.map((row) => row.lag_ms ?? 0));
-    replace(body,
+    redraw(body,
       el("div", { class: "head" }, el("h1", {}, name), el("span", { class: "tag" }, group.state), el("span", { class: "dim" }, group.assignor), el("span", { class: "grow" }),
         copyButton("Copy as command", command("group", "describe", name))),
       el("div", { class: "tiles" },
@@ -45,7 +52,7 @@ export async function show(root, { words: [name], signal }) {
         el("div", { class: "tile" }, el("b", {}, formatDuration(lag)), el("span", {}, "behind in time")),
         el("div", { class: "tile" }, el("b", {}, trendMark(group.trend.slope)), el("span", {}, group.trend.sentence)),
         el("div", { class: "tile" }, el("b", {}, group.trend.slope === null ? "…" : group.trend.catch_up_s === null ? (records ? "not at this rate" : "-") : formatDuration(group.trend.catch_up_s * 1000)), el("span", {}, "until it has caught up"))),
-      card("Lag", el("span", { class: "legend" }, el("span", {}, el("i"), "in time"), el("span", {}, el("i", { class: "k-dim" }), "in records")), group.samples.length > 1 ? chart(group.samples) : empty("The chart begins with the second sample, in ten seconds.")),
+      card("Lag", el("span", { class: "legend" }, el("span", {}, el("i"), "in time"), el("span", {}, el("i", { class: "k-dim" }), "in records")), group.samples.length > 1 ? [chart(group.samples), sampleNumbers(group.samples)] : empty("The chart begins with the second sample, in ten seconds.")),
       card("Positions", null, group.positions.length ? table([
         { title: "Topic", cell: (row) => el("a", { href: `/topics/${part(row.topic)}` }, row.topic) },
         { title: "Partition", right: true, cell: (row) => row.partition },
@@ -63,9 +70,9 @@ export async function show(root, { words: [name], signal }) {
   }
 
   const load = async () => draw(await get(`/groups/${part(name)}`, {}, signal));
+  const note = el("div", { "aria-live": "polite" });
   await load();
   if (settings.readOnly !== "1") resetForm(moving, { name, reload: load });
-  replace(root, body, moving);
-  const timer = setInterval(() => load().catch(() => {}), EVERY);
-  signal.addEventListener("abort", () => clearInterval(timer));
+  replace(root, note, body, moving);
+  poll(load, { every: EVERY, note, signal });
 }

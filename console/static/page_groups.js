@@ -1,7 +1,8 @@
 // All groups with their lag in records and in time.
 import { get } from "./api.js";
-import { copyButton, el, empty, replace, table } from "./dom.js";
+import { copyButton, el, empty, redraw, replace, table } from "./dom.js";
 import { trendMark } from "./lag.js";
+import { poll } from "./poll.js";
 import { command, param, setParams } from "./state.js";
 import { formatCount, formatDuration } from "./time.js";
 
@@ -15,7 +16,7 @@ export async function show(root, { signal }) {
 
   function draw() {
     const rows = found.groups.filter((row) => row.group.toLowerCase().includes(search.value.toLowerCase()));
-    replace(list, rows.length ? table([
+    redraw(list, rows.length ? table([
       { title: "Group", cell: (row) => el("a", { href: `/groups/${encodeURIComponent(row.group)}` }, row.group) },
       { title: "State", cell: (row) => row.state || "-" },
       { title: "Protocol", cell: (row) => row.type },
@@ -31,8 +32,8 @@ export async function show(root, { signal }) {
     draw();
   }
 
+  const note = el("div", { "aria-live": "polite" });
   await load();
-  replace(root, el("div", { class: "head" }, el("h1", {}, "Groups"), status, el("span", { class: "grow" }), search, copyButton("Copy as command", command("group", "list"))), list);
-  const timer = setInterval(() => load().catch((error) => !signal.aborted && replace(status, el("span", { class: "warn" }, `Not current: ${error.message}`))), EVERY);
-  signal.addEventListener("abort", () => clearInterval(timer));
+  replace(root, note, el("div", { class: "head" }, el("h1", {}, "Groups"), status, el("span", { class: "grow" }), search, copyButton("Copy as command", command("group", "list"))), list);
+  poll(load, { every: EVERY, note, signal });
 }

@@ -3,6 +3,7 @@ import { get } from "./api.js";
 import { card, el, empty, failure, replace, skeleton, table } from "./dom.js";
 import { formatCount, formatDuration, formatSize, formatTime, plural } from "./time.js";
 import { trendMark } from "./lag.js";
+import { poll } from "./poll.js";
 
 const FIRST = 1_500;
 const EVERY = 10_000;
@@ -14,7 +15,8 @@ export async function show(root, { signal, refresh }) {
   const groups = el("div", {}, skeleton(120));
   const activity = el("div", { class: "tiles", "aria-label": "Activity", role: "group" });
   const isTidelog = found.kind === "Tidelog";
-  replace(root,
+  const note = el("div", { "aria-live": "polite" });
+  replace(root, note,
     el("div", { class: "head" }, el("h1", {}, "Overview"), el("span", { class: `tag ${isTidelog ? "good" : ""}` }, isTidelog ? "Tidelog" : "Apache Kafka"),
       found.has_settable_clock && el("a", { class: "tag warn", href: "/clock" }, `settable clock: ${formatTime(found.now_ms, 0)}`)),
     found.why_not && el("div", { class: "note" }, isTidelog
@@ -34,7 +36,7 @@ export async function show(root, { signal, refresh }) {
       { title: "Rack", cell: (one) => one.rack ?? "-" },
       { title: "", cell: (one) => one.id === found.controller_id && el("span", { class: "tag" }, "controller") },
     ], found.brokers), el("p", { class: "dim" }, `Cluster ${found.cluster_id ?? "without an id"}`)));
-  if (found.has_activity) follow(activity, signal);
+  if (found.has_activity) follow(activity, note, signal);
   try {
     const { groups: rows } = await get("/groups", {}, signal);
     const behind = rows.filter((row) => row.records).sort((a, b) => (b.lag_ms ?? 0) - (a.lag_ms ?? 0)).slice(0, 8);
@@ -51,20 +53,13 @@ export async function show(root, { signal, refresh }) {
 }
 
 /** What is produced, asked again and again; a rate needs two answers. */
-async function follow(tiles, signal) {
+function follow(tiles, note, signal) {
   const draw = (now) => replace(tiles,
     tile(now.records_per_s === null ? "…" : formatCount(Math.round(now.records_per_s)), "records a second"),
     tile(now.bytes_per_s === null ? "…" : formatSize(Math.round(now.bytes_per_s)), "produced a second"),
     tile(formatCount(now.held_by_future), now.held_by_future ? "partitions held by a timestamp ahead of the clock: see a topic's segments" : "partitions held by a timestamp ahead", now.held_by_future ? "bad" : ""));
   draw({ records_per_s: null, bytes_per_s: null, held_by_future: null });
-  let wait = FIRST;
-  while (!signal.aborted) {
-    try {
-      draw(await get("/activity", {}, signal));
-    } catch (error) {
-      if (!signal.aborted) replace(tiles, failure(error));
-    }
-    await new Promise((done) => { setTimeout(done, wait); });
-    wait = EVERY;
-  }
+  const load = async () => draw(await get("/activity", {}, signal));
+  load().catch(() => {}); // The next question says why there is no answer.
+  poll(load, { every: EVERY, first: FIRST, note, signal });
 }

@@ -4,6 +4,7 @@ import { el, replace, skeleton } from "./dom.js";
 import { param, settings } from "./state.js";
 import { formatAge, formatCount, formatSize, formatTime, plural } from "./time.js";
 
+/** @type {[string, string, () => Promise<{show: Function}>][]} */
 const TABS = [
   ["", "Timeline", () => import("./tab_timeline.js")],
   ["tail", "Live tail", () => import("./tab_tail.js")],

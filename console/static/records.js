@@ -1,5 +1,5 @@
 // The records of a window: filter, order, pages, and the one that is open beside them.
-import { address, get, part } from "./api.js";
+import { address, cursorOf, get, part } from "./api.js";
 import { button, choice, copyButton, el, empty, failure, labelled, replace, skeleton, table } from "./dom.js";
 import { copyDialog } from "./copy_records.js";
 import { inspector } from "./inspector.js";
@@ -9,11 +9,15 @@ import { formatAge, formatCount, formatSize, formatTime, plural } from "./time.j
 
 const ORDERS = [["time", "time"], ["newest", "newest first"], ["offset", "partition and offset"]];
 
-/** @param {{name: string, window: {from: any, to: any}, title: string, clear: any, signal: AbortSignal}} options */
+/**
+ * @param {Element} root
+ * @param {{name: string, window: {from: any, to: any}, title: string, clear: any, signal: AbortSignal}} options
+ */
 export function recordsView(root, { name, window: span, title, clear, signal }) {
   const rows = [];
   let cursor = null;
   let last = null;
+  const read = { bytes: 0, records: 0 };
   let run = 0;
   const body = el("div", {}, skeleton(200, "Reading records"));
   const side = el("div");
@@ -65,12 +69,14 @@ export function recordsView(root, { name, window: span, title, clear, signal }) 
     replace(status, el("span", { class: "dim" }, "Searching… "), button("Stop", () => { run++; showStatus(); }));
     try {
       do {
-        last = await get(`/topics/${part(name)}/records`, { ...question(), cursor: cursor && Object.entries(cursor).map(([p, o]) => `${p}:${o}`).join(",") }, signal);
+        last = await get(`/topics/${part(name)}/records`, { ...question(), cursor: cursorOf(cursor) }, signal);
         if (mine !== run) return;
         rows.push(...last.rows);
         cursor = last.cursor;
         draw();
-        if (!rows.length && cursor) replace(status, el("span", { class: "dim" }, `${searched()} `), button("Stop", () => { run++; showStatus(); }));
+        read.bytes += last.read_bytes;
+        read.records += last.read_records;
+        if (!rows.length && cursor) replace(status, progress(), el("span", { class: "dim" }, ` ${searched()} `), button("Stop", () => { run++; showStatus(); }));
       } while (!rows.length && cursor && param("f") && run === mine);
       showStatus();
     } catch (error) {
@@ -78,8 +84,14 @@ export function recordsView(root, { name, window: span, title, clear, signal }) 
     }
   }
 
+  /** How much of the search is done; what is left has the mean size of what was read. */
+  function progress() {
+    return el("progress", { max: Math.max(1, read.records + last.offsets_left), value: read.records, "aria-label": "Search" });
+  }
+
   function searched() {
-    return `Read ${formatSize(last.read_bytes)}, ${plural(last.read_records, "record")}; ${last.offsets_left ? `${plural(last.offsets_left, "offset")} are left to search` : "there are more"}.`;
+    const all = read.records ? (read.bytes / read.records) * (read.records + last.offsets_left) : 0;
+    return `Read ${formatSize(read.bytes)}${all > read.bytes ? ` of about ${formatSize(Math.round(all))}` : ""}, ${plural(read.records, "record")}; ${last.offsets_left ? `${plural(last.offsets_left, "offset")} are left to search` : "there are more"}.`;
   }
 
   function showStatus() {
@@ -92,6 +104,7 @@ export function recordsView(root, { name, window: span, title, clear, signal }) 
 
   function restart() {
     rows.length = 0;
+    read.bytes = read.records = 0;
     cursor = null;
     replace(body, skeleton(200, "Reading records"));
     more();

@@ -1,6 +1,6 @@
 // What other retention settings would delete, before anything is changed.
 import { get, part, post } from "./api.js";
-import { button, canvas, card, colour, copyButton, el, failure, incomplete, labelled, notice, replace, table } from "./dom.js";
+import { button, canvas, card, colour, copyButton, el, failure, incomplete, labelled, notice, numbers, replace, table } from "./dom.js";
 import { fate } from "./segment_map.js";
 import { command, settings } from "./state.js";
 import { formatCount, formatDuration, formatSize, formatTick, formatTime, plural, ticks } from "./time.js";
@@ -107,8 +107,11 @@ function place(ms) {
   return ms <= 0 ? 1000 : Math.max(0, Math.min(1000, Math.round((1000 * Math.log(ms / SLIDER[0])) / Math.log(SLIDER[1] / SLIDER[0]))));
 }
 
+/** @type {[string, number][]} */
+const STEPS = [["d", DAY], ["h", 3_600_000], ["m", 60_000]];
+
 function nice(ms) {
-  for (const [unit, size] of [["d", DAY], ["h", 3_600_000], ["m", 60_000]]) if (ms >= 2 * size || unit === "m") return `${Math.round(ms / size)}${unit}`;
+  for (const [unit, size] of STEPS) if (ms >= 2 * size || unit === "m") return `${Math.round(ms / size)}${unit}`;
   return String(ms);
 }
 
@@ -131,7 +134,7 @@ function curve(found, size, rate) {
   }
   const highest = Math.max(...points.map((one) => one[1]), 1);
   const [first, last] = [points[0][0], points[points.length - 1][0]];
-  return canvas(120, (context, width, height) => {
+  const drawn = canvas(120, (context, width, height) => {
     const x = (ms) => 10 + ((ms - first) / (last - first)) * (width - 20);
     const y = (value) => height - 22 - (value / highest) * (height - 42);
     context.strokeStyle = colour("accent");
@@ -143,4 +146,6 @@ function curve(found, size, rate) {
     context.fillText(`size in the next 14 days, ${formatSize(highest)} at most`, 10, 12);
     for (const at of ticks(first, last, 8)) context.fillText(formatTick(at, last - first), Math.min(width - 40, x(at)), height - 5);
   }, { role: "img", "aria-label": `Size over the next 14 days: now ${formatSize(size)}, at most ${formatSize(highest)}, at the end ${formatSize(points[points.length - 1][1])}` });
+  return [drawn, numbers([
+    { title: "At", class: "nowrap", cell: (one) => formatTime(one[0], 0) }, { title: "Size", right: true, cell: (one) => formatSize(Math.round(one[1])) }], () => points)];
 }

@@ -1,18 +1,12 @@
 // The times of a topic by a sample, where the brokers audit none; and the table of disorder.
-import { canvas, colour, el, empty, table } from "./dom.js";
+import { canvas, colour, el, empty, numbers, table } from "./dom.js";
 import { layerColour } from "./timeline.js";
-import { formatCount, formatDuration, formatSize, formatTick, formatTime, plural, ticks } from "./time.js";
+import { formatCount, formatDuration, formatSize, formatTick, formatTime, plural, ticks, unitOf } from "./time.js";
 
 const LEFT = 120;
 const SHOWN_MAX = 16;
 
 const bound = (ms) => (ms < 0 ? "over 7 d" : ms === 0 ? "0" : `to ${formatDuration(ms)}`);
-
-export function unitOf(ms) {
-  if (ms >= 1e8 && ms < 1e11) return "seconds";
-  if (ms >= 253402387200000 && ms < 1e17) return "microseconds";
-  return ms >= 1e17 ? "nanoseconds" : null;
-}
 
 export function disorderTable(partitions) {
   return table([
@@ -62,7 +56,7 @@ function curve(partitions) {
   const times = drawn.flatMap((one) => one.curve.flatMap(([, low, high]) => [low, high]));
   if (!times.length) return empty("There are no records with a time of their own.");
   const [first, last] = [Math.min(...times), Math.max(...times)];
-  return canvas(220, (context, width, height) => {
+  const chart = canvas(220, (context, width, height) => {
     const y = (ms) => height - 24 - ((ms - first) / Math.max(1, last - first)) * (height - 40);
     drawn.forEach((one, layer) => {
       const span = Math.max(1, one.to_offset - 1 - one.from_offset);
@@ -84,4 +78,8 @@ function curve(partitions) {
     context.textAlign = "right";
     context.fillText("the newest", width - 12, height - 6);
   }, { role: "img", "aria-label": `Times of the sample over offsets: from ${formatTime(first)} to ${formatTime(last)}, ${drawn.length} of ${plural(partitions.length, "partition")}` });
+  return [chart, numbers([
+    { title: "Partition", right: true, cell: (row) => row[0] }, { title: "Batch of offset", right: true, cell: (row) => formatCount(row[1]) },
+    { title: "Oldest time", class: "nowrap", cell: (row) => formatTime(row[2]) }, { title: "Newest time", class: "nowrap", cell: (row) => formatTime(row[3]) },
+  ], () => drawn.flatMap((one) => one.curve.map((point) => [one.partition, ...point])))];
 }

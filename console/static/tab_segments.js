@@ -1,6 +1,7 @@
 // Where a partition's segments lie in time, what keeps them, what other settings would delete.
 import { get, part } from "./api.js";
-import { card, choice, copyButton, el, labelled, replace, skeleton, failure } from "./dom.js";
+import { card, choice, copyButton, el, labelled, redraw, replace, skeleton, failure } from "./dom.js";
+import { heldTable, WIDE } from "./held_table.js";
 import { explainForm } from "./explain.js";
 import { fate, reasonOf, segmentMap } from "./segment_map.js";
 import { simulator } from "./simulator.js";
@@ -15,6 +16,7 @@ export async function show(root, { name, topic, signal }) {
   const simulation = el("div");
   const view = { now: 0, retentionMs: -1, chosen: null, mark: null, choose };
   let segments = [];
+  let deleted = [];
 
   function choose(one) {
     view.chosen = one.base_offset;
@@ -23,10 +25,7 @@ export async function show(root, { name, topic, signal }) {
   }
 
   function drawMap() {
-    const hadFocus = map.contains(document.activeElement);
-    const node = segmentMap(segments, view);
-    replace(map, node, legend());
-    if (hadFocus) node.focus();
+    redraw(map, segmentMap(segments, view), legend());
   }
 
   function legend() {
@@ -37,7 +36,9 @@ export async function show(root, { name, topic, signal }) {
       counts[kind][2] += one.size_bytes;
     }
     return el("div", { class: "legend" }, Object.entries(counts).map(([kind, [text, count, bytes]]) =>
-      el("span", {}, el("i", { class: { bad: "k-bad", held: "k-warn", good: "k-good", "bar-dim": "k-dim" }[kind] }), `${text}: ${plural(count, "segment")}, ${formatSize(bytes)}`)));
+      el("span", {}, el("i", { class: { bad: "k-bad", held: "k-warn", good: "k-good", "bar-dim": "k-dim" }[kind] }), `${text}: ${plural(count, "segment")}, ${formatSize(bytes)}`)),
+      segments.some((one) => one.min_timestamp === null) && el("span", {}, "striped: the oldest time is not known yet"),
+      deleted.length > 0 && el("span", {}, `deleted: ${plural(deleted.length, "segment")}, ${formatSize(deleted.reduce((sum, one) => sum + one.size_bytes, 0))} that leave the disk by ${formatTime(Math.max(...deleted.map((one) => one.unlinked_at_ms)))} (file.delete.delay.ms)`));
   }
 
   function drawFacts() {
@@ -62,6 +63,7 @@ export async function show(root, { name, topic, signal }) {
         get(`/topics/${part(name)}/segments`, { partition }, signal)]);
       const more = new Map(known.segments.map((one) => [one.base_offset, one]));
       segments = (plan.partitions[0]?.segments ?? []).map((one) => ({ ...more.get(one.base_offset), ...one }));
+      deleted = known.deleted ?? [];
       view.now = plan.now_ms;
       view.retentionMs = plan.settings["cleanup.policy"].includes("delete") ? plan.settings["retention.ms"] : -1;
       view.chosen = segments.find((one) => fate(one, view.now)[1] === "held")?.base_offset ?? null;
@@ -84,11 +86,30 @@ export async function show(root, { name, topic, signal }) {
     }
   }
 
-  const numbers = topic.partitions.map((one) => [String(one.partition), String(one.partition)]);
-  replace(root,
-    card("Segments in time", el("span", { class: "bar" },
-      topic.count > 1 && labelled("partition", choice(numbers, String(partition), (value) => { partition = Number(value); setParams({ partition }); load(); }, "Partition")),
-      copyButton("Copy as command", () => command("retention", name, "--partition", String(partition)))), map, facts),
-    explain, simulation);
+  const known = new Set([...topic.partitions.map((one) => one.partition), partition]);
+  const numbers = [...known].sort((a, b) => a - b).map((number) => [String(number), String(number)]);
+  const chooser = choice(numbers, String(partition), change, "Partition");
+  const wide = el("div");
+
+  function change(value) {
+    partition = Number(value);
+    setParams({ partition });
+    if (!known.has(partition)) chooser.append(el("option", { value: String(partition) }, String(partition)));
+    known.add(partition);
+    chooser.value = String(partition);
+    load();
+  }
+
+  const mapCard = card("Segments in time", el("span", { class: "bar" },
+      topic.count > 1 && labelled("partition", chooser),
+      copyButton("Copy as command", () => command("retention", name, "--partition", String(partition)))), map, facts);
+  replace(root, wide, mapCard, explain, simulation);
+  // The list is longer than a screen, so the map comes to the eye.
+  const open = (value) => {
+    change(value);
+    mapCard.scrollIntoView({ block: "start" });
+    chooser.focus({ preventScroll: true });
+  };
+  if (topic.count > WIDE) heldTable(wide, { name, choose: open, signal });
   await load();
 }

@@ -1,5 +1,5 @@
 // Records as they are appended: server-sent events, a buffer of 1,000, pause.
-import { address, part } from "./api.js";
+import { address, cursorOf, part } from "./api.js";
 import { button, card, copyButton, el, empty, replace, table } from "./dom.js";
 import { inspector } from "./inspector.js";
 import { command, param, setParams } from "./state.js";
@@ -7,6 +7,7 @@ import { formatCount, formatTime, plural } from "./time.js";
 
 const BUFFER = 1000;
 const SHOWN = 200;
+const AGAIN = 2000;
 
 export async function show(root, { name, signal }) {
   let rows = [];
@@ -14,6 +15,7 @@ export async function show(root, { name, signal }) {
   let received = 0;
   let isPaused = false;
   let source = null;
+  let again = 0;
   const status = el("span", { class: "dim", role: "status" }, "Connecting…");
   const body = el("div", {}, empty("Waiting for records."));
   const side = el("div");
@@ -44,15 +46,23 @@ export async function show(root, { name, signal }) {
     inspector(side, { name, partition: row.partition, offset: row.offset, signal, close: () => { layout.className = ""; replace(side); } });
   }
 
-  function connect() {
+  /** Follow from the ends, or from where the stream was interrupted. */
+  function connect(cursor = null) {
+    clearTimeout(again);
     source?.close();
-    source = new EventSource(address(`/topics/${part(name)}/tail`, { f: param("f"), p: param("p") }));
+    source = new EventSource(address(`/topics/${part(name)}/tail`, { f: param("f"), p: param("p"), cursor }));
+    let place = cursor;
+    const connectAgain = () => {
+      source.close();
+      again = setTimeout(() => connect(place), AGAIN);
+    };
     source.addEventListener("start", (event) => {
       const { partitions, left_out: left } = JSON.parse(event.data);
       replace(status, `Following ${plural(partitions, "partition")}${left ? `; ${left} more are left out` : ""}.`);
     });
     source.addEventListener("records", (event) => {
       const found = JSON.parse(event.data);
+      place = cursorOf(found.cursor);
       received += found.rows.length + found.skipped;
       skipped += found.skipped;
       if (!found.rows.length) return;
@@ -60,13 +70,22 @@ export async function show(root, { name, signal }) {
       draw();
     });
     source.addEventListener("failed", (event) => {
-      replace(status, el("span", { class: "bad" }, `${JSON.parse(event.data).error} Connecting again…`));
+      const { error, again: isPassing } = JSON.parse(event.data);
+      replace(status, el("span", { class: "bad", role: "alert" }, error, isPassing && " Connecting again…"));
+      if (isPassing) connectAgain();
+      else source.close();
     });
     source.addEventListener("gap", () => replace(status, "Retention passed the tail: it continues at the end."));
-    source.onerror = () => replace(status, el("span", { class: "warn" }, "The stream was interrupted (or its filter is wrong); connecting again…"));
+    source.onerror = () => {
+      replace(status, el("span", { class: "warn" }, "The stream was interrupted; connecting again…"));
+      connectAgain();
+    };
   }
 
-  signal.addEventListener("abort", () => source?.close());
+  signal.addEventListener("abort", () => {
+    clearTimeout(again);
+    source?.close();
+  });
   replace(layout, card("Live tail", copyButton("Copy as command", command("consume", name, "--from", "latest")),
     el("div", { class: "bar" }, filter, pause, button("Clear", () => { rows = []; received = 0; skipped = 0; replace(body, empty("Waiting for records.")); draw(); }), status), body), side);
   replace(root, layout);

@@ -3,13 +3,13 @@ import { get, part } from "./api.js";
 import { button, card, choice, colour, copyButton, el, labelled, empty, failure, notice, replace, skeleton } from "./dom.js";
 import { recordsView } from "./records.js";
 import { command, param, setParams } from "./state.js";
-import { amount, inBytes, layerColour, numbers, timeline } from "./timeline.js";
+import { amount, barNumbers, inBytes, layerColour, timeline } from "./timeline.js";
 import { formatAge, formatCount, formatDuration, formatSize, formatTime, isoTime, plural } from "./time.js";
 
 const HEIGHT = 262; // of the bars with their legend, so that nothing below jumps
 
 export async function show(root, { name, topic, signal }) {
-  const chart = el("div", {}, skeleton(HEIGHT));
+  const chart = el("div", { class: "bars" }, skeleton(HEIGHT));
   const list = el("div");
   const box = el("input", { "aria-label": "Time or range", "data-key": "t", size: 30, placeholder: "-15m, yesterday, 2026-11-01T10:00Z, or A..B" });
   const partitions = el("input", { "aria-label": "Partitions", size: 6, placeholder: "all", value: param("p") ?? "" });
@@ -26,9 +26,14 @@ export async function show(root, { name, topic, signal }) {
       replace(chart, empty("This topic has no records yet.", copyButton("Copy a command that writes one", `echo hello | ${command("produce", name)}`)));
       return;
     }
+    if (data.first_ms === null && !data.bars.some(Boolean)) {
+      replace(chart, empty(`The ${plural(data.records, "record")} of this topic carry no time, so there are no bars over time. The list is by offset; `,
+        el("a", { href: `/topics/${part(name)}?tab=partitions` }, "the partitions"), " have the offsets of each."));
+      return;
+    }
     const shown = param("unit") === "bytes" ? inBytes(data) : data;
     const isSplit = param("split") === "1" && data.split.length > 0;
-    replace(chart, timeline(shown, { selected: selected(), isSplit, select, zoom }), isSplit && layers(shown, choose), legend(shown), notes(data), numbers(shown));
+    replace(chart, timeline(shown, { selected: selected(), isSplit, select, zoom }), isSplit && layers(shown, choose), legend(shown), notes(data), barNumbers(shown));
     if (param("split") === "1" && !isSplit && topic.count > 1) chart.append(empty("The bars are split for 2 to 16 partitions: choose some, such as 0-7."));
   }
 
@@ -138,6 +143,7 @@ function legend(data) {
 
 function notes(data) {
   const found = [];
+  if (data.is_stamped) found.push(el("div", { class: "note" }, "The broker stamps this topic's records (message.timestamp.type=LogAppendTime), so the bars are arrivals."));
   if (data.source === "lookups") {
     found.push(el("div", { class: "note" }, "Counted by lookups, which follow the log's order: a record that arrived late is in the bar of the record before it, and offsets without records (compaction, transactions) count too. All bars and both ends together are the whole log."));
   }

@@ -14,6 +14,7 @@ export function zoneName() {
 function partsOf(ms) {
   const zone = zoneName();
   if (!formats.has(zone)) {
+    /** @type {Intl.DateTimeFormatOptions} */
     const base = { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZoneName: "longOffset" };
     try {
       formats.set(zone, new Intl.DateTimeFormat("en-CA", { ...base, timeZone: zone }));
@@ -41,6 +42,7 @@ export const isoTime = (ms) => formatTime(ms).replace(" ", "T");
 
 /** A label of an axis: no more than the span needs. */
 export function formatTick(ms, spanMs) {
+  if (Math.abs(ms) > 8.64e15) return "";
   const p = partsOf(ms);
   if (spanMs > 400 * DAY) return `${p.year}-${p.month}`;
   if (spanMs > 12 * DAY) return `${p.month}-${p.day}`;
@@ -54,11 +56,14 @@ const STEPS = [1, 5, 10, 50, 100, 500, 1e3, 5e3, 15e3, 6e4, 3e5, 9e5, 1.8e6, 3.6
 
 /** Round times between two, about `count` of them. */
 export function ticks(from, to, count) {
-  const step = STEPS.find((one) => (to - from) / one <= count) ?? 36_500 * DAY;
+  const step = STEPS.find((one) => (to - from) / one <= count) ?? Math.ceil((to - from) / count);
   const found = [];
   for (let at = Math.ceil(from / step) * step; at <= to; at += step) found.push(at);
   return found;
 }
+
+/** @type {[number, string][]} */
+const UNITS = [[86_400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
 
 export function formatDuration(ms) {
   if (ms === null || ms === undefined) return "-";
@@ -66,7 +71,7 @@ export function formatDuration(ms) {
   if (ms < 1000) return `${Math.round(ms)} ms`;
   let rest = Math.floor(ms / 1000);
   const found = [];
-  for (const [seconds, unit] of [[86_400, "d"], [3600, "h"], [60, "m"], [1, "s"]]) {
+  for (const [seconds, unit] of UNITS) {
     const count = Math.floor(rest / seconds);
     rest -= count * seconds;
     if (count) found.push(`${count} ${unit}`);
@@ -99,4 +104,11 @@ export const plural = (count, one, many = `${one}s`) => `${formatCount(count)} $
 export function formatRetention(ms) {
   if (ms === undefined || ms === null) return "-";
   return Number(ms) < 0 ? "for ever" : formatDuration(Number(ms));
+}
+
+/** The unit in which a time looks, where that is not milliseconds; null where it is. */
+export function unitOf(ms) {
+  if (ms >= 1e8 && ms < 1e11) return "seconds";
+  if (ms >= 253402387200000 && ms < 1e17) return "microseconds";
+  return ms >= 1e17 ? "nanoseconds" : null;
 }

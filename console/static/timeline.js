@@ -1,16 +1,17 @@
 // Bars of records over time: drag to select, Shift-drag or the wheel to zoom, or all of it by keys.
-import { canvas, colour, el, table } from "./dom.js";
+import { canvas, colour, el, numbers } from "./dom.js";
+import { drawRules } from "./rules.js";
 import { formatCount, formatSize, formatTick, formatTime, plural, ticks } from "./time.js";
 
 const HEIGHT = 210;
-const TOP = 12;
+const TOP = 20;
 const BOTTOM = 26;
 const TIP_LINES = 8;
 const END = 54; // the width of each end bar
 
 /**
  * @param {any} data the answer of /timeline
- * @param {{selected: ?[number, number], isSplit: boolean, select: (from: number, to: number) => void, zoom: (from: number, to: number) => void}} options
+ * @param {{selected: ?number[], isSplit: boolean, select: (from: number, to: number) => void, zoom: (from: number, to: number) => void}} options
  */
 export function timeline(data, options) {
   const { edges, bars } = data;
@@ -41,21 +42,6 @@ export function timeline(data, options) {
     context.fillStyle = colour("dim");
     context.textAlign = "center";
     context.fillText(name, x + (END - 14) / 2, floor + 17);
-  }
-
-  function drawLine(context, ms, text, kind, floor) {
-    if (ms === null || ms === undefined || ms < first || ms > last) return;
-    const x = xOf(ms);
-    context.strokeStyle = colour(kind);
-    context.setLineDash([4, 3]);
-    context.beginPath();
-    context.moveTo(x, TOP - 6);
-    context.lineTo(x, floor);
-    context.stroke();
-    context.setLineDash([]);
-    context.fillStyle = colour(kind);
-    context.textAlign = x > geometry.left + geometry.span - 60 ? "right" : "left";
-    context.fillText(text, x + (context.textAlign === "left" ? 4 : -4), TOP + 2);
   }
 
   function draw(context, width, height) {
@@ -94,9 +80,12 @@ export function timeline(data, options) {
       context.fillText(formatTick(at, last - first), x, floor + 17);
     }
     context.textAlign = "left";
-    context.fillText(amount(highest, data), geometry.left + 4, TOP + 2);
-    drawLine(context, data.now_ms, "now", "warn", floor);
-    if (data.retention_ms !== null) drawLine(context, data.now_ms - data.retention_ms, "retention.ms", "bad", floor);
+    const most = amount(highest, data);
+    context.fillText(most, 4, TOP - 8);
+    const lines = [[data.now_ms, "now", "warn"]];
+    if (data.retention_ms !== null) lines.push([data.now_ms - data.retention_ms, "retention.ms", "bad"]);
+    drawRules(context, lines.filter(([ms]) => ms >= first && ms <= last).map(([ms, text, kind]) => [xOf(ms), text, kind]),
+      { right: geometry.left + geometry.span, top: TOP, floor, taken: [{ row: 0, start: 4, end: 4 + context.measureText(most).width }] });
     if (mark >= 0) {
       context.strokeStyle = colour("accent");
       context.lineWidth = 2;
@@ -198,16 +187,8 @@ function label(data) {
     `${text(data.before)} before, ${text(data.after)} after. Arrow keys move, Shift selects, Enter shows the records.`;
 }
 
-/** The same numbers as a table that opens on request. */
-export function numbers(data) {
-  const box = el("details", {}, el("summary", {}, "The numbers as a table"));
-  box.addEventListener("toggle", () => {
-    if (!box.open || box.children.length > 1) return;
-    const rows = data.bars.map((count, index) => [data.edges[index], data.edges[index + 1], count]).filter(([, , count]) => count);
-    box.append(table([
-      { title: "From", cell: (row) => formatTime(row[0]) }, { title: "To", cell: (row) => formatTime(row[1]) },
-      { title: data.unit === "bytes" ? "Bytes" : "Records", right: true, cell: (row) => formatCount(Math.round(row[2])) }], rows));
-  });
-  return box;
-}
-
+/** The numbers of the bars as a table. */
+export const barNumbers = (data) => numbers([
+  { title: "From", cell: (row) => formatTime(row[0]) }, { title: "To", cell: (row) => formatTime(row[1]) },
+  { title: data.unit === "bytes" ? "Bytes" : "Records", right: true, cell: (row) => formatCount(Math.round(row[2])) }],
+() => data.bars.map((count, index) => [data.edges[index], data.edges[index + 1], count]).filter(([, , count]) => count));

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
+from weakref import WeakValueDictionary
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -94,6 +95,7 @@ def _lifespan(options: ConsoleOptions) -> Lifespan[Starlette]:
         app.state.watch = LagWatch(app.state.hub)
         app.state.registry = Registry(options.schema_registry)
         app.state.tails = set()
+        app.state.searches = WeakValueDictionary()
         try:
             yield
         finally:

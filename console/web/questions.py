@@ -1,5 +1,6 @@
 """What a request asks, read from its address and body; refusals name the field and the cure."""
 
+import asyncio
 from datetime import tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -14,6 +15,15 @@ from console.data.hub import Hub
 from console.data.registry import Registry
 
 _PARTITIONS_MAX = 1000
+
+
+def search_of(request: Request) -> asyncio.Lock:
+    """What a search by content holds while it reads a page: there is one at a time for a user."""
+    searches, user = request.app.state.searches, request.state.user
+    lock: asyncio.Lock | None = searches.get(user)
+    if lock is None:
+        lock = searches[user] = asyncio.Lock()
+    return lock
 
 
 def hub_of(request: Request) -> Hub:

@@ -1,6 +1,5 @@
 """The questions that change nothing, one function for each address below /api."""
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -14,6 +13,7 @@ from console.data import overview, records, timeline
 from console.data.conditions import parse_condition
 from console.data.decoders import FORMATS
 from console.data.groups import readers_of
+from console.data.held import held_partitions
 from console.data.hub import Hub
 from console.data.skew import sample_times
 from console.web import questions as ask
@@ -103,7 +103,11 @@ async def window_of(request: Request, *, limit: int | None = None) -> records.Wi
 async def topic_records(request: Request) -> Response:
     """A page of the records of a window."""
     window = await window_of(request)
-    return answer(await records.read_page(ask.hub_of(request), window, ask.cursor_of(request)))
+    hub, cursor = ask.hub_of(request), ask.cursor_of(request)
+    if window.condition is None:
+        return answer(await records.read_page(hub, window, cursor))
+    async with ask.search_of(request):
+        return answer(await records.read_page(hub, window, cursor))
 
 
 async def record(request: Request) -> Response:
@@ -115,7 +119,7 @@ async def record(request: Request) -> Response:
     for part, name in formats.items():
         if name not in ("", *FORMATS):
             raise InvalidUse(f"{part}_format={name[:20]}: choose {', '.join(FORMATS)}")
-    found = await records.read_one(hub, partition, offset)
+    found, batch = await records.read_one(hub, partition, offset)
     now_ms = await hub.now_ms()
     return answer(
         {
@@ -128,6 +132,7 @@ async def record(request: Request) -> Response:
             "now_ms": now_ms,
             "unit_mistake": find_unit_mistake(found.timestamp_ms),
             "leader_epoch": found.leader_epoch,
+            "batch": records.batch_of(batch),
             "headers": [
                 {"name": name, "value": await registry.shown(value, "")}
                 for name, value in found.headers[:100]
@@ -143,7 +148,7 @@ async def record(request: Request) -> Response:
 
 async def _time_at(hub: Hub, partition: TopicPartition, offset: int) -> dict[str, int] | None:
     try:
-        found = await records.read_one(hub, partition, offset)
+        found, _ = await records.read_one(hub, partition, offset)
     except (InvalidUse, BrokerRefused):
         return None
     return {"offset": found.offset, "time_ms": found.timestamp_ms}
@@ -155,7 +160,7 @@ async def raw_record(request: Request) -> Response:
     if part not in _PARTS:
         raise InvalidUse(f"part={part[:20]}: choose {', '.join(_PARTS)}")
     offset = ask.number_of(request, "offset", 0, 0, _OFFSET_MAX)
-    found = await records.read_one(ask.hub_of(request), partition, offset)
+    found, _ = await records.read_one(ask.hub_of(request), partition, offset)
     data = found.key if part == "key" else found.value
     name = f"{partition.topic}-{partition.partition}-{offset}-{part}.bin"
     headers = {
@@ -181,12 +186,11 @@ def _tidelog(path: str, *allowed: str) -> Any:
     """A question that only a Tidelog's metrics port answers; `allowed` are its parameters."""
 
     async def endpoint(request: Request) -> Response:
-        asked: Mapping[str, object] = {
-            "topic": request.path_params["topic"],
-            **{
-                name: request.query_params[name] for name in allowed if name in request.query_params
-            },
-        }
+        given = request.query_params
+        asked: dict[str, object] = {name: given[name] for name in allowed if name in given}
+        if "partition" in asked:
+            asked["partition"] = ask.partition_of(request).partition
+        asked["topic"] = request.path_params["topic"]
         return answer(await ask.hub_of(request).ask_tidelog(path, asked))
 
     return endpoint
@@ -196,6 +200,12 @@ async def skew_sample(request: Request) -> Response:
     """A sample of a topic's times, where the brokers audit none."""
     topic_name = request.path_params["topic"]
     return answer(await sample_times(ask.hub_of(request), topic_name, ask.partitions_of(request)))
+
+
+async def held(request: Request) -> Response:
+    """The partitions of a wide topic by what retention cannot delete."""
+    hub, name = ask.hub_of(request), request.path_params["topic"]
+    return answer(await held_partitions(hub, name, ask.text_of(request, "after")))
 
 
 async def explain(request: Request) -> Response:
@@ -257,6 +267,7 @@ ROUTES: Final = [
     Route("/topics/{topic}/raw", raw_record),
     Route("/topics/{topic}/settings", settings),
     Route("/topics/{topic}/segments", _tidelog("/segments", "partition", "limit", "after")),
+    Route("/topics/{topic}/held", held),
     Route("/topics/{topic}/retention", _tidelog("/retention", *_RETENTION)),
     Route("/topics/{topic}/skew", _tidelog("/skew", "partition", "bytes")),
     Route("/topics/{topic}/skew-sample", skew_sample),

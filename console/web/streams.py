@@ -7,6 +7,8 @@ import re
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
+from http import HTTPStatus
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -19,11 +21,11 @@ from client.times import format_time
 from client.types import ConsumerRecord, TopicPartition
 from console.data.conditions import Condition, fulfils, parse_condition
 from console.data.decoders import portable, preview, row_of
-from console.data.hub import Hub
+from console.data.hub import TIMEOUT_MS, Hub
 from console.data.overview import log_ends
-from console.data.records import LIMIT_MAX, PARTITIONS_MAX, Window, find_records
+from console.data.records import LIMIT_MAX, PARTITIONS_MAX, Window, find_records, select
 from console.web import questions as ask
-from console.web.answers import failure
+from console.web.answers import status_of
 from console.web.reading import window_of
 from protocol.error_codes import ErrorCode
 
@@ -39,41 +41,35 @@ _COLUMNS: Final = ("topic", "partition", "offset", "timestamp_ms", "time", "key"
 
 
 async def tail(request: Request) -> Response:
-    """The records that are appended from now on."""
+    """The records that are appended from now on, or from a cursor on.
+
+    Refusals are events as well, since an EventSource shows neither the status nor the body of one.
+    """
+    return StreamingResponse(
+        _events(request), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+    )
+
+
+async def _events(request: Request) -> AsyncIterator[str]:
     running = request.app.state.tails
     if len(running) >= TAILS_MAX:
-        return failure(request, 503, f"{TAILS_MAX} tails are open already: close one.")
-    hub, topic = ask.hub_of(request), request.path_params["topic"]
-    now_ms = await hub.now_ms()
-    condition = parse_condition(ask.text_of(request, "f"), now_ms=now_ms, zone=ask.zone_of(request))
-    ends = await log_ends(hub, topic, ask.partitions_of(request))
-    offsets = {
-        TopicPartition(topic, number): end
-        for number, end in sorted(ends.items())[:TAIL_PARTITIONS_MAX]
-    }
-    if not offsets:
-        raise InvalidUse(f"{topic} has none of these partitions")
-    left_out = len(ends) - len(offsets)
-    events = _events(request, hub, offsets, condition, left_out)
-    return StreamingResponse(
-        events, media_type="text/event-stream", headers={"Cache-Control": "no-store"}
-    )
-
-
-async def _events(
-    request: Request,
-    hub: Hub,
-    offsets: dict[TopicPartition, int],
-    condition: Condition | None,
-    left_out: int,
-) -> AsyncIterator[str]:
+        sentence = f"{TAILS_MAX} tails are open already: close one."
+        yield _event("failed", {"error": sentence, "again": True})
+        return
     mark = object()
-    request.app.state.tails.add(mark)
+    running.add(mark)
+    hub = ask.hub_of(request)
     # Its own connections: a waiting request would hold up the answers to those after it.
     admin = Admin(
-        hub.options.bootstrap, security=hub.options.security, client_id="tidelog-console-tail"
+        hub.options.bootstrap,
+        security=hub.options.security,
+        client_id="tidelog-console-tail",
+        request_timeout_ms=TIMEOUT_MS,
+        timeout_ms=TIMEOUT_MS,
     )
     try:
+        condition = await _condition(request)
+        offsets, left_out = await _starts(request)
         yield _event("start", {"partitions": len(offsets), "left_out": left_out})
         allowance = _Allowance()
         while not await request.is_disconnected():
@@ -89,18 +85,41 @@ async def _events(
             rows = []
             for tp, read in found.items():
                 offsets[tp] = read.next_offset
-                rows += [record for record in read.records if fulfils(condition, record)]
+                rows += (await select(read.records, partial(fulfils, condition)))[0]
             rows.sort(key=lambda record: (record.timestamp_ms, record.partition, record.offset))
             shown = rows[: allowance.take(len(rows))]
             yield _event(
                 "records",
-                {"rows": [row_of(one) for one in shown], "skipped": len(rows) - len(shown)},
+                {
+                    "rows": [row_of(one) for one in shown],
+                    "skipped": len(rows) - len(shown),
+                    "cursor": {tp.partition: offset for tp, offset in offsets.items()},
+                },
             )
     except ClientError as error:
-        yield _event("failed", {"error": str(error)})
+        is_passing = status_of(error) >= HTTPStatus.BAD_GATEWAY
+        yield _event("failed", {"error": str(error), "again": is_passing})
     finally:
-        request.app.state.tails.discard(mark)
+        running.discard(mark)
         await admin.close()
+
+
+async def _condition(request: Request) -> Condition | None:
+    now_ms = await ask.hub_of(request).now_ms()
+    return parse_condition(ask.text_of(request, "f"), now_ms=now_ms, zone=ask.zone_of(request))
+
+
+async def _starts(request: Request) -> tuple[dict[TopicPartition, int], int]:
+    """(where a tail begins: at the cursor, else at the ends; how many partitions it leaves out)."""
+    topic, cursor = request.path_params["topic"], ask.cursor_of(request) or {}
+    ends = await log_ends(ask.hub_of(request), topic, ask.partitions_of(request))
+    offsets = {
+        TopicPartition(topic, number): min(end, cursor.get(number, end))
+        for number, end in sorted(ends.items())[:TAIL_PARTITIONS_MAX]
+    }
+    if not offsets:
+        raise InvalidUse(f"{topic} has none of these partitions")
+    return offsets, len(ends) - len(offsets)
 
 
 class _Allowance:

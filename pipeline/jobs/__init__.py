@@ -4,7 +4,7 @@
 |-------------------|---------------------------------------------------------------------------|
 | archive           | topic to Parquet, Delta or Iceberg by event date, each record once         |
 | restore           | such an archive back to a topic, with each record's own time               |
-| skew              | topic to a table of lateness, disorder and doubtful times                  |
+| skew              | topic or archive to a table of lateness, disorder and doubtful times       |
 | translate-offsets | a group's place in one cluster to the same time in another                 |
 
 Each module is one job: a frozen dataclass of settings, a function that takes a session and the

@@ -141,7 +141,7 @@ class IcebergLake(ParquetLake):
     """
 
     def __init__(self, target: str, state_dir: str) -> None:
-        """Open or make the catalogue."""
+        """Open or make the catalogue. Raises BadOptions for a target that names no table."""
         if target.count(".") != 1 or "/" in target:
             raise BadOptions([f"target {target!r}: for iceberg write NAMESPACE.TABLE"])
         state = str(local_path(state_dir))

@@ -6,14 +6,13 @@ the statistics of segments (`readFrom=hybrid`, `segments.statistics`) or `maxLat
 none of them is early.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from pipeline.jobs.outcome import JobCode, Outcome
 from pipeline.net.cluster import EARLIEST, LATEST, Cluster
 from pipeline.options.options import TopicPartition
 from pipeline.plan.offsets import ReadPlan
-from pipeline.plan.splits import OffsetRange
+from pipeline.plan.splits import OffsetRange, join_ranges
 
 
 def describe_plan(
@@ -25,30 +24,34 @@ def describe_plan(
     """
     first = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
     last = cluster.list_offsets(dict.fromkeys(partitions, LATEST))
-    by_partition: dict[TopicPartition, list[OffsetRange]] = {tp: [] for tp in partitions}
-    for one in found.ranges:
-        by_partition[one.topic_partition].append(one)
+    by_partition = _by_partition(found.ranges, partitions)
+    archived = _by_partition(found.archived, partitions)
+    # The log begins where the archive does.
+    starts = {
+        tp: min([first[tp].offset, *(one.start for one in archived[tp])]) for tp in partitions
+    }
     rows = tuple(
         {
             "topic": topic,
             "partition": index,
-            "first": first[topic, index].offset,
+            "first": starts[topic, index],
             "end": last[topic, index].offset,
-            "read": ", ".join(f"{start}-{end}" for start, end in _stretches(ranges)),
-            "offsets": sum(one.size for one in ranges),
+            "read": stretches(ranges),
+            **({"from_lake": stretches(archived[topic, index])} if found.files else {}),
+            "offsets": sum(one.size for one in (*ranges, *archived[topic, index])),
             "pruned": found.pruned.by_partition.get((topic, index), 0),
         }
         for (topic, index), ranges in by_partition.items()
     )
-    offsets = sum(one.size for one in found.ranges)
-    total = sum(last[tp].offset - first[tp].offset for tp in partitions)
+    offsets = sum(one.size for one in (*found.ranges, *found.archived))
+    total = sum(last[tp].offset - starts[tp] for tp in partitions)
     return Outcome(
         code=JobCode.DONE if offsets else JobCode.NOTHING_TO_DO,
         sentence=_sentence(found, verb, offsets, total),
         report={
             "offsets": offsets,
             "of": total,
-            "tasks": len(found.tasks),
+            "tasks": len(found.tasks) + len(found.files),
             "segments_known": found.pruned.known,
             "segments_pruned": found.pruned.skipped,
             "offsets_pruned": found.pruned.offsets,
@@ -59,7 +62,7 @@ def describe_plan(
 
 
 def _sentence(found: ReadPlan, verb: str, offsets: int, total: int) -> str:
-    tasks = len(found.tasks)
+    tasks = len(found.tasks) + len(found.files)
     said = f"would {verb} {offsets:,} of {total:,} offsets in {tasks} task{'s' * (tasks != 1)}"
     pruned = found.pruned
     if pruned.problem:
@@ -72,12 +75,15 @@ def _sentence(found: ReadPlan, verb: str, offsets: int, total: int) -> str:
     return said
 
 
-def _stretches(ranges: list[OffsetRange]) -> list[tuple[int, int]]:
-    """[start, end) of neighbouring ranges as one."""
-    joined: list[Any] = []
-    for one in sorted(ranges):
-        if joined and joined[-1][1] == one.start:
-            joined[-1] = (joined[-1][0], one.end)
-        else:
-            joined.append((one.start, one.end))
-    return joined
+def _by_partition(
+    ranges: Iterable[OffsetRange], partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, list[OffsetRange]]:
+    found: dict[TopicPartition, list[OffsetRange]] = {tp: [] for tp in partitions}
+    for one in ranges:
+        found[one.topic_partition].append(one)
+    return found
+
+
+def stretches(ranges: Iterable[OffsetRange]) -> str:
+    """Ranges of one partition as text, `0-10, 15-20`; neighbours as one."""
+    return ", ".join(f"{one.start}-{one.end}" for one in join_ranges(ranges))

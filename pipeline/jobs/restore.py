@@ -218,7 +218,7 @@ def read_archive(spark: SparkSession, source: str, state_dir: str = "") -> DataF
     if not files:
         raise BadOptions([f"state directory {state_dir} lists no archived file"])
     # The file system is named: executors and drivers may have another one as their default.
-    paths = [f"file://{_committed_path(folder, file)}" for file in files]
+    paths = [f"file://{committed_path(folder, file)}" for file in files]
     return spark.read.option("basePath", f"file://{folder}").parquet(*paths)
 
 
@@ -237,7 +237,12 @@ def _check_archived(source: str) -> None:
         )
 
 
-def _committed_path(folder: Path, file: WrittenFile) -> Path:
+def committed_path(folder: Path, file: WrittenFile) -> Path:
+    """Where a committed file is below `folder`.
+
+    Raises:
+        DataLoss: it is not there, or has another size.
+    """
     written = Path(file.path)
     path = folder / written.parent.name / written.name
     try:

@@ -299,6 +299,9 @@ class Cluster:
 
         A broker with quotas answers without any partition and gives a throttle time; this method
         waits that long.
+
+        Raises:
+            BrokerRefused, BrokerUnreachable: no records; the first one names the error.
         """
         response = run(_value_of(answer))
         if response.error_code:

@@ -63,12 +63,16 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class FilePart:
-    """The records of one file that a task reads: those of `wanted`."""
+    """The records of one file that a task reads: those of `wanted`.
+
+    No record of the file is before `first_offset`.
+    """
 
     path: str
     size_bytes: int
     topic: str
     wanted: tuple[OffsetRange, ...]
+    first_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +125,8 @@ class Archive:
         files: all committed files.
     """
 
-    def __init__(self, state_dir: str) -> None:
-        """Read the commits that are there.
+    def __init__(self, state_dir: str, *, name: str = "option archive=") -> None:
+        """Read the commits that are there; errors name `state_dir` as `name` does.
 
         Raises:
             BadOptions: `state_dir` is not the state directory of an archive.
@@ -133,7 +137,7 @@ class Archive:
         if starts is None:
             raise BadOptions(
                 [
-                    f"option archive={state_dir!r}: {self._journal.directory} is no state "
+                    f"{name}{state_dir!r}: {self._journal.directory} is no state "
                     "directory of an archive (it has no start.json); give the --state-dir of "
                     "`tidelog spark archive`"
                 ]
@@ -195,6 +199,10 @@ class Archive:
                     "so its offsets name other records; read the archive by itself, and the topic "
                     "without it"
                 )
+
+    def ranges(self) -> list[OffsetRange]:
+        """All offsets in the lake, neighbours as one."""
+        return join_ranges(one for parts in self._covered.values() for one in parts)
 
     def first_offset(self, tp: TopicPartition) -> int | None:
         """The first offset of a partition in the lake; None if there is none."""
@@ -258,7 +266,7 @@ class Archive:
                 if file.first_offset < one.end and file.last_offset >= one.start
             )
             if wanted:
-                yield FilePart(file.path, file.size_bytes, file.topic, wanted)
+                yield FilePart(file.path, file.size_bytes, file.topic, wanted, file.first_offset)
 
     def _plan(self, number: int) -> ArchivePlan | None:
         document = self._journal.find(f"plans/{number:08d}")

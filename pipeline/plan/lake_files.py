@@ -7,9 +7,15 @@ statistics show that all rows of a row group are wanted, no row is looked at.
 
 Times in the files are microseconds, and times beyond them were cut to the limits when they were
 archived. With `onMalformedTimestamp=null` those are null here too.
+
+A file holds the records of one event date, so records out of the order of their times alternate
+between files. `read_in_order` merges the files of one partition for readers that need the log's
+order: it reads all of them at once where their offsets overlap, a batch of each.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -54,10 +60,59 @@ def read_part(
                 yield from _read_group(file, number, choice, rules)
 
 
+def read_in_order(
+    parts: Sequence[FilePart], rules: DecodeRules, *, fail_on_data_loss: bool
+) -> Iterator[pa.RecordBatch]:
+    """The records of `parts`, all of one partition, in the order of their offsets.
+
+    Raises as `read_part`.
+    """
+    merged = rules if OFFSET in rules.columns else replace(rules, columns=(*rules.columns, OFFSET))
+    waiting = deque(sorted(parts, key=lambda part: part.first_offset))
+    heads: list[_Head] = []
+    while waiting or heads:
+        bound = min((head.last_offset for head in heads), default=INT64_MAX)
+        while waiting and waiting[0].first_offset <= bound:
+            batches = read_part(waiting.popleft(), merged, fail_on_data_loss=fail_on_data_loss)
+            first = next(batches, None)
+            if first is not None:
+                heads.append(_Head(first, batches))
+                bound = min(bound, heads[-1].last_offset)
+        taken = [rows for head in heads if (rows := head.take(bound)).num_rows]
+        heads = [head for head in heads if head.rows.num_rows]
+        if len(taken) > 1:
+            taken = pa.Table.from_batches(taken).sort_by(OFFSET).to_batches(rules.rows_per_batch)
+        for batch in taken:
+            yield batch.select(list(rules.columns))
+
+
+class _Head:
+    """The next rows of a file whose rows are in the order of their offsets."""
+
+    def __init__(self, rows: pa.RecordBatch, later: Iterator[pa.RecordBatch]) -> None:
+        self.rows = rows
+        self._later = later
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last of `rows`."""
+        return int(self.rows.column(OFFSET)[-1].as_py())
+
+    def take(self, bound: int) -> pa.RecordBatch:
+        """The rows up to offset `bound`, at most `last_offset`; `rows` are those after them."""
+        count = pc.sum(pc.less_equal(self.rows.column(OFFSET), bound)).as_py()
+        taken, self.rows = self.rows.slice(0, count), self.rows.slice(count)
+        if not self.rows.num_rows:
+            self.rows = next(self._later, self.rows)
+        return taken
+
+
 def read_gap(
     directory: str, gap: OffsetRange, rules: DecodeRules, *, fail_on_data_loss: bool
 ) -> Iterator[pa.RecordBatch]:
     """The records of `gap`, which the broker has deleted, from the archive that `directory` names.
+
+    They come in the order of their offsets.
 
     Raises:
         DataLoss: the archive does not have all of them, and `fail_on_data_loss` is set.
@@ -68,8 +123,8 @@ def read_gap(
     if outside and fail_on_data_loss:
         raise DataLoss(describe_gaps(outside))
     inside = archive.split([gap])[0]
-    for part in archive.parts(inside, rules.oldest_ms, rules.newest_ms):
-        yield from read_part(part, rules, fail_on_data_loss=fail_on_data_loss)
+    parts = list(archive.parts(inside, rules.oldest_ms, rules.newest_ms))
+    yield from read_in_order(parts, rules, fail_on_data_loss=fail_on_data_loss)
 
 
 def describe_gaps(gaps: Iterable[OffsetRange]) -> str:

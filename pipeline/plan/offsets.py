@@ -75,6 +75,11 @@ class ReadPlan:
         """All ranges, sorted."""
         return sorted(one for task in self.tasks for one in task)
 
+    @property
+    def archived(self) -> list[OffsetRange]:
+        """The ranges whose records `files` may have, sorted."""
+        return sorted({one for task in self.files for part in task for one in part.wanted})
+
 
 @dataclass(slots=True, kw_only=True)
 class Narrowing:
@@ -251,7 +256,11 @@ def resolve(
 
 
 def window_of(options: SourceOptions, now_ms: int) -> tuple[int, int]:
-    """The strict window in ms, its upper end exclusive; all times unless `timeWindow=strict`."""
+    """The strict window in ms, its upper end exclusive; all times unless `timeWindow=strict`.
+
+    Raises:
+        BadOptions: the window would end before it starts.
+    """
     if not options.strict_window:
         return NO_LOWER_TIME, NO_UPPER_TIME
     start, end = options.starting.timestamp_text, options.ending.timestamp_text

@@ -149,7 +149,7 @@ def from_manifest(folder: Path) -> Iterator[SegmentTimes]:
             )
 
 
-def told_in(folder: Path) -> frozenset[int]:
+def listed_in(folder: Path) -> frozenset[int]:
     """The segments (by base offset) with a line in the manifest, current or outdated."""
     return frozenset(_facts(folder))
 

@@ -114,7 +114,7 @@ class RangeReader:
         return False
 
     def _outside_log(self) -> Iterator[pa.RecordBatch]:
-        """Go on after an offset below the log's start, or above its end."""
+        """Continue after an offset below the log's start, or above its end."""
         tp, end = self._wanted.topic_partition, self._wanted.end
         first = self._cluster.list_offsets({tp: EARLIEST})[tp].offset
         next_offset = self._decoder.next_offset

@@ -28,7 +28,7 @@ import pyarrow as pa
 from pipeline.errors import DataLoss
 from pipeline.net.cluster import LATEST, Cluster
 from pipeline.options.options import SourceOptions
-from pipeline.plan.pruning import from_manifest, told_in
+from pipeline.plan.pruning import from_manifest, listed_in
 from pipeline.plan.reading import RangeReader
 from pipeline.plan.splits import OffsetRange
 from pipeline.records.batches import DecodeRules, PartitionDecoder
@@ -68,11 +68,11 @@ def read_closed(
     folder = Path(options.segments_path) / f"{wanted.topic}-{wanted.partition}"
     segments = _segments_of(folder)
     is_all = options.read_from == "segments"
-    goes_on = is_all and not options.fail_on_data_loss
-    sure = _sure_segments(folder, segments, is_all=is_all, goes_on=goes_on)
+    skips_losses = is_all and not options.fail_on_data_loss
+    sure = _sure_segments(folder, segments, is_all=is_all, skips_losses=skips_losses)
     decoder = PartitionDecoder(wanted.topic, wanted.partition, wanted.start, wanted.end, rules)
     # If the first file begins after the range's start: a partial copy, or retention has run.
-    if segments and (segments[0].base_offset <= wanted.start or goes_on):
+    if segments and (segments[0].base_offset <= wanted.start or skips_losses):
         yield from _read_segments(
             segments, decoder, wanted, aborted_in(folder), sure, with_last=is_all
         )
@@ -164,7 +164,7 @@ def _segments_of(folder: Path) -> list[Segment]:
 
 
 def _sure_segments(
-    folder: Path, segments: Sequence[Segment], *, is_all: bool, goes_on: bool
+    folder: Path, segments: Sequence[Segment], *, is_all: bool, skips_losses: bool
 ) -> frozenset[int]:
     """The segments (by base offset) whose end is believed to be their end.
 
@@ -175,7 +175,7 @@ def _sure_segments(
     if not is_all:
         return confirmed
     everything = frozenset(one.base_offset for one in segments)
-    return everything if goes_on else everything - (told_in(folder) - confirmed)
+    return everything if skips_losses else everything - (listed_in(folder) - confirmed)
 
 
 def _read_segment(

@@ -26,10 +26,10 @@ NOT_DECLARED: Final = frozenset(
         ApiKey.ALLOCATE_PRODUCER_IDS,
         ApiKey.CONTROLLER_REGISTRATION,
         ApiKey.ASSIGN_REPLICAS_TO_DIRS,
-        *range(ApiKey.ADD_RAFT_VOTER, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS),
+        *range(ApiKey.ADD_RAFT_VOTER, ApiKey.STREAMS_GROUP_HEARTBEAT),
     }
 )
-"""Keys without a module: between brokers, Streams groups."""
+"""Keys without a module: between brokers."""
 
 _CAMEL_NAMES: Final = MappingProxyType({key: key.name.title().replace("_", "") for key in ApiKey})
 _CLASSES: Final[dict[tuple[int, Direction], type]] = {}

@@ -1,4 +1,4 @@
-"""Straight-line code for a layout: the work of ``schema``'s tree, without the tree.
+"""Straight-line code for a layout: the work of ``schema``'s tree, without construct.
 
 For one (class, version) and one direction this module writes a function as text, compiles it and
 keeps it. Four choices make it fast. Neighbours of fixed size, length prefixes and counts included,
@@ -49,7 +49,17 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from protocol.declare import schema, varint
+from protocol.declare import varint
+from protocol.declare.layout import (
+    MAX_STRING_BYTES,
+    Blob,
+    MaybeStructure,
+    Sequence,
+    Structure,
+    Text,
+    fixed_format,
+    structure,
+)
 from protocol.declare.primitives import (
     REQUEST_ELEMENTS_MAX,
     Decoder,
@@ -59,7 +69,6 @@ from protocol.declare.primitives import (
     TooManyElements,
     layout_spec,
 )
-from protocol.declare.schema import Blob, MaybeStructure, Sequence, Structure, Text, fixed_format
 
 _SMALL_ARRAY: Final = 8
 """Arrays of scalars shorter than this, replica lists above all, have ready-made layouts."""
@@ -71,7 +80,7 @@ def compact_text(text: str) -> bytes:
     count = len(data) + 1
     if count < varint.ONE_BYTE_END:
         return varint.ONE_BYTE[count] + data
-    if count > schema.MAX_STRING_BYTES + 1:
+    if count > MAX_STRING_BYTES + 1:
         raise LayoutError
     return varint.encode_unsigned(count) + data
 
@@ -202,7 +211,7 @@ class _DecodeWriter(_Writer):
         excess = f"({end} := pos + {size}) > limit"
         taken = f"buf[pos:{end}]"
         if isinstance(node, Text):
-            excess = f"{size} > {schema.MAX_STRING_BYTES} or {excess}"
+            excess = f"{size} > {MAX_STRING_BYTES} or {excess}"
             taken = f"str({taken}, 'utf-8')"
         elif not node.is_records:
             taken = f"bytes({taken})"
@@ -335,7 +344,7 @@ def write_decoder(cls: type, version: int) -> Decoder:
     writer = _DecodeWriter(counts_elements=is_request)
     room = f", room={REQUEST_ELEMENTS_MAX}" if is_request else ""
     writer.line(0, f"def decode(buf, pos, limit{room}):")
-    result = writer.structure(schema.structure(cls, version), 1)
+    result = writer.structure(structure(cls, version), 1)
     writer.line(1, f"return {result}, pos")
     function: Decoder = writer.function("decode", cls, version)
     return function
@@ -512,7 +521,7 @@ def write_encoder(cls: type, version: int, message: type | None = None) -> Encod
     """
     writer = _EncodeWriter()
     writer.line(0, "def encode(message, put):")
-    writer.structure(schema.structure(cls, version, message), "message", 1)
+    writer.structure(structure(cls, version, message), "message", 1)
     writer.flush(1)
     writer.line(1, "return")
     function: Encoder = writer.function("encode", cls, version)

@@ -29,11 +29,12 @@ Source: Kafka ``clients/src/main/resources/common/message/README.md``, KIP-482 (
 
 import struct as struct_module
 from collections.abc import Callable
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, field, fields
 from enum import Enum
 from typing import Any, ClassVar, Final, dataclass_transform
 
 from protocol.api_keys import ApiKey
+from values.dataclasses import dataclass
 
 Buffer = bytes | bytearray | memoryview
 """The values of a records field: an owned payload or a view into a frame."""
@@ -200,7 +201,9 @@ class _Declared(type):
         declared: Any = super().__new__(cls, name, bases, namespace)
         if "__slots__" in namespace:
             return declared  # a base of declarations, or the class that `dataclass` makes of one
-        declared = dataclass(slots=True, kw_only=True)(declared)
+        # What is not made for each of a thousand classes costs a start no time and no memory.
+        make = dataclass(slots=True, kw_only=True, repr=False, eq=False, match_args=False)
+        declared = make(declared)
         if max_version is None:
             return declared
         if issubclass(declared, Stored):
@@ -222,6 +225,19 @@ class Struct(metaclass=_Declared):
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other is of the same class, with equal fields."""
+        if type(other) is not type(self):
+            return NotImplemented
+        names = self.__dataclass_fields__
+        return all(getattr(self, name) == getattr(other, name) for name in names)
+
+    def __repr__(self) -> str:
+        """The class with all fields."""
+        values = (f"{name}={getattr(self, name)!r}" for name in self.__dataclass_fields__)
+        return f"{type(self).__qualname__}({', '.join(values)})"
 
 
 class Message(Struct):

@@ -1,16 +1,16 @@
-"""The construct codec of every message, derived from its declaration.
+"""The construct codec of every message, made from its plan.
 
-This is the only importer of construct. It turns the declarations of ``protocol.api`` into a tree of
-construct nodes, one tree per (class, version): plain ``FormatField`` and ``Bytes`` for values of
+This is the only importer of construct. It turns a plan of ``protocol.declare.layout`` into a tree
+of construct nodes, one tree per (class, version): plain ``FormatField`` and ``Bytes`` for values of
 fixed size, and seven nodes of our own for encodings that are specific to Kafka. The nodes yield our
 dataclasses rather than construct's containers.
 
-The tree serves three purposes. Interpreted, it is the reference codec: short enough to be checked
+The tree serves two purposes. Interpreted, it is the reference codec: short enough to be checked
 against the specification by eye, and the oracle in every test of the faster ones. It also explains
 faults: when fast code fails on a broken message, the same bytes are run through the tree, which
-knows the path and position of the fault. And it is the plan from which
-``protocol.declare.compiled`` writes straight-line code, so each layout is stated once. Interpreting
-is an order of magnitude slower than the compiled form and never on the path of a valid message.
+knows the path and position of the fault. Interpreting is an order of magnitude slower than the
+compiled form and never on the path of a valid message, so a broker imports construct with the first
+broken one.
 
 No claimed size is allocated unchecked. A count is compared with the remaining bytes divided by the
 smallest size of an element, a length with the remaining bytes. Nesting is as deep as the
@@ -22,17 +22,14 @@ Source: Kafka message specifications, KIP-482; construct 2.10 documentation.
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import construct
 
-from protocol.declare import primitives, varint
-from protocol.declare.primitives import BYTES, FieldSpec, Scalar, Variable
+from protocol.declare import layout, varint
+from protocol.declare.layout import MAX_STRING_BYTES
 from protocol.errors import MalformedRequest
-
-MAX_STRING_BYTES: Final = 32767
-"""Longest string of either encoding; the compact one could hold more, but Kafka refuses it."""
 
 
 class UnsignedVarint(construct.Construct):  # type: ignore[misc]
@@ -71,35 +68,18 @@ class CompactLength(construct.Construct):  # type: ignore[misc]
         return obj
 
 
-_STRUCTURES: Final[dict[tuple[type, int, bool], Structure]] = {}
 _INT8: Final = construct.FormatField(">", "b")
-_INT16: Final = construct.FormatField(">", "h")
-_INT32: Final = construct.FormatField(">", "l")
 _COMPACT: Final = CompactLength()
 _VARINT: Final = UnsignedVarint()
 
 
-@dataclass(eq=False)
-class _Node(construct.Construct):  # type: ignore[misc]
-    """A node of ours, with its facts as fields."""
+class _Blob(construct.Construct):  # type: ignore[misc]
+    """See `layout.Blob`."""
 
-    def __post_init__(self) -> None:
+    def __init__(self, plan: layout.Blob) -> None:
         super().__init__()
-
-
-@dataclass(eq=False)
-class Blob(_Node):
-    """Length-prefixed bytes: the types bytes and records, and the base of strings.
-
-    Attributes:
-        prefix: how the length travels; negative means null.
-        nullable: whether null is legal in this version.
-        is_records: whether compiled code may hand out a view instead of a copy.
-    """
-
-    prefix: Any
-    nullable: bool
-    is_records: bool = False
+        self.prefix = node_of(plan.prefix)
+        self.nullable = plan.nullable
 
     def _parse(self, stream: Any, context: Any, path: str) -> Any:
         length = self.prefix._parse(stream, context, path)
@@ -123,8 +103,8 @@ class Blob(_Node):
         return obj
 
 
-class Text(Blob):
-    """A UTF-8 string of at most ``MAX_STRING_BYTES`` bytes."""
+class _Text(_Blob):
+    """See `layout.Text`."""
 
     def _parse(self, stream: Any, context: Any, path: str) -> str | None:
         data = super()._parse(stream, context, path)
@@ -149,23 +129,16 @@ class Text(Blob):
         return obj
 
 
-@dataclass(eq=False)
-class Sequence(_Node):
-    """A counted array of one element type.
+class _Sequence(construct.Construct):  # type: ignore[misc]
+    """See `layout.Sequence`."""
 
-    Attributes:
-        prefix: how the count travels; negative means null.
-        element: the node of one element.
-        nullable: whether null is legal in this version.
-        least: the fewest bytes one element can take, at least 1; bounds the count.
-        pre_encoded: whether bytes may be built instead of an element.
-    """
-
-    prefix: Any
-    element: Any
-    nullable: bool
-    least: int
-    pre_encoded: bool
+    def __init__(self, plan: layout.Sequence) -> None:
+        super().__init__()
+        self.prefix = node_of(plan.prefix)
+        self.element = node_of(plan.element)
+        self.nullable = plan.nullable
+        self.least = plan.least
+        self.pre_encoded = plan.pre_encoded
 
     def _parse(self, stream: Any, context: Any, path: str) -> list[Any] | None:
         count = self.prefix._parse(stream, context, path)
@@ -189,11 +162,12 @@ class Sequence(_Node):
         return obj
 
 
-@dataclass(eq=False)
-class MaybeStructure(_Node):
-    """A struct that may be null: one signed byte, negative for null, before the body."""
+class _MaybeStructure(construct.Construct):  # type: ignore[misc]
+    """See `layout.MaybeStructure`."""
 
-    body: Structure
+    def __init__(self, plan: layout.MaybeStructure) -> None:
+        super().__init__()
+        self.body = _Structure(plan.body)
 
     def _parse(self, stream: Any, context: Any, path: str) -> Any:
         if _INT8._parse(stream, context, path) < 0:
@@ -207,31 +181,15 @@ class MaybeStructure(_Node):
         return obj
 
 
-@dataclass(frozen=True, slots=True)
-class Tagged:
-    """One declared tagged field: its number, attribute, codec and the value that is not sent."""
+class _Structure(construct.Construct):  # type: ignore[misc]
+    """See `layout.Structure`."""
 
-    tag: int
-    name: str
-    node: Any
-    default: Any
-
-
-@dataclass(eq=False)
-class Structure(_Node):
-    """A dataclass in one version: its plain fields in order, then its tag section if flexible.
-
-    Attributes:
-        cls: the dataclass that is built from, or taken apart into, the fields.
-        members: (attribute, node) of every untagged field this version carries.
-        tags: the tagged fields this version knows, in ascending order of tag.
-        flexible: whether a tag section follows; unknown tags in it are skipped.
-    """
-
-    cls: type
-    members: tuple[tuple[str, Any], ...]
-    tags: tuple[Tagged, ...]
-    flexible: bool
+    def __init__(self, plan: layout.Structure) -> None:
+        super().__init__()
+        self.cls = plan.cls
+        self.members = [(name, node_of(member)) for name, member in plan.members]
+        self.tags = [(tagged, node_of(tagged.node)) for tagged in plan.tags]
+        self.flexible = plan.flexible
 
     def _parse(self, stream: Any, context: Any, path: str) -> Any:
         values = {
@@ -242,7 +200,7 @@ class Structure(_Node):
         return self.cls(**values)
 
     def _parse_tags(self, stream: Any, context: Any, path: str) -> dict[str, Any]:
-        known = {tagged.tag: tagged for tagged in self.tags}
+        known = {tagged.tag: (tagged.name, node) for tagged, node in self.tags}
         values = {}
         count = _VARINT._parse(stream, context, path)
         _check_room(count * 2, stream, path)
@@ -251,12 +209,12 @@ class Structure(_Node):
             size = _VARINT._parse(stream, context, path)
             _check_room(size, stream, path)
             end = stream.tell() + size
-            tagged = known.get(tag)
-            if tagged is None:
+            if tag not in known:
                 stream.seek(end)
                 continue
-            place = f"{path}.{tagged.name}"
-            values[tagged.name] = tagged.node._parse(stream, context, place)
+            name, node = known[tag]
+            place = f"{path}.{name}"
+            values[name] = node._parse(stream, context, place)
             if stream.tell() != end:
                 raise construct.ValidationError(f"tag {tag} is not {size} bytes long", path=place)
         return values
@@ -273,12 +231,12 @@ class Structure(_Node):
         return obj
 
     def _build_tags(self, obj: Any, stream: Any, context: Any, path: str) -> None:
-        sent = [t for t in self.tags if getattr(obj, t.name) != t.default]
+        sent = [it for it in self.tags if getattr(obj, it[0].name) != it[0].default]
         _VARINT._build(len(sent), stream, context, path)
-        for tagged in sent:
+        for tagged, node in sent:
             place = f"{path}.{tagged.name}"
             body = io.BytesIO()
-            tagged.node._build(getattr(obj, tagged.name), body, context, place)
+            node._build(getattr(obj, tagged.name), body, context, place)
             data = body.getvalue()
             _VARINT._build(tagged.tag, stream, context, place)
             _VARINT._build(len(data), stream, context, place)
@@ -304,80 +262,36 @@ def _check_string_length(length: int, path: str) -> None:
         )
 
 
-def fixed_format(node: Any) -> str | None:
-    """The ``struct`` letters of a node of fixed size, None for any other node."""
-    if isinstance(node, construct.FormatField):
-        return str(node.fmtstr[1:])
-    if isinstance(node, construct.Bytes):
-        return f"{node.length}s"
-    return None
+def node_of(plan: layout.Node | layout.CompactLength) -> Any:
+    """The construct node of one value."""
+    if isinstance(plan, layout.CompactLength):
+        return _COMPACT
+    if isinstance(plan, layout.Fixed):
+        if plan.letters.endswith("s"):
+            return construct.Bytes(plan.size)
+        return construct.FormatField(">", _CONSTRUCT_LETTERS.get(plan.letters, plan.letters))
+    return _NODES[type(plan)](plan)
 
 
-def least_size(node: Any) -> int:
-    """The fewest bytes a value of this node can take on the wire."""
-    if isinstance(node, Structure):
-        return sum(least_size(member) for _, member in node.members) + node.flexible
-    if isinstance(node, (Blob, Sequence)):
-        return 1 if node.prefix is _COMPACT else int(node.prefix.length)
-    if isinstance(node, MaybeStructure):
-        return 1
-    return int(node.sizeof())
-
-
-def structure(cls: type, version: int, message: type | None = None) -> Structure:
-    """The tree of a declared message in ``version``; built at first use, then kept.
-
-    Of a nested struct, ``message`` is the one that it is in.
-    """
-    flexible = version >= primitives.layout_spec(message or cls).flexible_since
-    known = _STRUCTURES.get((cls, version, flexible))
-    if known is None:
-        known = _structure(cls, version, flexible=flexible)
-        _STRUCTURES[cls, version, flexible] = known
-    return known
-
-
-def _structure(cls: type, version: int, *, flexible: bool) -> Structure:
-    members: list[tuple[str, Any]] = []
-    tags: list[Tagged] = []
-    for name, spec in primitives.field_specs(cls):
-        if not spec.present_in(version):
-            continue
-        node = _field_node(spec, version, flexible=flexible)
-        if spec.tag is None:
-            members.append((name, node))
-        elif flexible:
-            tags.append(Tagged(spec.tag, name, node, getattr(cls(), name)))
-    tags.sort(key=lambda tagged: tagged.tag)
-    return Structure(cls, tuple(members), tuple(tags), flexible=flexible)
-
-
-def _field_node(spec: FieldSpec, version: int, *, flexible: bool) -> Any:
-    nullable = spec.nullable_in(version)
-    if not spec.is_array:
-        return _element_node(spec.element, version, nullable=nullable, flexible=flexible)
-    element = _element_node(spec.element, version, nullable=False, flexible=flexible)
-    prefix = _COMPACT if flexible else _INT32
-    least = max(1, least_size(element))
-    return Sequence(prefix, element, nullable=nullable, least=least, pre_encoded=spec.pre_encoded)
-
-
-def _element_node(element: Any, version: int, *, nullable: bool, flexible: bool) -> Any:
-    if isinstance(element, Scalar):
-        if element is primitives.UUID:
-            return construct.Bytes(element.size)
-        return construct.FormatField(">", _CONSTRUCT_LETTERS.get(element.format, element.format))
-    if isinstance(element, Variable):
-        if not element.wide:
-            return Text(_COMPACT if flexible else _INT16, nullable=nullable)
-        prefix = _COMPACT if flexible else _INT32
-        return Blob(prefix, nullable=nullable, is_records=element is not BYTES)
-    body = _structure(element, version, flexible=flexible)
-    return MaybeStructure(body) if nullable else body
-
+_NODES: Final[dict[type, Any]] = {
+    layout.Blob: _Blob,
+    layout.Text: _Text,
+    layout.Sequence: _Sequence,
+    layout.MaybeStructure: _MaybeStructure,
+    layout.Structure: _Structure,
+}
 
 _CONSTRUCT_LETTERS: Final = {"i": "l"}
 """construct spells a 32-bit integer with the letter that is 32 bits wide in standard sizes."""
+
+
+@cache
+def tree(cls: type, version: int, message: type | None = None) -> Any:
+    """The construct tree of a declared message in ``version``; built at first use, then kept.
+
+    Of a nested struct, ``message`` is the one that it is in.
+    """
+    return _Structure(layout.structure(cls, version, message))
 
 
 def decode(cls: type, version: int, buf: memoryview, position: int) -> tuple[Any, int]:
@@ -389,7 +303,7 @@ def decode(cls: type, version: int, buf: memoryview, position: int) -> tuple[Any
     stream = io.BytesIO(buf)
     stream.seek(position)
     try:
-        value = structure(cls, version)._parse(stream, None, "")
+        value = tree(cls, version)._parse(stream, None, "")
     except construct.ConstructError as error:
         raise _explained(cls, version, stream.tell(), error) from error
     return value, stream.tell()
@@ -402,10 +316,11 @@ def encode(value: Any, version: int, message: type | None = None) -> bytes:
         MalformedRequest: a value does not fit its declared type; names message and field.
     """
     stream = io.BytesIO()
+    cls: type = type(value)
     try:
-        structure(type(value), version, message)._build(value, stream, None, "")
+        tree(cls, version, message)._build(value, stream, None, "")
     except construct.ConstructError as error:
-        raise _explained(type(value), version, stream.tell(), error) from error
+        raise _explained(cls, version, stream.tell(), error) from error
     return stream.getvalue()
 
 

@@ -8,3 +8,7 @@ Read in this order: `layout` (the formats as numbers), `batch` (magic 2 in place
 (the compiled loops every hot path runs), `record` and `legacy` (records as values), `scan` (the
 entries of a buffer), `compression`, `builder`, `convert`.
 """
+
+from protocol.extensions import all_or_none
+
+all_or_none()

@@ -91,9 +91,7 @@ DELETE_HORIZON_BIT: Final = 0x40
 
 # Magic 0 and 1.
 LEGACY_CRC_AT: Final = 12
-LEGACY_ATTRIBUTES_AT: Final = 17
 V0_KEY_SIZE_AT: Final = 18
-V1_TIMESTAMP_AT: Final = 18
 V1_KEY_SIZE_AT: Final = 26
 V0_MIN_SIZE: Final = 14
 """The least value of a size field in any magic: a magic 0 message without key and value."""
@@ -122,9 +120,6 @@ INT16: Final = Struct(">h")
 INT32: Final = Struct(">i")
 UINT32: Final = Struct(">I")
 INT64: Final = Struct(">q")
-
-ENTRY_PREFIX: Final = Struct(">qiib")
-"""offset, size, (crc or leader epoch), magic."""
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 """base offset, size, leader epoch, magic, crc, attributes, last offset delta, base timestamp,

@@ -103,7 +103,7 @@ def _body(record: Any, version: int) -> bytes:
 def _decoder(cls: type, version: int) -> Decoder:
     known = _decoders.get((cls, version))
     if known is None:
-        from protocol.declare import compiled  # Brings construct, which a start can do without.
+        from protocol.declare import compiled  # a new directory starts without it
 
         known = _decoders[cls, version] = compiled.write_decoder(cls, version)
     return known

@@ -1,19 +1,27 @@
-"""Records of Kafka's metadata log that define its topics (KIP-631), all flexible.
+"""Records of Kafka's metadata log that define topics and security (KIP-631), all flexible.
 
-| kind | record                | versions | meaning                                          |
-|------|-----------------------|----------|--------------------------------------------------|
-| 2    | TopicRecord           | 0        | a name has this id                               |
-| 3    | PartitionRecord       | 0 to 2   | the id has this partition, on these nodes        |
-| 4    | ConfigRecord          | 0        | a setting of a topic or broker; null removes it  |
-| 5    | PartitionChangeRecord | 0 to 2   | what changed of a partition                      |
-| 9    | RemoveTopicRecord     | 0        | the id is gone, with its partitions and settings |
-| 12   | FeatureLevelRecord    | 0        | a feature, ``metadata.version`` among them       |
-| 15   | ProducerIdsRecord     | 0        | producer ids below this one have been given out  |
+| kind | record                          | meaning                                         |
+|------|---------------------------------|-------------------------------------------------|
+| 2    | TopicRecord                     | a name has this id                              |
+| 3    | PartitionRecord (to 2)          | the id has this partition, on these nodes       |
+| 4    | ConfigRecord                    | a setting of a topic or broker; null removes it |
+| 5    | PartitionChangeRecord (to 2)    | what changed of a partition                     |
+| 9    | RemoveTopicRecord               | the id, its partitions and settings are gone    |
+| 10   | DelegationTokenRecord           | a delegation token, without its secret          |
+| 11   | UserScramCredentialRecord       | the keys that prove a user's password           |
+| 12   | FeatureLevelRecord              | a feature, ``metadata.version`` among them      |
+| 14   | ClientQuotaRecord               | one limit of a quota entity                     |
+| 15   | ProducerIdsRecord               | producer ids below this one have been given out |
+| 18   | AccessControlEntryRecord        | an access rule has this id                      |
+| 19   | RemoveAccessControlEntryRecord  | the rule with this id is gone                   |
+| 22   | RemoveUserScramCredentialRecord | the user has no such credential any more        |
+| 26   | RemoveDelegationTokenRecord     | the token with this id is gone                  |
 
-Unused fields are declared only where they precede a used one, or where they are written; unknown
-tags are skipped.
+Their version is 0, of two of them 0 to 2. Unused fields are declared only where they precede a used
+one, or where they are written; unknown tags are skipped.
 
-Source: KIP-631, KIP-858, KIP-966; Kafka ``metadata/src/main/resources/common/metadata``.
+Source: KIP-631, KIP-801, KIP-858, KIP-900, KIP-966; Kafka
+``metadata/src/main/resources/common/metadata``.
 """
 
 from protocol.declare import primitives as wire
@@ -77,3 +85,74 @@ class ProducerIdsRecord(wire.Stored, max_version=0, flexible_since=0):
     broker_id: int = wire.int32()
     broker_epoch: int = wire.int64(default=-1)
     next_producer_id: int = wire.int64()
+
+
+class DelegationTokenRecord(wire.Stored, max_version=0, flexible_since=0):
+    """A delegation token; its secret follows from its id and `delegation.token.secret.key`."""
+
+    owner: str = wire.string()
+    requester: str = wire.string()
+    renewers: list[str] = wire.array(wire.STRING)
+    issue_timestamp: int = wire.int64()
+    max_timestamp: int = wire.int64()
+    expiration_timestamp: int = wire.int64()
+    token_id: str = wire.string()
+
+
+class RemoveDelegationTokenRecord(wire.Stored, max_version=0, flexible_since=0):
+    """A delegation token was removed."""
+
+    token_id: str = wire.string()
+
+
+class UserScramCredentialRecord(wire.Stored, max_version=0, flexible_since=0):
+    """The credential of a user for one mechanism."""
+
+    name: str = wire.string()
+    mechanism: int = wire.int8()
+    salt: bytes = wire.binary()
+    stored_key: bytes = wire.binary()
+    server_key: bytes = wire.binary()
+    iterations: int = wire.int32()
+
+
+class RemoveUserScramCredentialRecord(wire.Stored, max_version=0, flexible_since=0):
+    """The credential of a user for one mechanism was removed."""
+
+    name: str = wire.string()
+    mechanism: int = wire.int8()
+
+
+class QuotaEntityData(wire.Struct):
+    """One part of a quota entity; the name is null for the default."""
+
+    entity_type: str = wire.string()
+    entity_name: str | None = wire.string(nullable_since=0, default=None)
+
+
+class ClientQuotaRecord(wire.Stored, max_version=0, flexible_since=0):
+    """One limit of an entity, set or removed."""
+
+    entity: list[QuotaEntityData] = wire.array(QuotaEntityData)
+    key: str = wire.string()
+    value: float = wire.float64()
+    remove: bool = wire.boolean()
+
+
+class AccessControlEntryRecord(wire.Stored, max_version=0, flexible_since=0):
+    """An access rule; the codes are those of the protocol."""
+
+    id: bytes = wire.uuid()
+    resource_type: int = wire.int8()
+    resource_name: str = wire.string()
+    pattern_type: int = wire.int8()
+    principal: str = wire.string()
+    host: str = wire.string()
+    operation: int = wire.int8()
+    permission_type: int = wire.int8()
+
+
+class RemoveAccessControlEntryRecord(wire.Stored, max_version=0, flexible_since=0):
+    """An access rule was removed."""
+
+    id: bytes = wire.uuid()

@@ -3,3 +3,7 @@
 Pure: bytes, rules and the time go in; planned batches or a refusal come out. The log is untouched
 until `storage.log.log` writes the plan. Refuses to know files and topics' names.
 """
+
+from protocol.extensions import all_or_none
+
+all_or_none()

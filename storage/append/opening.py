@@ -24,7 +24,7 @@ AT_ONCE_BYTES: Final = 4 * 1024 * 1024
 AT_ONCE_PIECES: Final = 4096
 """Members or blocks of one batch that are processed there: 20 ms at most."""
 
-WRITTEN_ANEW_AT_ONCE_BYTES: Final = 64 * 1024
+REWRITTEN_AT_ONCE_BYTES: Final = 64 * 1024
 """Bytes that are recompressed or converted there: gzip makes 30 MB a second."""
 
 
@@ -89,9 +89,9 @@ class Opening:
         self._left -= len(clear)
         return clear
 
-    def write_anew(self, size_bytes: int) -> None:
+    def check_rewrite(self, size_bytes: int) -> None:
         """Allow `size_bytes` to be recompressed or converted here. Raises TooMuchAtOnce."""
-        if not self._is_aside and size_bytes > WRITTEN_ANEW_AT_ONCE_BYTES:
+        if not self._is_aside and size_bytes > REWRITTEN_AT_ONCE_BYTES:
             raise TooMuchAtOnce
 
     def _used_up(self) -> MessageTooLarge:

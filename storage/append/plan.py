@@ -331,7 +331,7 @@ def _examine_entries(view: memoryview, entries: Sequence[IncomingEntry], place: 
     _check_entry_rules(entries, source, place)
     window = rules.window(place.now_ms)
     if source != target:
-        place.opening.write_anew(len(view))
+        place.opening.check_rewrite(len(view))
     clear_bytes = 0
     for entry in entries:
         clear_bytes += entry.examine(window, rules.decompressed_bytes_max, place.opening)
@@ -340,7 +340,7 @@ def _examine_entries(view: memoryview, entries: Sequence[IncomingEntry], place: 
     if whole and source == target:
         _check_total(len(view), rules)
         return Examined(view, whole, rules)
-    place.opening.write_anew(clear_bytes)
+    place.opening.check_rewrite(clear_bytes)
     if whole:
         built = whole.recompress(target, rules.compression_level)
     else:

@@ -5,7 +5,7 @@ Owns only the translation of settings into the values that `storage.append.plan`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import lru_cache
 
 from config import TopicConfig
 from protocol.records.layout import (
@@ -16,6 +16,7 @@ from protocol.records.layout import (
 )
 from protocol.records.record import DECOMPRESSED_BYTES_MAX
 from storage.append.entries import Window
+from values.dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +46,9 @@ class AppendRules:
     decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX
 
     @classmethod
+    @lru_cache(maxsize=64)
     def from_config(cls, config: TopicConfig) -> AppendRules:
-        """The rules that follow from `config`."""
+        """The rules that follow from `config`; the logs of a topic share them."""
         codec, level = _codec_and_level(config)
         return cls(
             timestamp_type=(

@@ -7,9 +7,8 @@ times as much to make, a named tuple a third more); `storage.append.plan` and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from protocol.records.entry import Entry
+from values.dataclasses import dataclass
 
 
 @dataclass(slots=True)

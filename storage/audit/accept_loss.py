@@ -25,7 +25,7 @@ command can be run again.
 """
 
 import errno
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Final
 
@@ -44,6 +44,7 @@ from storage.disk import checkpoints, file_names
 from storage.disk.files import Files
 from storage.errors import DataDirLocked, HalfWrittenDataDir
 from storage.segment.manifest import Manifest
+from values.dataclasses import dataclass
 
 DAMAGED_SUFFIX: Final = ".damaged"
 

@@ -17,13 +17,13 @@ only a warning. Every other fault is damage.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from protocol.records.checksums import crc32c
 from protocol.records.layout import NO_TIMESTAMP
 from storage.audit.findings import IndexProblem, SegmentSummary
+from values.dataclasses import dataclass
 
 MS_PER_MINUTE: Final = 60_000
 MINUTE_MAP: Final = "minute-map"

@@ -1,10 +1,11 @@
 """The results of an audit: findings, and summaries of the logs that it read."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import NamedTuple
 
 from protocol.records.layout import INT64_MAX, NO_OFFSET, NO_TIMESTAMP
+from values.dataclasses import dataclass
 
 
 class Severity(Enum):

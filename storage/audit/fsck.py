@@ -18,7 +18,7 @@ See docs/crash-safety.md.
 import os
 import stat
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from protocol.records.layout import NO_OFFSET
@@ -42,6 +42,7 @@ from storage.disk.checkpoints import (
 )
 from storage.disk.file_names import partition_directory_name
 from storage.disk.files import DIRECTORY_MODE, FILE_MODE, TEMPORARY_SUFFIX, Files, RealFiles
+from values.dataclasses import dataclass
 
 __all__ = ["AuditReport", "Finding", "Severity", "audit_directory"]
 
@@ -133,8 +134,9 @@ def _audit_worker(
     path, clean = report.path, report.stopped_cleanly
     _check_identity(report, files)
     found = survey(path, files)
-    _check_directories(report, found, topics, worker)
-    recovery_points = _recovery_points(path, files)
+    recovery_points = _offsets(path, RECOVERY_POINT_FILE, files)
+    log_starts = _offsets(path, LOG_START_FILE, files)
+    _check_directories(report, found, topics, worker, recovery_points)
     unclean = read_unclean(path, files)
     for number, key in enumerate(sorted(found.partitions), start=1):
         name = partition_directory_name(*key)
@@ -144,6 +146,7 @@ def _audit_worker(
             files,
             stopped_cleanly=clean and name not in unclean,
             recovery_point=recovery_points.get(key, 0),
+            log_start=log_starts.get(key, 0),
             is_compacted=key[0] in gaps,
             deep=deep,
         )
@@ -155,10 +158,10 @@ def _audit_worker(
     _check_checkpoints(report, files)
 
 
-def _recovery_points(path: str, files: Files) -> dict[tuple[str, int], int]:
-    """The offsets of the checkpoint; a start treats a corrupt one as empty."""
+def _offsets(path: str, name: str, files: Files) -> dict[tuple[str, int], int]:
+    """The offsets of a checkpoint; a start treats a corrupt one as empty."""
     try:
-        return dict(read_offsets(path, RECOVERY_POINT_FILE, files))
+        return dict(read_offsets(path, name, files))
     except CorruptCheckpoint:
         return {}
 
@@ -193,7 +196,11 @@ def _check_journal(report: AuditReport, files: Files) -> dict[str, TopicMetadata
 
 
 def _check_directories(
-    report: AuditReport, found: Survey, topics: dict[str, TopicMetadata], worker: int
+    report: AuditReport,
+    found: Survey,
+    topics: dict[str, TopicMetadata],
+    worker: int,
+    recovery_points: dict[tuple[str, int], int],
 ) -> None:
     expected = {
         (name, partition): topic.topic_id
@@ -202,7 +209,9 @@ def _check_directories(
     }
     for key in sorted(expected.keys() - found.partitions.keys()):
         path = f"{report.path}/{partition_directory_name(*key)}"
-        report.add("D8", path, "the directory of a partition", "none", repaired=True)
+        # A start makes it again unless offsets are known to have been in it.
+        is_made = not recovery_points.get(key)
+        report.add("D8", path, "the directory of a partition", "none", repaired=is_made)
     for key, topic_id in sorted(found.partitions.items()):
         path = f"{report.path}/{partition_directory_name(*key)}"
         if topics and key not in expected:

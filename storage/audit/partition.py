@@ -7,7 +7,8 @@ engine's own writers and readers of indexes, because the same mistake in both wo
 
 | rule | about                                                                              |
 |------|------------------------------------------------------------------------------------|
-| D1   | segments follow each other; first base <= log start <= log end                     |
+| D1   | segments follow each other; first base <= log start <= log end; all offsets that   |
+|      | the manifest has from the log start on are there                                   |
 | D2   | batches are whole, their checksums right, offsets rise, records and headers agree  |
 | D3   | time index: strictly rising, each entry the running maximum, the last one the max; |
 |      | auxiliary indexes: `storage.audit.auxiliary`                                       |
@@ -27,6 +28,7 @@ Reads only. Source: the audit rules are ours; formats as in the modules named. N
 """
 
 import struct
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
@@ -70,12 +72,14 @@ class PartitionAudit:
         *,
         stopped_cleanly: bool,
         recovery_point: int = 0,
+        log_start: int = 0,
         is_compacted: bool = False,
         deep: bool = True,
     ) -> None:
         """Audit `directory`; `deep` also decodes the records, which takes most of the time.
 
-        `recovery_point` is the checkpoint: everything below it had been synced.
+        `recovery_point` and `log_start` are the checkpoints: everything below the first had been
+        synced, everything below the second is deleted.
         """
         self.findings: list[Finding] = []
         self.summary = LogSummary()
@@ -85,6 +89,8 @@ class PartitionAudit:
         self._manifest = manifest = Manifest(directory, files)
         known_gaps = max(manifest.cleaned_offset, manifest.lost_offset) != NO_OFFSET
         self._recovery_point = max(recovery_point, manifest.durable_offset)
+        self._log_start = max(log_start, manifest.log_start_offset)
+        self._has_swaps = False
         self._is_compacted = is_compacted or known_gaps
         self._deep = deep
         self._producers = ProducerState(expiration_ms=2**63)
@@ -104,6 +110,7 @@ class PartitionAudit:
         self._first_replayed = expected_base
         below = [base for base in bases if base < self._recovery_point]
         first_recovered = below[-1] if below else 0
+        ends: list[int] = []
         for base in bases:
             if base != expected_base and not (self._is_compacted and base > expected_base):
                 path = self._path(base, file_names.LOG_SUFFIX)
@@ -113,6 +120,7 @@ class PartitionAudit:
                 expected_base = self._first_replayed = self._check_remote(base)
                 # What is in an object store only cannot be replayed: it begins after that.
                 self._producers = ProducerState(expiration_ms=2**63)
+                ends.append(expected_base)
                 continue
             segment = self._walk(base)
             # After a crash, a start rebuilds the indexes of these.
@@ -123,9 +131,11 @@ class PartitionAudit:
             self._check_txn_index(segment, is_recovered)
             self._check_facts(segment, is_recovered)
             expected_base = segment.next_offset
+            ends.append(expected_base)
             self.summary.segments += 1
             self.summary.size_bytes += segment.size
         self.summary.log_end_offset = expected_base
+        self._check_known_segments(bases, ends)
         self._check_after_walk()
 
     # --- names ----------------------------------------------------------------------------------
@@ -150,6 +160,7 @@ class PartitionAudit:
             path = f"{self._directory}/{name}"
             if name.endswith((TEMPORARY_SUFFIX, file_names.CLEANED_SUFFIX, file_names.SWAP_SUFFIX)):
                 self._report("D8", path, "no file of unfinished work", name, ending=True)
+                self._has_swaps |= name.endswith(file_names.SWAP_SUFFIX)
             elif parsed is None or parsed.stage or parsed.kind == file_names.LOG_SUFFIX:
                 # `.deleted` files wait for their delay, and a start removes them.
                 continue
@@ -322,7 +333,7 @@ class PartitionAudit:
         """Follow producers and transactions, comparing each snapshot when its offset is reached."""
         if entry.base_offset in self._snapshots:
             self._check_snapshot(entry.base_offset)
-        if entry.producer_id != NO_PRODUCER_ID:
+        if entry.producer_id > NO_PRODUCER_ID:
             marker = None
             if entry.is_control:
                 end = entry.position + entry.size
@@ -462,6 +473,23 @@ class PartitionAudit:
             if here != there:
                 what = f"producer {replayed.producer_id} as replayed {here}"
                 self._report("D6", path, what, str(there))
+
+    def _check_known_segments(self, bases: list[int], ends: list[int]) -> None:
+        """Look for offsets that the manifest has and no segment: a start quarantines such a log.
+
+        `ends` are those of the segments at `bases`. A rewrite may have merged a segment into the
+        one before it.
+        """
+        for base, facts in sorted(self._manifest.facts.items()):
+            before = bisect_right(bases, base) - 1
+            end = ends[before] if before >= 0 else base
+            if end < facts.next_offset and self._log_start < facts.next_offset:
+                first = max(base, end, self._log_start)
+                path = self._path(base, file_names.LOG_SUFFIX)
+                expected = f"offsets {first} to {facts.next_offset - 1}, which the manifest has"
+                # A start puts rewritten segments in their place, and cuts what was not synced.
+                is_repaired = self._has_swaps or facts.next_offset > self._recovery_point
+                self._report("D1", path, expected, "none of them", ending=is_repaired)
 
     def _check_after_walk(self) -> None:
         end = self.summary.log_end_offset

@@ -11,12 +11,12 @@ Read next: `protocol.records.lateness`, `broker.operator.skew`.
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from protocol.records.lateness import Lateness
 from protocol.records.layout import TimestampType
 from protocol.records.scan import Entry, iter_records, scan_entries
 from storage.disk.files import Bytes
+from values.dataclasses import dataclass
 
 
 @dataclass(slots=True)

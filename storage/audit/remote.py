@@ -18,7 +18,7 @@ So the objects of a partition whose directory is lost are never garbage: they ar
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from storage.directory.claim import STRAY_DIRECTORY_SUFFIX
@@ -36,6 +36,7 @@ from storage.disk.files import Files
 from storage.remote.object_store import StoredObject
 from storage.segment.manifest import Manifest
 from storage.segment.remote.object import OBJECT_SUFFIX, RemoteObject
+from values.dataclasses import dataclass
 
 DAY_MS: Final = 86_400_000
 
@@ -51,7 +52,7 @@ class TieredPartition:
             stray one, whose objects nothing deletes.
         is_whole: whether the manifest could be read to its end.
         objects: what it names.
-        wanted: those of them that are not below the log's start; the others are being deleted.
+        wanted: those of them that are part of the log; the others are being deleted.
         remote_only: how many of these segments have no `.log` here.
         waiting_bytes: closed segments without an object, if anything of the log is in the store.
         waiting_since_ms: the last append to the oldest of them.
@@ -115,7 +116,7 @@ def _read(path: str, name: str, partition: int | None, files: Files) -> TieredPa
         topic_id=topic_id,
         partition=partition,
         is_whole=manifest.is_whole,
-        objects=objects,
+        objects=(*objects, *manifest.superseded.values()),
         wanted=frozenset(one for one in objects if one.next_offset > manifest.log_start_offset),
         remote_only=sum(f"{one.base_offset:020d}.log" not in names for one in objects),
         waiting_bytes=sum(facts.size_bytes for facts in waiting),

@@ -13,12 +13,12 @@ read. Such a file is no finding, nor is one that covers another state of the log
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from struct import Struct, unpack_from
 from typing import Any, Final
 
 from protocol.records.checksums import crc32c
 from storage.audit.findings import IndexProblem, SegmentSummary
+from values.dataclasses import dataclass
 
 _HEAD: Final = Struct(">4sIqIIqqqqq")
 _PAIR_SIZE: Final = 12

@@ -6,7 +6,7 @@ here: `storage.audit.remote` judges which of it is garbage.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from protocol.records.checksums import crc32c
 from storage.bucket.journal import JOURNAL_PREFIX, BucketState, Piece, entry_key
@@ -16,6 +16,7 @@ from storage.errors import ObjectDamaged, ObjectMissing
 from storage.remote.object_store import ObjectStore, StoredObject
 from storage.remote.upload import VERIFY_BYTES
 from storage.segment.remote.object import OBJECT_SUFFIX, RemoteObject
+from values.dataclasses import dataclass
 
 
 @dataclass(slots=True, kw_only=True)

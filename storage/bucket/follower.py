@@ -7,18 +7,19 @@ ends where the map has the base offset of the next one, or its object. An object
 segment here is noted in its manifest, so that local retention and a promotion find it.
 
 Where the bytes do not continue a log (the owner has compacted it, or has deleted what this standby
-had not fetched yet), the partition is made from the bucket once more.
+had not fetched yet), the partition is made from the bucket once more. So it is when the object of a
+segment was replaced: the one that is named here will be deleted. Of a compacted log with objects,
+only the tail is fetched then.
 
 One generator at a time. Slices run in the owner's thread, requests in others.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from storage.bucket.journal import BucketState, Piece, catch_up, follow, parse_key
+from storage.bucket.journal import BucketState, Key, Piece, catch_up, follow, parse_key
 from storage.bucket.replica import NotNext, append_followed, follow_epochs
 from storage.bucket.restore import MappedLog, logs_in, parse_metadata_key, read_piece
 from storage.bucket.shipping import META
@@ -32,6 +33,7 @@ from storage.remote.object_store import ObjectStore
 from storage.remote.upload import record_object
 from storage.segment.manifest import parse_remote_lines
 from storage.segment.remote.object import RemoteObject
+from values.dataclasses import dataclass
 
 FETCH_BYTES: Final = 8 * 1024 * 1024
 """Bytes of an object that are fetched at once."""
@@ -88,7 +90,7 @@ class BucketFollower:
         """What a read that failed halfway has found."""
 
         self._unbuilt: set[Part] = set()
-        """Logs that could not be made from the bucket once more."""
+        """Logs that have to be made from the bucket once more."""
 
     def read(self, *, is_thorough: bool) -> Steps[Followed]:
         """Read the entries since the last call.
@@ -100,19 +102,37 @@ class BucketFollower:
         yield from off_loop(partial(read, self._store, self.state, self._changed))
         changed, self._changed = self._changed, {}
         found = Followed(metadata={}, parts={})
+        rewritten: list[Key] = []
         for text, value in changed.items():
             if text.startswith(META):
                 kind, name = parse_metadata_key(text)
                 found.metadata.setdefault(kind, {})[name] = value
             elif (key := parse_key(text)) is not None:
                 part = key.topic_id, key.partition
-                self._logs.setdefault(part, MappedLog()).take(key, value)
+                mapped = self._logs.setdefault(part, MappedLog())
+                if key.kind == "segment" and self._is_rewritten(mapped, key, value):
+                    rewritten.append(key)
+                mapped.take(key, value)
                 found.parts[part] = None
+        for key in rewritten:
+            part = key.topic_id, key.partition
+            if key.base_offset >= self._logs[part].facts.get("start", 0):
+                self._unbuilt.add(part)
         for part in found.parts:
             if not self._logs[part].facts:
                 # Its topic was deleted.
                 del self._logs[part]
+                self._unbuilt.discard(part)
         return found
+
+    def _is_rewritten(self, mapped: MappedLog, key: Key, value: Json) -> bool:
+        """Whether an entry replaces what the log has here of the segment."""
+        topic = self._topic((key.topic_id, key.partition))
+        former = mapped.segments.get(key.base_offset)
+        if former is None:
+            # The object is that of the segment after a round, and here it is as before.
+            return topic is not None and topic.config.is_compacted
+        return former != value
 
     def catch_up(self, part: Part) -> Steps[Grown | None]:
         """Append what a log lacks; None when there is no such log, or it is offline.
@@ -129,7 +149,7 @@ class BucketFollower:
         before = log.log_end_offset
         try:
             if part in self._unbuilt:
-                raise NotNext(f"{log.path}: a failure has left it without its files")
+                raise NotNext(f"{log.path}: objects were replaced, or a failure has left it empty")
             size_bytes = yield from self._append(log, mapped)
         except NotNext:
             self._unbuilt.add(part)

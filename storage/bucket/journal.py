@@ -37,7 +37,7 @@ Source: ours (docs/adr/0028); SlateDB's manifest and Delta's log use the same co
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from random import Random
 from struct import Struct
@@ -49,6 +49,7 @@ from storage.disk.files import Bytes
 from storage.disk.steps import Steps, off_loop
 from storage.errors import Fenced, ObjectExists, ObjectMissing, StoreFailed, UnknownBucketFormat
 from storage.remote.object_store import ObjectStore
+from values.dataclasses import dataclass
 
 JOURNAL_VERSION: Final = 1
 JOURNAL_PREFIX: Final = "journal/"
@@ -106,7 +107,7 @@ def parse_key(text: str) -> Key | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class JournalEntry:
     """One entry, without its records."""
 
     number: int
@@ -144,7 +145,7 @@ class BucketState:
         """How often the bucket was taken over."""
         return int(self.owner.get("epoch", 0))
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: JournalEntry) -> None:
         """Make the changes of the next entry."""
         self.number = entry.number
         self.voids = [one for one in self.voids if one not in entry.voids]
@@ -166,7 +167,7 @@ def entry_key(number: int) -> str:
     return f"{JOURNAL_PREFIX}{number:020d}"
 
 
-def encode_entry(entry: Entry, records: Bytes = b"") -> bytes:
+def encode_entry(entry: JournalEntry, records: Bytes = b"") -> bytes:
     """The object of an entry."""
     text = json.dumps(
         {
@@ -188,7 +189,7 @@ def _checksum(body: Bytes, text_bytes: int) -> int:
     return crc32c(text_bytes.to_bytes(4, "big"), crc32c(body))
 
 
-def decode_entry(data: Bytes) -> Entry | None:
+def decode_entry(data: Bytes) -> JournalEntry | None:
     """The entry in an object; None when it is not what was written.
 
     Raises UnknownBucketFormat.
@@ -203,7 +204,7 @@ def decode_entry(data: Bytes) -> Entry | None:
     document = json.loads(bytes(body[len(body) - text_bytes :]))
     if document["version"] != JOURNAL_VERSION:
         raise UnknownBucketFormat(document["version"], JOURNAL_VERSION)
-    return Entry(
+    return JournalEntry(
         number=document["number"],
         epoch=document["epoch"],
         owner=document["owner"],
@@ -222,7 +223,7 @@ def read_object(store: ObjectStore, key: str) -> bytes | None:
         return None
 
 
-def _read_entry(store: ObjectStore, number: int) -> tuple[bool, Entry | None]:
+def _read_entry(store: ObjectStore, number: int) -> tuple[bool, JournalEntry | None]:
     """Whether the number is taken, and the entry there if it can be read. Raises StoreFailed."""
     for _ in range(_READS):
         data = read_object(store, entry_key(number))
@@ -298,7 +299,7 @@ def catch_up(store: ObjectStore, state: BucketState, changed: dict[str, Json]) -
     state.number, state.documents, state.voids = now.number, now.documents, now.voids
 
 
-def _entry_after_voids(store: ObjectStore, state: BucketState) -> Entry | None:
+def _entry_after_voids(store: ObjectStore, state: BucketState) -> JournalEntry | None:
     """The next entry that can be read; None when those that cannot are the last ones."""
     voids = [state.number + 1]
     while len(voids) <= _VOIDS_MAX:
@@ -436,7 +437,7 @@ class BucketJournal:
     ) -> Steps[int | None]:
         while True:
             number = self.state.number + 1
-            entry = Entry(
+            entry = JournalEntry(
                 number=number,
                 epoch=epoch,
                 owner=self.owner_id,
@@ -464,7 +465,7 @@ class BucketJournal:
     def _is_there(self, key: str, data: bytes) -> bool:
         return any(read_object(self.store, key) == data for _ in range(_READS))
 
-    def _apply(self, entry: Entry) -> None:
+    def _apply(self, entry: JournalEntry) -> None:
         # Its number is taken, so no earlier attempt at it can be created any more.
         self.state.apply(entry)
         self._is_uncertain = False
@@ -509,7 +510,7 @@ class BucketJournal:
         Entries from `keep_from` on stay. Raises StoreFailed.
         """
         state = self.state
-        entry = Entry(
+        entry = JournalEntry(
             number=state.number,
             epoch=state.epoch,
             owner=self.owner_id,

@@ -12,15 +12,17 @@ Each log begins a new leader epoch at its end: consumers may have seen records t
 import base64
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
 from protocol.records.checksums import crc32c
+from protocol.records.layout import NO_OFFSET
 from storage.bucket.journal import BucketState, Key, Piece, entry_key
 from storage.bucket.shipping import CLUSTER, META, parse_piece
 from storage.directory.metadata import (
+    KIND_BROKER_OVERRIDES,
     KIND_PRODUCER_IDS,
     KIND_TOPIC,
     ONLY_KEY,
@@ -51,9 +53,13 @@ from storage.remote.object_store import ObjectStore
 from storage.segment.entry_heads import HeadWalk
 from storage.segment.manifest import format_manifest, parse_remote_lines
 from storage.segment.remote.object import RemoteObject
+from values.dataclasses import dataclass
 
 PRODUCER_IDS_SKIPPED: Final = 1_000_000
 """Producer ids that the lost machine may have assigned after its last entry."""
+
+_KEY_STORE: Final = "ssl.keystore.location"
+_KEY_STORE_PARTS: Final = ("ssl.keystore.", "ssl.key.password")
 
 RunAll = Callable[[Iterable[Callable[[], bytes]]], Iterable[bytes]]
 """Makes all calls, in any threads; their results in order."""
@@ -67,6 +73,7 @@ class Restored:
         topics, partitions, segments: how many; the segments are those in objects.
         tail_bytes: records of unsealed tails.
         empty: topics whose records were never in the bucket.
+        key_stores: settings of the lost machine that name key stores which are not here.
     """
 
     topics: int = 0
@@ -74,6 +81,7 @@ class Restored:
     segments: int = 0
     tail_bytes: int = 0
     empty: list[str]
+    key_stores: list[str]
 
 
 @dataclass(slots=True)
@@ -155,9 +163,9 @@ def restore(
     """
     run_all = run_all or run_in_order
     logs = logs_in(state)
-    restored = Restored(empty=[])
+    restored = Restored(empty=[], key_stores=[])
     if is_owner:
-        write_metadata(state, directory, files)
+        restored.key_stores = write_metadata(state, directory, files)
     for topic in topics_in(state):
         restored.topics += 1
         restored.partitions += topic.partitions
@@ -215,8 +223,12 @@ def parse_metadata_key(text: str) -> tuple[str, str]:
     return kind, key
 
 
-def write_metadata(state: BucketState, directory: str, files: Files) -> None:
-    """Write the metadata journal, which the directory lacks. Raises StorageFailed, OSError."""
+def write_metadata(state: BucketState, directory: str, files: Files) -> list[str]:
+    """Write the metadata journal, which the directory lacks. Raises StorageFailed, OSError.
+
+    Key stores that were set at run time, and are no files of this machine, are left out: its own
+    settings name its own. The names of these settings are returned.
+    """
     journal = MetadataJournal(directory, files)
     kinds: dict[str, dict[str, Json]] = {}
     for kind, key, document in metadata_in(state):
@@ -224,11 +236,34 @@ def write_metadata(state: BucketState, directory: str, files: Files) -> None:
     ids = kinds.get(KIND_PRODUCER_IDS, {}).get(ONLY_KEY)
     if isinstance(ids, int):
         kinds[KIND_PRODUCER_IDS][ONLY_KEY] = ids + PRODUCER_IDS_SKIPPED
+    missing: list[str] = []
+    for key, document in kinds.get(KIND_BROKER_OVERRIDES, {}).items():
+        kept = without_missing_key_stores(KIND_BROKER_OVERRIDES, document, files)
+        kinds[KIND_BROKER_OVERRIDES][key] = kept
+        if isinstance(document, dict) and isinstance(kept, dict):
+            missing += sorted(document.keys() - kept.keys())
     try:
         for kind, documents in kinds.items():
             journal.put_all(kind, documents)
     finally:
         journal.close()
+    return missing
+
+
+def without_missing_key_stores(kind: str, document: Json, files: Files) -> Json:
+    """A document without settings that name key stores which are not here, or describe them.
+
+    Those of trust stores stay: a start without one would accept other clients, so it refuses.
+    """
+    if kind != KIND_BROKER_OVERRIDES or not isinstance(document, dict):
+        return document
+    prefixes = [
+        name.removesuffix(_KEY_STORE)
+        for name, path in document.items()
+        if name.endswith(_KEY_STORE) and path and not files.exists(str(path))
+    ]
+    own = tuple(prefix + part for prefix in prefixes for part in _KEY_STORE_PARTS)
+    return {name: text for name, text in document.items() if not name.startswith(own)}
 
 
 def write_log(
@@ -247,7 +282,11 @@ def write_log(
     _write(
         files,
         f"{path}/{MANIFEST_NAME}",
-        format_manifest((log.segments[base] for base in sorted(log.segments)), start),
+        format_manifest(
+            (log.segments[base] for base in sorted(log.segments)),
+            start,
+            log.facts.get("cleaned", NO_OFFSET),
+        ),
     )
     if log.facts["snapshot"] is not None:
         offset, content = log.facts["snapshot"]

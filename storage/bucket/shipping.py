@@ -14,19 +14,25 @@ committed offset is not ahead of the records that its group has seen.
 
 A piece is a range of bytes of one `.log`. A piece a second would soon be too many to restore, so
 many small ones at a tail's end are written once more, as one: each record about once per factor of
-four up to `MERGED_BYTES`. The object of a closed segment replaces its pieces in one entry. Where
-compaction has rewritten segments, all of it is written first, then one entry swaps the pieces.
+four up to `MERGED_BYTES`. The object of a closed segment replaces its pieces in one entry.
+
+Compaction rewrites segments. Of a log with objects, the map keeps what it has of them, until their
+new objects replace it, the oldest first. So the map has rewritten segments up to some offset, from
+there on earlier ones, and no deleted key comes back with a restore. Nothing that is not in the map
+is compacted (`storage.log.compaction`), so the newest value of each key is there in between. An
+internal log has no objects: all of it is written first, then one entry swaps the pieces.
 
 One generator at a time. It reads the logs in slices in their owner's thread.
 """
 
 import base64
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from weakref import WeakKeyDictionary
 
 from protocol.records.checksums import crc32c
+from protocol.records.layout import NO_OFFSET
 from storage.bucket.journal import ENTRY_BYTES, BucketJournal, Key, Piece, log_key, parse_key
 from storage.directory.data_dir import DataDir
 from storage.directory.metadata import KIND_TOPIC, Json, is_deleted
@@ -34,15 +40,20 @@ from storage.disk.steps import SLICE_BYTES, Steps
 from storage.errors import DirectoryOlder, Fenced, StoreFailed, storage_failure
 from storage.log.log import Log
 from storage.log.reader import LogPosition
-from storage.segment.manifest import parse_remote_lines, remote_lines
+from storage.segment.manifest import SegmentFacts, parse_remote_lines, remote_lines
 from storage.segment.remote.object import RemoteObject
 from storage.segment.segment import Segment
+from values.dataclasses import dataclass
 
 MERGED_BYTES: Final = 4 * 1024 * 1024
 """The largest piece that is made of smaller ones."""
 
 _MERGED_AT_ONCE: Final = 16
 _ROOM: Final = 4
+
+_KEYS_AT_ONCE: Final = 500
+_OBJECTS_AT_ONCE: Final = 100
+"""Keys of the map and objects of a log that are looked at before other work has a turn."""
 
 _TRIES: Final = 4
 CLUSTER: Final = "cluster"
@@ -60,12 +71,14 @@ class _InBucket:
         segments: the manifest's lines, by base offset.
         sources: the local segments that the pieces were read from, by base offset.
         seen: the facts of the log when they were compared last.
+        known: objects and facts, by base offset, of which the map has the lines.
     """
 
     pieces: dict[int, dict[int, Piece]] = field(default_factory=dict)
     segments: dict[int, str] = field(default_factory=dict)
     sources: dict[int, Segment] = field(default_factory=dict)
     seen: tuple[object, ...] = ()
+    known: dict[int, tuple[RemoteObject, SegmentFacts]] = field(default_factory=dict)
 
     def shipped(self, segment: Segment) -> int:
         """How many bytes of the segment's log the bucket has."""
@@ -74,6 +87,18 @@ class _InBucket:
             return 0
         position, piece = max(self.pieces[base].items())
         return position + piece.size
+
+    def knows(self, where: RemoteObject, stored: SegmentFacts) -> bool:
+        """Whether the map is known to have the lines of a segment."""
+        known = self.known.get(where.base_offset)
+        return known is not None and known[0] is where and known[1] is stored
+
+    def is_rewritten(self, segment: Segment) -> bool:
+        """Whether the map has the segment as it was before a round of compaction."""
+        base = segment.base_offset
+        if base in self.pieces:
+            return self.sources.get(base) is not segment
+        return base in self.segments and segment.remote is None
 
 
 @dataclass(slots=True)
@@ -137,30 +162,37 @@ class Shipper:
         state = yield from journal.read()
         if state.owner_id not in ("", journal.owner_id):
             raise Fenced(state.owner_id, state.epoch)
-        self._index()
+        number = state.number
+        yield from self._index()
         yield from self._adopt()
         epoch = yield from journal.take_over()
-        # The last entry of an earlier run may have come late.
-        self._index()
-        yield from self._adopt()
+        if journal.state.number != number + 1:
+            # The last entry of an earlier run has come late.
+            yield from self._index()
+            yield from self._adopt()
         return epoch
 
-    def _index(self) -> None:
+    def _index(self) -> Steps[None]:
         """Sort the map by logs."""
-        sources = {part: log.sources for part, log in self._logs.items()}
-        self._logs, self._meta = {}, {}
-        self._meta_keys = {key for key in self._journal.state.documents if key.startswith(META)}
+        logs: dict[_Part, _InBucket] = {}
         for kind in ("log", "segment", "tail"):
-            for key, value in self._journal.state.keys(kind):
-                self._take(key, value)
+            for number, (key, value) in enumerate(self._journal.state.keys(kind)):
+                self._take(logs, key, value)
+                if number % _KEYS_AT_ONCE == _KEYS_AT_ONCE - 1:
+                    yield None
         for part, found in self._logs.items():
-            found.sources = sources.get(part, {})
+            if part in logs:
+                logs[part].sources = found.sources
+        self._logs, self._meta = logs, {}
+        self._meta_keys = {key for key in self._journal.state.documents if key.startswith(META)}
 
-    def _take(self, key: Key, value: Json) -> None:
-        log = self._logs.setdefault((key.topic_id, key.partition), _InBucket())
+    @staticmethod
+    def _take(logs: dict[_Part, _InBucket], key: Key, value: Json) -> None:
+        log = logs.setdefault((key.topic_id, key.partition), _InBucket())
         if key.kind == "segment":
             if value is None:
                 log.segments.pop(key.base_offset, None)
+                log.known.pop(key.base_offset, None)
             else:
                 log.segments[key.base_offset] = str(value)
         elif key.kind == "tail":
@@ -182,7 +214,7 @@ class Shipper:
                 if is_here and (yield from _is_same(segment, *max(pieces.items()))):
                     found.sources[base] = segment
                 elif not (
-                    log.config.is_compacted
+                    (_may_be_rewritten(log) and base < log.segments.active.base_offset)
                     or (segment.base_offset == base and segment.remote is not None)
                     or base < log.segments.first.base_offset
                 ):
@@ -218,7 +250,7 @@ class Shipper:
             found = self._in_bucket(part)
             size = sum(
                 max(0, _limit(log, segment, end) - found.shipped(segment))
-                for segment in _unsealed(log)
+                for segment in _unsealed(log, found)
             )
             if size:
                 yield log, size
@@ -265,7 +297,7 @@ class Shipper:
                 break
             except (_Again, StoreFailed) as error:
                 # Found out by the next append: what of it was written.
-                self._index()
+                yield from self._index()
                 if isinstance(error, StoreFailed):
                     raise
         else:
@@ -280,7 +312,7 @@ class Shipper:
         yield from self._journal.check()
         if self._journal.state.number != number:
             # An entry whose answer was lost turned up.
-            self._index()
+            yield from self._index()
 
     def _forget_drafted(self) -> None:
         """Forget the objects in drafts, unless an entry may still turn up that names them."""
@@ -316,7 +348,7 @@ class Shipper:
                     (self._meta_keys.discard if value is None else self._meta_keys.add)(text)
                 key = parse_key(text)
                 if key is not None:
-                    self._take(key, value)
+                    self._take(self._logs, key, value)
             for text in draft.held:
                 self._held[text] = [number, *draft.pieces[text]]
         for part, seen in draft.seen.items():
@@ -360,25 +392,34 @@ class Shipper:
 
     def _ship_log(self, part: _Part, log: Log, end: LogPosition) -> Steps[None]:
         found = self._in_bucket(part)
+        if _facts_of(log) != found.seen:
+            yield from _compare_objects(log, found)
+            if log.is_closed:
+                # Its topic was deleted.
+                raise _Again
         facts = _facts_of(log)
         if facts != found.seen:
             self._draft.changes.update(self._log_changes(part, log, found))
             self._draft.seen[part] = facts
-        local = _unsealed(log)
+        local = _unsealed(log, found)
         here = {segment.base_offset: segment for segment in local}
-        # After a start, pieces of a segment that has gone since have no source.
-        outdated = {
-            base
-            for base in found.pieces
-            if base not in here or found.sources.get(base) is not here[base]
-        }
+        if log.config.remote_storage_enable:
+            end_of_objects = log.segments[log.segments.uploaded].base_offset
+            outdated = {base for base in found.pieces if base < end_of_objects}
+        else:
+            # After a start, pieces of a segment that has gone since have no source.
+            outdated = {
+                base
+                for base in found.pieces
+                if base not in here or found.sources.get(base) is not here[base]
+            }
         old = {
             str(Key("tail", *part, base, position))
             for base in outdated
             for position in found.pieces[base]
         }
         # Records that compaction has moved would be missing, or there twice, in between.
-        is_held = bool(old) and log.config.is_compacted
+        is_held = bool(old) and not log.config.remote_storage_enable and log.config.is_compacted
         if not is_held:
             self._draft.changes.update(dict.fromkeys(old))
         for segment in local:
@@ -438,32 +479,53 @@ class Shipper:
 
     def _log_changes(self, part: _Part, log: Log, found: _InBucket) -> Iterator[tuple[str, Json]]:
         """The facts of a log that differ from the map."""
-        first = log.segments[log.segments.uploaded].base_offset
-        snapshot = log.producers.snapshots.read(first)
-        facts: Json = {
+        segments = log.segments
+        first = segments[segments.uploaded].base_offset
+        former = self._journal.state.documents.get(log_key(*part))
+        facts: dict[str, Json] = {
             "start": log.log_start_offset,
             "epochs": [list(entry) for entry in log.leader_epochs.entries],
-            "snapshot": (
-                None if snapshot is None else [first, base64.b64encode(snapshot).decode()]
-            ),
         }
-        if self._journal.state.documents.get(log_key(*part)) != facts:
+        if isinstance(former, dict) and max(found.segments, default=-1) >= first:
+            # What was rewritten waits for its objects, and the map's are followed by its tail.
+            facts["snapshot"] = former["snapshot"]
+        else:
+            snapshot = log.producers.snapshots.read(first)
+            facts["snapshot"] = (
+                None if snapshot is None else [first, base64.b64encode(snapshot).decode()]
+            )
+        if log.manifest.cleaned_offset != NO_OFFSET:
+            # What the map has from there on is older, so its keys were not compared.
+            facts["cleaned"] = min(log.cleaned_offset, first)
+        if former != facts:
             yield log_key(*part), facts
-        live = log.segments.first.base_offset
-        for segment in log.segments:
+        prefix = [segments[number] for number in range(segments.uploaded)]
+        for segment in prefix:
             where, stored = segment.remote, log.manifest.facts.get(segment.base_offset)
-            if where is not None and stored is not None:
+            if where is not None and stored is not None and not found.knows(where, stored):
                 lines = remote_lines(stored, where)
                 if found.segments.get(segment.base_offset) != lines:
                     self._drafted.add(where)
                     yield str(Key("segment", *part, segment.base_offset)), lines
-        for base in found.segments:
-            if base < live:
+        for base in found.segments.keys() - {segment.base_offset for segment in prefix}:
+            if base < first:
                 yield str(Key("segment", *part, base)), None
 
 
+def _compare_objects(log: Log, found: _InBucket) -> Steps[None]:
+    """Note of which objects the map has the lines: formatting those of thousands takes time."""
+    for number, segment in enumerate(log.segments):
+        base = segment.base_offset
+        where, stored = segment.remote, log.manifest.facts.get(base)
+        if where is not None and stored is not None and not found.knows(where, stored):
+            if found.segments.get(base) == remote_lines(stored, where):
+                found.known[base] = where, stored
+            if number % _OBJECTS_AT_ONCE == 0:
+                yield None
+
+
 def parse_piece(value: Json) -> Piece:
-    """The piece in a value of the map."""
+    """The piece in a value of the map. Raises StoreFailed for any other value."""
     match value:
         case [int(entry), int(at), int(size), int(crc)]:
             return Piece(entry, at, size, crc)
@@ -478,13 +540,18 @@ def _synced_end(log: Log) -> LogPosition:
     return log.durable_position
 
 
-def _unsealed(log: Log) -> list[Segment]:
-    """The segments that have no object, oldest first."""
+def _unsealed(log: Log, found: _InBucket) -> list[Segment]:
+    """The segments of which the records are shipped in pieces, oldest first.
+
+    One that was rewritten is left to its upload, if there is one.
+    """
     segments = log.segments
+    unsealed = (segments[number] for number in range(segments.uploaded, len(segments)))
+    waits = log.config.remote_storage_enable
     return [
-        segments[number]
-        for number in range(segments.uploaded, len(segments))
-        if segments[number].remote is None
+        segment
+        for segment in unsealed
+        if segment.remote is None and not (waits and found.is_rewritten(segment))
     ]
 
 
@@ -507,6 +574,8 @@ def _facts_of(log: Log) -> tuple[object, ...]:
         log.log_start_offset,
         log.segments.first.base_offset,
         log.segments.uploaded,
+        log.segments.replacements,
+        log.manifest.cleaned_offset,
         len(entries),
         entries[-1:],
     )
@@ -528,6 +597,11 @@ def _merged(pieces: Mapping[int, Piece], fresh: int) -> list[int]:
         if len(last) >= _MERGED_AT_ONCE and largest * _ROOM <= total:
             best = len(last)
     return last[:best]
+
+
+def _may_be_rewritten(log: Log) -> bool:
+    """Whether closed segments may have other bytes than they had when they were closed."""
+    return log.config.is_compacted or log.manifest.cleaned_offset != NO_OFFSET
 
 
 def _is_same(segment: Segment, position: int, piece: Piece) -> Steps[bool]:

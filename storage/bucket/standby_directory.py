@@ -18,8 +18,8 @@ to know when to follow and when to take over (`storage.bucket.follower`, `broker
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import ClassVar, Final
@@ -32,6 +32,7 @@ from storage.bucket.restore import (
     metadata_in,
     restore,
     run_in_order,
+    without_missing_key_stores,
     write_log,
     write_metadata,
 )
@@ -45,7 +46,7 @@ from storage.directory.claim import (
 )
 from storage.directory.data_dir import RunAll as RunTickets
 from storage.directory.data_dir import Topic
-from storage.directory.following import FollowedMetadata, FollowingDataDir
+from storage.directory.following import Document, FollowedMetadata, FollowingDataDir
 from storage.directory.metadata import FIRST_WORKER, KIND_PRODUCER_IDS, Json
 from storage.directory.offset_checkpoints import Hints
 from storage.disk.checkpoints import META_PROPERTIES_FILE, format_uuid, parse_uuid
@@ -62,6 +63,7 @@ from storage.errors import (
 )
 from storage.log.log import Log
 from storage.remote.object_store import ObjectStore
+from values.dataclasses import dataclass
 
 STANDBY_VERSION: Final = 1
 
@@ -237,7 +239,30 @@ def take_over(store: ObjectStore, mark: StandbyMark) -> BucketState:
 
 
 class _BucketMetadata(FollowedMetadata):
-    """The metadata as the bucket has it."""
+    """The metadata as the bucket has it, without key stores that only the owner's machine has."""
+
+    def __init__(self, files: Files) -> None:
+        """Start empty; `files` are those of this machine."""
+        super().__init__("the journal of the bucket")
+        self._files = files
+
+    def take_all(self, documents: Iterable[Document]) -> dict[str, list[str]]:
+        """See `FollowedMetadata.take_all`."""
+        return super().take_all(
+            (kind, key, without_missing_key_stores(kind, value, self._files))
+            for kind, key, value in documents
+        )
+
+    def take(self, kind: str, documents: Mapping[str, Json]) -> None:
+        """See `FollowedMetadata.take`."""
+        files = self._files
+        super().take(
+            kind,
+            {
+                key: without_missing_key_stores(kind, value, files)
+                for key, value in documents.items()
+            },
+        )
 
     def put_all(
         self, kind: str, documents: Mapping[str, Json], *, erase_former: bool = False
@@ -274,7 +299,7 @@ class StandbyDataDir(FollowingDataDir):
         Raises:
             DataDirError: this process must not or cannot use the directory. The lock is released.
         """
-        metadata = _BucketMetadata("the journal of the bucket")
+        metadata = _BucketMetadata(files)
         metadata.take_all(metadata_in(state))
         return cls.follow(
             path,
@@ -327,11 +352,11 @@ class StandbyDataDir(FollowingDataDir):
                 reason += "again, which makes its directory from the bucket, then promote it"
                 raise StorageFailed("promote", log.path, reason)
 
-    def promote(self, state: BucketState) -> None:
+    def promote(self, state: BucketState) -> list[str]:
         """Store what an ordinary directory has: metadata, and an epoch of each log's own.
 
-        The bucket is taken over, and all of `state` applied. `close` completes it. Raises
-        StorageFailed.
+        The bucket is taken over, and all of `state` applied. `close` completes it. Returns the
+        settings that were left out, see `write_metadata`. Raises StorageFailed.
         """
         self.check_complete()
         try:
@@ -339,13 +364,18 @@ class StandbyDataDir(FollowingDataDir):
                 log.leader_epochs.assign(
                     max(log.leader_epochs.latest_epoch, 0) + 1, log.log_end_offset
                 )
-            write_metadata(state, self.path, self._files)
+            left_out = write_metadata(state, self.path, self._files)
         except OSError as error:
             raise StorageFailed("promote", self.path, str(error)) from error
         self._is_promoted = True
+        return left_out
 
     def close(self, now_ms: int, *, run_all: RunTickets | None = None) -> None:
-        """See `DataDir.close`; after a promotion it is an ordinary directory."""
+        """See `DataDir.close`; after a promotion it is an ordinary directory.
+
+        Raises:
+            StorageFailed: the mark of a standby could not be removed.
+        """
         super().close(now_ms, run_all=run_all)
         if self._is_promoted:
             try:

@@ -23,7 +23,7 @@ Source: Kafka `LogManager` and `MetaPropertiesEnsemble`.
 import os
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from config import BrokerConfig
@@ -40,6 +40,7 @@ from storage.errors import (
     HalfWrittenDataDir,
     StorageFailed,
 )
+from values.dataclasses import dataclass
 
 LOCK_FILE: Final = ".lock"
 LOST_AND_FOUND: Final = "lost+found"

@@ -8,12 +8,13 @@ Read next: `broker.clocks.settable_clock`.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Final
 
 from storage.disk.checkpoints import META_PROPERTIES_FILE
 from storage.disk.files import Files
 from storage.errors import ForeignDataDir, HalfWrittenDataDir
+from values.dataclasses import dataclass
 
 CLOCK_FILE: Final = "settable-clock"
 

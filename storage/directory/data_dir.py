@@ -30,7 +30,7 @@ Source: Kafka `LogManager`; the journal is ours (docs/adr/0007). See docs/crash-
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -70,14 +70,13 @@ from storage.recovery.recovery import open_log
 from storage.recovery.unusable_log import missing_log, open_or_stand_in
 from storage.remote.erase import MayGo
 from storage.remote.object_store import ObjectStore
+from values.dataclasses import dataclass
 
 Progress = Callable[[int, int], None]
 """Called with the number of partitions loaded so far and the total."""
 
 RunAll = Callable[[Sequence[FlushTicket]], None]
 """Runs every ticket, in any order and in any threads, and returns when all are done."""
-
-_SEED_BYTES: Final = 16
 
 _CHECKED_IN_ONE_SLICE: Final = 256
 """Logs checked for due files, of which most have none, before the thread serves requests."""
@@ -143,11 +142,12 @@ class DataDir:
         self.broker_config = broker_config
         self.topics: dict[str, Topic] = {}
         self.notices: list[str] = []
+        self.overrides_refused: ConfigErrors | None = None
         self._files = files
         self._lock = claim.lock
         self._journal = journal
         self._random_bytes = random_bytes
-        self._random = Random(random_bytes(_SEED_BYTES))
+        self._random = Random(random_bytes(16))
         self._directories = PartitionDirectories(claim.path, files, random_bytes)
         self._checkpoints = OffsetCheckpoints(claim.path, files)
         self._is_closed = False
@@ -207,7 +207,7 @@ class DataDir:
 
         A step creates one partition. Between the steps the topic is in the journal but not in
         `topics`, and the caller must make no other change of topics. `workers` are those of the
-        partitions. Without `is_served` the caller puts the topic into `topics`, when they know it.
+        partitions. Without `is_served` the caller puts the topic into `topics`.
 
         Raises:
             ConfigErrors: the overrides are not acceptable; nothing was changed.
@@ -472,15 +472,14 @@ class DataDir:
 
     def _load(self, now_ms: int, progress: Progress) -> None:
         self._load_broker_overrides()
-        # Before the directories are listed: it moves some of them.
-        self._finish_deletions(now_ms)
+        self._finish_deletions(now_ms)  # before the directories are listed: it moves some
         known = self._journal.topics()
         found = survey(self.path, self._files, known)
         for name in found.deleted:
             self._directories.remove_later(name, now_ms)
         self.notices += self._directories.set_aside_strays(found.partitions, known, self.worker)
         self.notices += notices_of_others(found, self._journal)
-        hints, notices = self._checkpoints.read()
+        hints, notices = self._checkpoints.read(stopped_cleanly=self.stopped_cleanly)
         self.notices += notices
         total = sum(len(metadata.of_worker(self.worker)) for metadata in known.values())
         loaded = 0
@@ -493,6 +492,7 @@ class DataDir:
                 loaded += 1
                 progress(loaded, total)
         self._directories.sync()
+        self._checkpoints.keep_proven_ends(list(self._logs()))
 
     def _load_broker_overrides(self) -> None:
         overrides = self._journal.broker_overrides
@@ -501,6 +501,7 @@ class DataDir:
         try:
             self.broker_config = with_dynamic(self.broker_config, overrides)
         except ConfigErrors as errors:
+            self.overrides_refused = errors
             self.notices.append(f"run-time settings of the broker are left out: {errors}")
 
     def _finish_deletions(self, now_ms: int) -> None:
@@ -546,15 +547,15 @@ class DataDir:
         self, topic: Topic, partition: int, found: Survey, hints: Hints, now_ms: int
     ) -> Log:
         key = (topic.name, partition)
+        name = partition_directory_name(topic.name, partition)
+        is_clean = self.stopped_cleanly and name not in self._unclean
         if key not in found.partitions:
-            path, end = self._directories.path(*key), hints.recovery_points.get(key, 0)
+            path, end = self._directories.path(*key), hints.recovery_point(key, is_clean=is_clean)
             if end and not self._files.exists(path):
                 return missing_log(path, *key, topic.config, end)
             self._directories.make(*key, topic.topic_id)
         elif found.partitions[key] is None:
             self._directories.write_metadata(self._directories.path(*key), topic.topic_id)
-        name = partition_directory_name(topic.name, partition)
-        is_clean = self.stopped_cleanly and name not in self._unclean
         log = self._open_log(topic, partition, hints, now_ms, is_clean)
         was_crash = not is_clean and log.refusal is None
         if was_crash and not log.waits_for_disk:
@@ -602,7 +603,7 @@ class DataDir:
             files=self._files,
             now_ms=now_ms,
             is_clean=is_clean,
-            recovery_point=hints.recovery_points.get(key, 0),
+            recovery_point=hints.recovery_point(key, is_clean=is_clean),
             log_start_offset=hints.log_starts.get(key, 0),
             cleaned_offset=hints.cleaned.get(key, 0),
             producer_id_expiration_ms=self.broker_config.producer_id_expiration_ms,

@@ -9,11 +9,12 @@ import contextlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from storage.disk.checkpoints import CorruptCheckpoint, format_uuid, parse_uuid
 from storage.errors import HalfWrittenDataDir
+from values.dataclasses import dataclass
 
 KIND_TOPIC: Final = "topic"
 KIND_BROKER_OVERRIDES: Final = "broker-overrides"

@@ -84,12 +84,12 @@ class MetadataJournal(Metadata):
         files: Files,
         *,
         adopted: Iterable[TopicMetadata] = (),
-        adopted_documents: Iterable[tuple[str, Json]] = (),
+        adopted_documents: Iterable[tuple[str, str, Json]] = (),
     ) -> None:
         """Load the journal of `directory`, cutting a torn tail, or begin a new one.
 
-        A new journal begins with the topics in `adopted` and with the documents of the kinds that
-        have only one. After a crash the file has all of them, or there is no file.
+        A new journal begins with the topics in `adopted` and with the documents given by kind and
+        key. After a crash the file has all of them, or there is no file.
 
         Raises:
             HalfWrittenDataDir: the file is damaged before its end.
@@ -106,8 +106,8 @@ class MetadataJournal(Metadata):
             self._documents[KIND_JOURNAL, _KEY_FORMAT] = {"version": JOURNAL_VERSION}
             for topic in adopted:
                 self._documents[KIND_TOPIC, topic.name] = dict(format_topic(topic))
-            for kind, document in adopted_documents:
-                self._documents[kind, ONLY_KEY] = document
+            for kind, key, document in adopted_documents:
+                self._documents[kind, key] = document
             self._rewrite()
         else:
             self._load()
@@ -280,14 +280,16 @@ def damage_position(content: bytes) -> int | None:
     """
     position = 0
     bad_position: int | None = None
+    has_format = False
     for size, parsed in _parse_lines(content):
         if parsed is None and bad_position is None:
             bad_position = position
         elif parsed is not None and bad_position is not None:
             return bad_position
+        elif parsed is not None and parsed[:2] == (KIND_JOURNAL, _KEY_FORMAT):
+            has_format = True
         position += size
-    is_headless = bad_position == 0 or not content
-    return 0 if is_headless else None
+    return None if has_format else 0
 
 
 def read_topics(content: bytes) -> dict[str, TopicMetadata]:

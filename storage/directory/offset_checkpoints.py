@@ -9,14 +9,15 @@ are removed from the files (`remove_entries`).
 |----------------------------------|-----------------|--------------------------------------------|
 | recovery-point-offset-checkpoint | recovery point  | where recovery after a crash begins        |
 | log-start-offset-checkpoint      | log start       | a start inside of the first segment        |
-| replication-offset-checkpoint    | high watermark  | Apache Kafka, if it opens the directory    |
+| replication-offset-checkpoint    | high watermark  | the end of a log that was stopped cleanly; |
+|                                  |                 | Apache Kafka, if it opens the directory    |
 | cleaner-offset-checkpoint        | compacted up to | logs without a manifest, and Apache Kafka  |
 
 Source: Kafka `LogManager` checkpoints.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
 from threading import Lock
 
 from storage.disk.checkpoints import (
@@ -32,6 +33,7 @@ from storage.disk.files import Files
 from storage.disk.steps import Steps, off_loop, run_steps
 from storage.errors import StorageFailed
 from storage.log.log import Log
+from values.dataclasses import dataclass
 
 PartitionKey = tuple[str, int]
 
@@ -44,6 +46,15 @@ class Hints:
     log_starts: Mapping[PartitionKey, int] = field(default_factory=dict)
     high_watermarks: Mapping[PartitionKey, int] = field(default_factory=dict)
     cleaned: Mapping[PartitionKey, int] = field(default_factory=dict)
+
+    def recovery_point(self, key: PartitionKey, *, is_clean: bool) -> int:
+        """The offset below which the partition is known to be durable, 0 when nothing is known.
+
+        A clean stop has synced everything below the high watermark. After a crash that is not
+        known, because under `flush.policy=os` the high watermark does not wait for syncs.
+        """
+        known = self.recovery_points.get(key, 0)
+        return max(known, self.high_watermarks.get(key, 0)) if is_clean else known
 
 
 class OffsetCheckpoints:
@@ -60,16 +71,26 @@ class OffsetCheckpoints:
         self._written: tuple[Mapping[PartitionKey, int], ...] | None = None
         self._has_cleaned = files.exists(f"{root}/{CLEANER_FILE}")
 
-    def read(self) -> tuple[Hints, list[str]]:
-        """The content of the files, and a sentence for each that cannot be read."""
+    def read(self, *, stopped_cleanly: bool) -> tuple[Hints, list[str]]:
+        """The content of the files, and a sentence for each that cannot be read or is missing."""
         notices: list[str] = []
+        if stopped_cleanly and not self._files.exists(f"{self._root}/{RECOVERY_POINT_FILE}"):
+            notices.append(
+                f"{RECOVERY_POINT_FILE} is missing, although a clean stop has written it; the high "
+                "watermarks and the files of each log say where it ended"
+            )
         hints = Hints(
             recovery_points=self._read(RECOVERY_POINT_FILE, notices),
             log_starts=self._read(LOG_START_FILE, notices),
             high_watermarks=self._read(HIGH_WATERMARK_FILE, notices),
             cleaned=self._read(CLEANER_FILE, notices),
         )
-        self._known = {*hints.recovery_points, *hints.log_starts, *hints.cleaned}
+        self._known = {
+            *hints.recovery_points,
+            *hints.log_starts,
+            *hints.high_watermarks,
+            *hints.cleaned,
+        }
         self._read_at_start = hints
         return hints, notices
 
@@ -79,7 +100,8 @@ class OffsetCheckpoints:
         Steps of an earlier call that are under way elsewhere write nothing more.
 
         For a quarantined log the files keep their entries: the log is known to have been longer
-        than it is, and the next start must find that again.
+        than it is, and the next start must find that again. Where other facts have proven a higher
+        end, that becomes the recovery point.
 
         A small file's sync has to wait for the whole journal of the file system, which may take
         seconds because of other programs' data. Unchanged files are not written again.
@@ -117,6 +139,21 @@ class OffsetCheckpoints:
             self._has_cleaned = bool(cleaned)
             self._known = set(recovery_points)
 
+    def keep_proven_ends(self, logs: Sequence[Log]) -> None:
+        """Store the ends of quarantined logs that only facts of a clean stop have proven.
+
+        To the next start such a log has not stopped cleanly, and only its recovery point counts.
+
+        Raises:
+            StorageFailed: see `write`.
+        """
+        known = self._read_at_start.recovery_points
+        for log in logs:
+            proven = 0 if log.quarantine is None else log.quarantine.durable_end
+            if proven > known.get((log.topic, log.partition), 0):
+                run_steps(self.write(logs))
+                return
+
     def remove_entries(self, topic: str, partitions: Iterable[int], logs: Iterable[Log]) -> None:
         """Make sure that no file has an entry for these partitions, which are about to be created.
 
@@ -143,6 +180,8 @@ class OffsetCheckpoints:
                 for written, known in zip(offsets, before, strict=True):
                     if key in known:
                         written[key] = known[key]
+                if log.quarantine.durable_end > recovery_points.get(key, 0):
+                    recovery_points[key] = log.quarantine.durable_end
                 continue
             recovery_points[key] = _recovery_point(log)
             high_watermarks[key] = log.high_watermark

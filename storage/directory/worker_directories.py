@@ -13,7 +13,7 @@ crash harmless:
 
 From the second step on, each start looks for a partition that should be in the data directory and
 is in `worker.K`, and continues. A file system that is not atomic in this (ext4, XFS and Btrfs are)
-might lose a directory between its two names; the checkpoint tells the start that it is missing.
+might lose a directory between its two names; the next start sees that by the checkpoint.
 """
 
 from collections.abc import Iterable

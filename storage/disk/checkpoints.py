@@ -34,12 +34,12 @@ import base64
 import binascii
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from protocol.records.layout import INT64_MAX
 from storage.disk.files import Files
 from storage.errors import StorageError
+from values.dataclasses import dataclass
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
 LOG_START_FILE: Final = "log-start-offset-checkpoint"

@@ -8,6 +8,7 @@ and starts nothing: `cli.directory.export_kraft` does. `storage.kafka.kafka_impo
 |-------------------------------|---------------------|------------------------------------------|
 | topics, ids, their settings   | ``metadata.journal``| snapshot in ``__cluster_metadata-0``     |
 | next producer id              | ``metadata.journal``| the same snapshot                        |
+| users, rules, quotas, tokens  | ``metadata.journal``| the same snapshot, made by the caller    |
 | identity                      | ``meta.properties`` | the same file                            |
 | offsets, groups, transactions | internal topics     | the same topics, same records            |
 | age of records without time   | ``segment-manifest``| modification time of the ``.log``        |
@@ -18,8 +19,7 @@ note, and so is a topic of which this directory holds only a part.
 Source: docs/adr/0012.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from config import shown_value
@@ -30,8 +30,10 @@ from storage.directory.data_dir import DataDir, Topic
 from storage.disk import checkpoints, file_names
 from storage.errors import HalfWrittenDataDir
 from storage.kafka.kraft_metadata import KraftTopic, snapshot_records
+from storage.kafka.kraft_records import SecurityRecord
 from storage.log.leader_epochs import LEADER_EPOCHS_NAME
 from storage.log.log import Log
+from values.dataclasses import dataclass
 
 CHECKPOINT_FILES: Final = (
     checkpoints.RECOVERY_POINT_FILE,
@@ -103,7 +105,9 @@ class ExportPlan:
     notes: Sequence[str]
 
 
-def plan_export(data_dir: DataDir, *, directory_id: bytes) -> ExportPlan:
+def plan_export(
+    data_dir: DataDir, *, directory_id: bytes, security: Iterable[SecurityRecord] = ()
+) -> ExportPlan:
     """The plan for an open data directory; `directory_id` names it among a node's directories.
 
     Raises:
@@ -142,6 +146,7 @@ def plan_export(data_dir: DataDir, *, directory_id: bytes) -> ExportPlan:
             topic_settings=settings,
             broker_settings=broker_settings,
             next_producer_id=data_dir.next_producer_id,
+            security=security,
         ),
         directories=directories,
         modified_ms=modified_ms,

@@ -11,13 +11,13 @@ nothing: `cli.directory.import_kafka` does.
 | a partition assigned to this node, no directory | imported, empty                                |
 | a directory of another topic id, or of no topic | left out, noted                                |
 | a setting that does not exist here, or is wrong | left out, noted                                |
-| users, ACLs, quotas                             | counted and noted                              |
+| users, rules, quotas, tokens                    | records for the caller to translate            |
 
 Source: docs/adr/0012.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from config import BrokerConfig, ConfigErrors, check_topic_overrides, shown_value, with_dynamic
@@ -28,9 +28,10 @@ from storage.disk import checkpoints, file_names
 from storage.disk.files import Files
 from storage.errors import ForeignDataDir, HalfWrittenDataDir
 from storage.kafka.kraft_metadata import METADATA_DIRECTORY, ClusterMetadata, read_cluster_metadata
-from storage.kafka.kraft_records import CorruptMetadata
+from storage.kafka.kraft_records import CorruptMetadata, SecurityRecord
 from storage.log.leader_epochs import LEADER_EPOCHS_NAME
 from storage.producers.snapshots import CorruptSnapshot, decode_snapshot
+from values.dataclasses import dataclass
 
 PRODUCER_ID_BLOCK: Final = 1000
 """Kafka's brokers reserve producer ids in blocks of this size; any id of one may be in use."""
@@ -45,6 +46,7 @@ class ImportPlan:
         topics: for the journal.
         broker_overrides: for the journal.
         next_producer_id: the first producer id that may be assigned.
+        security: the users, rules, limits and tokens of Kafka.
         directories: the partition directories to take along.
         notes: data and settings that cannot be moved, a sentence each.
     """
@@ -53,6 +55,7 @@ class ImportPlan:
     topics: Sequence[TopicMetadata]
     broker_overrides: Mapping[str, str]
     next_producer_id: int
+    security: Sequence[SecurityRecord]
     directories: Sequence[str]
     notes: Sequence[str]
 
@@ -119,6 +122,7 @@ def plan_import(
         next_producer_id=max(known, (highest // PRODUCER_ID_BLOCK + 1) * PRODUCER_ID_BLOCK)
         if highest >= 0
         else known,
+        security=metadata.security if metadata is not None else (),
         directories=directories,
         notes=notes,
     )

@@ -28,37 +28,46 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from protocol.errors import RecordsError
 from protocol.records.builder import build_batch
-from protocol.records.layout import CONTROL_KEY, ControlType
-from protocol.records.record import Record
-from protocol.records.scan import Entry, iter_records, scan_checked
+from protocol.records.layout import CONTROL_KEY, LOG_OVERHEAD, SIZE_AT, ControlType
+from protocol.records.record import Record, control_type
+from protocol.records.scan import Entry, Stop, iter_records, scan_checked
 from protocol.stored.kraft import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
 from storage.disk.file_names import LOG_SUFFIX, parse_segment_file_name
 from storage.disk.files import Files
 from storage.kafka.kraft_records import (
     METADATA_VERSION_FEATURE,
-    OTHER_KINDS,
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
     CorruptMetadata,
     MetadataRecord,
     OtherRecord,
+    RemovedSecurityRecord,
+    SecurityRecord,
     TransactionRecord,
     decode,
     encode,
 )
+from values.dataclasses import dataclass
 
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
 WRITTEN_METADATA_VERSION: Final = 21
@@ -95,7 +104,13 @@ class ClusterMetadata:
     next_producer_id: int = 0
     others: Counter[str] = field(default_factory=Counter)
     _by_id: dict[bytes, KraftTopic] = field(default_factory=dict)
+    _security: dict[tuple[object, ...], SecurityRecord] = field(default_factory=dict)
     _pending: list[MetadataRecord] | None = None
+
+    @property
+    def security(self) -> list[SecurityRecord]:
+        """The users, rules, limits and tokens in force, in the order in which they were made."""
+        return list(self._security.values())
 
     def apply(self, record: MetadataRecord) -> None:
         """Apply the next record; inside a transaction, once that is committed."""
@@ -128,9 +143,29 @@ class ClusterMetadata:
                 self.features[record.name] = record.feature_level
             case ProducerIdsRecord():
                 self.next_producer_id = max(self.next_producer_id, record.next_producer_id)
-            case OtherRecord():
-                if record.key in OTHER_KINDS:
-                    self.others[OTHER_KINDS[record.key]] += 1
+            case OtherRecord() | TransactionRecord():
+                pass
+            case _:
+                self._secure(record)
+
+    def _secure(self, record: SecurityRecord | RemovedSecurityRecord) -> None:
+        """Put a user, rule, limit or token in force, or take it out of force."""
+        match record:
+            case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
+                key: tuple[object, ...] = ("user", record.mechanism, record.name)
+            case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
+                key = ("rule", record.id)
+            case DelegationTokenRecord() | RemoveDelegationTokenRecord():
+                key = ("token", record.token_id)
+            case ClientQuotaRecord():
+                entity = frozenset((part.entity_type, part.entity_name) for part in record.entity)
+                key = ("limit", entity, record.key)
+        if isinstance(record, RemovedSecurityRecord) or (
+            isinstance(record, ClientQuotaRecord) and record.remove
+        ):
+            self._security.pop(key, None)
+        else:
+            self._security[key] = record
 
     def _topic_of(self, topic_id: bytes) -> KraftTopic:
         topic = self._by_id.get(topic_id)
@@ -168,7 +203,9 @@ def read_cluster_metadata(directory: str, files: Files) -> ClusterMetadata:
     Bytes after the last sound batch of the log are ignored: an unfinished write.
 
     Raises:
-        CorruptMetadata: a sound batch has content that no Kafka writes, or the snapshot is damaged.
+        CorruptMetadata: a sound batch has content that no Kafka writes, the snapshot is damaged,
+            or records are missing between it and the end of the log. What is missing may forbid
+            something, so that the rest alone would allow it.
         OSError: it could not be read.
     """
     metadata = ClusterMetadata()
@@ -179,22 +216,57 @@ def read_cluster_metadata(directory: str, files: Files) -> ClusterMetadata:
         match = _SNAPSHOT.fullmatch(snapshots[-1])
         assert match is not None
         position = int(match["end"])
-        _apply_file(metadata, f"{directory}/{snapshots[-1]}", files, start_offset=0)
+        _apply_snapshot(metadata, f"{directory}/{snapshots[-1]}", files)
     segments = [parsed for name in names if (parsed := parse_segment_file_name(name))]
     for segment in sorted(segments, key=lambda parsed: parsed.base_offset):
         if segment.kind == LOG_SUFFIX and not segment.stage:
-            _apply_file(metadata, f"{directory}/{segment.format()}", files, start_offset=position)
+            position = _apply_segment(metadata, f"{directory}/{segment.format()}", files, position)
     return metadata
 
 
-def _apply_file(metadata: ClusterMetadata, path: str, files: Files, *, start_offset: int) -> None:
+def _apply_snapshot(metadata: ClusterMetadata, path: str, files: Files) -> None:
     content = files.read_all(path)
-    for entry in scan_checked(content).entries:
-        if entry.is_control or entry.last_offset < start_offset:
+    found = scan_checked(content)
+    last = None
+    for entry in found.entries:
+        if entry.is_control:
+            last = control_type(next(_records(content, entry, path)))
+        else:
+            _apply_entry(metadata, content, entry, path)
+    if found.stop is not Stop.END or last is not ControlType.SNAPSHOT_FOOTER:
+        raise CorruptMetadata(f"{path} is damaged at byte {found.end_position}")
+
+
+def _apply_segment(metadata: ClusterMetadata, path: str, files: Files, position: int) -> int:
+    """Apply what the segment has from offset `position` on; the offset after it."""
+    content = files.read_all(path)
+    found = scan_checked(content)
+    for entry in found.entries:
+        if entry.last_offset < position:
             continue
-        for record in _records(content, entry, path):
-            if record.offset >= start_offset and record.value is not None:
-                metadata.apply(decode(bytes(record.value)))
+        if entry.base_offset > position:
+            raise CorruptMetadata(f"{path} lacks the records from offset {position} on")
+        if not entry.is_control:
+            _apply_entry(metadata, content, entry, path, position)
+        position = entry.last_offset + 1
+    if found.stop is Stop.CORRUPT and _has_batch_after(content, found.end_position):
+        raise CorruptMetadata(f"{path} is damaged at byte {found.end_position}")
+    return position
+
+
+def _has_batch_after(content: bytes, position: int) -> bool:
+    """Whether a sound batch follows the damaged one at `position`, going by that one's size."""
+    following = position + LOG_OVERHEAD
+    following += int.from_bytes(content[position + SIZE_AT : following], "big")
+    return bool(scan_checked(content, min(following, len(content))).entries)
+
+
+def _apply_entry(
+    metadata: ClusterMetadata, content: bytes, entry: Entry, path: str, start_offset: int = 0
+) -> None:
+    for record in _records(content, entry, path):
+        if record.offset >= start_offset and record.value is not None:
+            metadata.apply(decode(bytes(record.value)))
 
 
 def _records(content: bytes, entry: Entry, path: str) -> Iterator[Record]:
@@ -215,6 +287,7 @@ def snapshot_records(
     topic_settings: Mapping[str, Mapping[str, str]],
     broker_settings: Mapping[str, str],
     next_producer_id: int,
+    security: Iterable[SecurityRecord] = (),
 ) -> list[bytes]:
     """The values of all records that describe one node with everything on it.
 
@@ -234,6 +307,7 @@ def snapshot_records(
     if next_producer_id:
         ids = ProducerIdsRecord(broker_id=node_id, next_producer_id=next_producer_id)
         values.append(encode(ids))
+    values += map(encode, security)
     return values
 
 

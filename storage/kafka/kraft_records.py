@@ -1,8 +1,8 @@
-"""Records of Kafka's metadata log: the kinds that describe topics and settings, both directions.
+"""Records of Kafka's metadata log: topics, settings, users, rules, quotas; both directions.
 
 Owns the list of kinds that are understood. Refuses to know files, the state that the records add up
-to (`storage.kafka.kraft_metadata`) and their bytes (`protocol.stored.kraft`). All other kinds
-(users, quotas, ACLs, nodes) become `OtherRecord`, so that a caller can report what it leaves out.
+to (`storage.kafka.kraft_metadata`), their bytes (`protocol.stored.kraft`) and what the records of
+security say (`cli.directory.kraft_security`). Other kinds, about nodes, become `OtherRecord`.
 
 Kinds 23 to 25 (begin, end, abort) mean that the records in between are valid together or not at all
 (KIP-868).
@@ -11,20 +11,27 @@ Source: KIP-631, KIP-868; Kafka ``MetadataRecordSerde``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from protocol.declare.primitives import stored_spec
 from protocol.stored.codec import UnknownRecord, decode_body, decode_frame, encode_framed
 from protocol.stored.kraft import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
+from values.dataclasses import dataclass
 
 RESOURCE_TOPIC: Final = 2
 RESOURCE_BROKER: Final = 4
@@ -37,22 +44,21 @@ _KINDS: Final[Mapping[int, type]] = {
     4: ConfigRecord,
     5: PartitionChangeRecord,
     9: RemoveTopicRecord,
+    10: DelegationTokenRecord,
+    11: UserScramCredentialRecord,
     12: FeatureLevelRecord,
+    14: ClientQuotaRecord,
     15: ProducerIdsRecord,
+    18: AccessControlEntryRecord,
+    19: RemoveAccessControlEntryRecord,
+    22: RemoveUserScramCredentialRecord,
+    26: RemoveDelegationTokenRecord,
 }
 _KIND_OF: Final = {cls: kind for kind, cls in _KINDS.items()}
 _WRITTEN_VERSION: Final[Mapping[type, int]] = {PartitionRecord: 1}
 _BEGIN_TRANSACTION: Final = 23
 _END_TRANSACTION: Final = 24
 _ABORT_TRANSACTION: Final = 25
-
-OTHER_KINDS: Final[Mapping[int, str]] = {
-    10: "delegation tokens",
-    11: "SCRAM users",
-    14: "client quotas",
-    18: "ACLs",
-}
-"""Keys of records whose loss a user would notice, with the word for them."""
 
 
 class CorruptMetadata(Exception):
@@ -74,6 +80,14 @@ class OtherRecord:
     key: int
 
 
+SecurityRecord: TypeAlias = (
+    UserScramCredentialRecord | AccessControlEntryRecord | ClientQuotaRecord | DelegationTokenRecord
+)
+"""A user's credential, a rule, a limit or a token that is in force."""
+
+RemovedSecurityRecord: TypeAlias = (
+    RemoveUserScramCredentialRecord | RemoveAccessControlEntryRecord | RemoveDelegationTokenRecord
+)
 Declared: TypeAlias = (
     TopicRecord
     | PartitionRecord
@@ -82,6 +96,8 @@ Declared: TypeAlias = (
     | RemoveTopicRecord
     | FeatureLevelRecord
     | ProducerIdsRecord
+    | SecurityRecord
+    | RemovedSecurityRecord
 )
 MetadataRecord: TypeAlias = Declared | TransactionRecord | OtherRecord
 

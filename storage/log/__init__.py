@@ -4,3 +4,7 @@ Owns appending, rolling, reading by offset and by time, the high watermark, flus
 compaction and the removal of segments. Refuses to know how a log is rebuilt after a crash
 (`storage.recovery`) and which logs exist (`storage.directory`).
 """
+
+from protocol.extensions import all_or_none
+
+all_or_none()

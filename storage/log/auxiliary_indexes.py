@@ -22,6 +22,7 @@ other segments that do not verify (`storage.recovery.recovery`).
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from typing import Final
 
 from config import TopicConfig
@@ -39,6 +40,13 @@ from storage.segment.time_counts import TimeCountsRule
 from storage.segment.time_index import TimestampedOffset
 
 KINDS: Final[tuple[type[AuxiliaryRule], ...]] = (DensityRule, TimeCountsRule)
+
+
+@lru_cache(maxsize=64)
+def _rules_of(config: TopicConfig) -> tuple[AuxiliaryRule, ...]:
+    """The rules of a topic, one for each kind that it has; its logs share them."""
+    rules = [kind.from_config(config) for kind in KINDS]
+    return tuple(rule for rule in rules if rule is not None)
 
 
 class AuxiliaryIndexes:
@@ -61,8 +69,7 @@ class AuxiliaryIndexes:
     def configure(self, config: TopicConfig, segments: Iterable[Segment]) -> None:
         """Apply other settings; the last of `segments` is the active one."""
         before = {rule.SUFFIX for rule in self.rules}
-        rules = [kind.from_config(config) for kind in KINDS]
-        self.rules = tuple(rule for rule in rules if rule is not None)
+        self.rules = _rules_of(config)
         self.guides = tuple(rule for rule in self.rules if rule.GUIDES_LOOKUPS)
         for suffix in before - {rule.SUFFIX for rule in self.rules}:
             for segment in segments:

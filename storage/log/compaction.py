@@ -31,6 +31,11 @@ durable before, and the new file is durable before the old ones go. So a crash a
 the old segments or the new one. Appends and reads continue meanwhile. So does retention, and it has
 priority: when it has removed a segment that a round works on, the round ends without an error.
 
+A log with segments in an object store is compacted below the end of what the bucket has of it, so
+the newest value of a key is in the bucket before an older one goes from there. The log of a segment
+of which only the store has the bytes is fetched before its group is read, and dropped again if the
+group stays as it is. The upload of rewritten segments replaces their objects (`storage.remote`).
+
 Damage is not copied: an entry whose checksum is wrong ends the round with CorruptLog, and the old
 segments stay.
 
@@ -40,10 +45,9 @@ last batch, at least as a header; see docs/adr/0013.
 Source: Kafka `LogCleanerManager`, `Cleaner`; KIP-534 (tombstones).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from config import TopicConfig
 from protocol.errors import ProtocolError
@@ -65,9 +69,27 @@ from storage.segment.scan import SegmentScan
 from storage.segment.segment import Segment
 from storage.segment.swap import SwapFailed
 from storage.segment.txn_index import AbortedTxn
+from values.dataclasses import dataclass
 
 _ENTRY_COST_BYTES: Final = 512
 """Bytes of copying that an entry costs besides its own, for the size of slices."""
+
+
+class Tier(Protocol):
+    """The object store of a log, see `storage.remote.cleaning`; the two steps wait for it.
+
+    They raise StoreFailed and OSError.
+    """
+
+    @property
+    def shipped_end(self) -> Callable[[Log], int]:
+        """Gives the end of what the bucket has of a log."""
+
+    def bring_indexes(self, log: Log, segment: Segment) -> Steps[None]:
+        """Make sure that the indexes of a segment are here."""
+
+    def bring_log(self, log: Log, segment: Segment) -> Steps[None]:
+        """Make sure that the `.log` of a segment is here."""
 
 
 class _Overtaken(Exception):
@@ -122,15 +144,21 @@ class CompactionResult:
     records_dropped: int = 0
 
 
-def find_cleanable(log: Log, now_ms: int) -> Cleanable | None:
-    """The part that can be compacted now, and whether it is due; None if the log never is."""
+def find_cleanable(log: Log, now_ms: int, tier: Tier | None = None) -> Cleanable | None:
+    """The part that can be compacted now, and whether it is due; None if the log never is.
+
+    One that is tiered never is without its `tier`.
+    """
     config = log.config
-    if log.refusal is not None or not config.is_compacted or log.segments.first.remote:
-        # The setting of compaction is refused for a topic with segments in an object store.
+    if log.refusal is not None or not config.is_compacted:
         return None
+    bound = _uncleanable_offset(log)
+    if config.remote_storage_enable or log.manifest.remote:
+        if tier is None:
+            return None
+        bound = min(bound, tier.shipped_end(log))
     segments = list(log.segments)
     first_dirty = log.cleaned_offset
-    bound = _uncleanable_offset(log)
     closed = segments[:-1]
     ends = [segment.base_offset for segment in segments[1:]]
     end = segments[0].base_offset
@@ -163,17 +191,20 @@ def _uncleanable_offset(log: Log) -> int:
     return min(log.last_stable_offset, log.durable_offset)
 
 
-def compact(log: Log, *, now_ms: int, map_bytes: int) -> Steps[CompactionResult | None]:
+def compact(
+    log: Log, *, now_ms: int, map_bytes: int, tier: Tier | None = None
+) -> Steps[CompactionResult | None]:
     """One round of compaction in short steps, due or not; None when there is nothing to do.
 
     `map_bytes` bounds the memory for keys. Methods of the log may be called between the steps.
-    Raises StorageFailed (CorruptLog included) with the log as it was, or LogOffline.
+    Raises StorageFailed (CorruptLog included) or StoreFailed with the log as it was, or LogOffline.
     """
-    plan = find_cleanable(log, now_ms)
+    plan = find_cleanable(log, now_ms, tier)
     if plan is None or plan.dirty_bytes == 0:
         return None
+    round_ = _Compaction(log, plan, now_ms=now_ms, map_bytes=map_bytes, tier=tier)
     try:
-        result = yield from _Compaction(log, plan, now_ms=now_ms, map_bytes=map_bytes).steps()
+        result = yield from round_.steps()
     except SwapFailed as error:
         if log.is_closed:
             return None
@@ -190,7 +221,9 @@ def compact(log: Log, *, now_ms: int, map_bytes: int) -> Steps[CompactionResult 
 class _Compaction:
     """One round over one log; `steps` once. Belongs to the log's thread."""
 
-    def __init__(self, log: Log, plan: Cleanable, *, now_ms: int, map_bytes: int) -> None:
+    def __init__(
+        self, log: Log, plan: Cleanable, *, now_ms: int, map_bytes: int, tier: Tier | None
+    ) -> None:
         """Clean the part given by `plan`, with at most about `map_bytes` of memory for keys."""
         self._log = log
         self._config = log.config
@@ -199,6 +232,7 @@ class _Compaction:
         self._now_ms = now_ms
         self._keys = KeyMap(plan.first_dirty, map_bytes)
         self._bytes_after = 0
+        self._tier = tier
 
     def steps(self) -> Steps[CompactionResult]:
         """Run the round. Raises OSError, CorruptLog, SwapFailed; the log is intact in any case."""
@@ -212,6 +246,7 @@ class _Compaction:
         ]
         keys = self._keys
         try:
+            yield from self._bring_indexes()
             yield from self._map_keys(segments)
             segments = [segment for segment in segments if segment.base_offset < keys.end]
             rounds = Round(
@@ -237,6 +272,35 @@ class _Compaction:
             records_dropped=rounds.dropped,
         )
 
+    # --- what only the store has ----------------------------------------------------------------
+
+    def _bring_indexes(self) -> Steps[None]:
+        """Make sure that the aborted transactions of all segments are known."""
+        if self._tier is not None:
+            for segment in self._log.segments:
+                if segment.is_remote and segment.facts.txn_index_bytes:
+                    yield from self._tier.bring_indexes(self._log, segment)
+                    self._check_open()
+
+    def _bring_logs(self, segments: list[Segment]) -> Steps[list[Segment]]:
+        """Make sure that the logs of adjacent segments are here, and stay; those that were not."""
+        self._log.changes.being_read = segments
+        remote = [segment for segment in segments if segment.is_remote]
+        for segment in remote:
+            assert self._tier is not None, "the log has segments in a store"
+            yield from self._tier.bring_log(self._log, segment)
+            self._check_still_there(segments)
+        return remote
+
+    def _drop_again(self, brought: list[Segment]) -> None:
+        """Drop the logs that were fetched, of segments that are still in the log."""
+        changes = self._log.changes
+        changes.being_read = []
+        for segment in brought:
+            is_unused = not self._log.is_closed and not segment.is_remote and changes.swap is None
+            if is_unused and self._log.segments.holds([segment]):
+                changes.drop_local(segment, due_ms=self._now_ms)
+
     # --- 1. map ---------------------------------------------------------------------------------
 
     def _map_keys(self, segments: list[Segment]) -> Steps[None]:
@@ -245,23 +309,36 @@ class _Compaction:
         for segment in segments:
             if segment.next_offset <= self._plan.first_dirty:
                 continue
-            for entry, data in self._entries(segment):
-                if entry.last_offset >= self._plan.first_dirty:
-                    if fates.is_dead(entry, data) or entry.is_control:
-                        self._keys.end = max(self._keys.end, entry.next_offset)
-                    elif not (
-                        yield from index_entry(entry, data, self._keys, self._plan.first_dirty)
-                    ):
-                        return
-                if spent.add(entry.size + _ENTRY_COST_BYTES):
-                    yield None
-                    self._check_still_there([segment])
+            brought: list[Segment] = []
+            try:
+                brought = yield from self._bring_logs([segment])
+                for entry, data in self._entries(segment):
+                    if entry.last_offset >= self._plan.first_dirty:
+                        if fates.is_dead(entry, data) or entry.is_control:
+                            self._keys.end = max(self._keys.end, entry.next_offset)
+                        elif not (
+                            yield from index_entry(entry, data, self._keys, self._plan.first_dirty)
+                        ):
+                            return
+                    if spent.add(entry.size + _ENTRY_COST_BYTES):
+                        yield None
+                        self._check_still_there([segment])
+            finally:
+                self._drop_again(brought)
 
     # --- 3. rewrite -----------------------------------------------------------------------------
 
     def _rewrite(self, group: list[Segment], rounds: Round, horizon_ms: int) -> Steps[None]:
         """Rewrite one group into one segment, and swap that into the log."""
         self._check_still_there(group)
+        brought: list[Segment] = []
+        try:
+            brought = yield from self._bring_logs(group)
+            yield from self._rewrite_local(group, rounds, horizon_ms)
+        finally:
+            self._drop_again(brought)
+
+    def _rewrite_local(self, group: list[Segment], rounds: Round, horizon_ms: int) -> Steps[None]:
         end = group[-1].next_offset
         appended_ms = group[-1].appended_ms
         new = self._log.changes.new_segment(
@@ -413,13 +490,20 @@ class _Writer:
             self._segment.time_index.write_out()
 
 
+def _index_sizes(segment: Segment) -> tuple[int, int]:
+    """Sizes of the offset and the time index, which may be in the store only."""
+    if segment.is_remote:
+        return segment.facts.offset_index_bytes, segment.facts.time_index_bytes
+    return segment.offset_index.size_bytes, segment.time_index.size_bytes
+
+
 def group_segments(segments: Sequence[Segment], config: TopicConfig) -> list[list[Segment]]:
     """`segments` (closed, adjacent) in groups that fit into one segment each."""
     groups: list[list[Segment]] = []
     sizes = [0, 0, 0]
     limits = (config.segment_bytes, config.segment_index_bytes, config.segment_index_bytes)
     for segment in segments:
-        added = [segment.size, segment.offset_index.size_bytes, segment.time_index.size_bytes]
+        added = [segment.size, *_index_sizes(segment)]
         joined = [size + more for size, more in zip(sizes, added, strict=True)]
         fits = (
             bool(groups)

@@ -30,7 +30,6 @@ Source: Kafka `Cleaner`, `CleanedTransactionMetadata`, `MemoryRecords.filterTo`;
 
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from protocol.records.batch import RecordBatch
@@ -57,6 +56,7 @@ from protocol.records.scan import Entry, iter_records
 from storage.disk.steps import SLICE_RECORDS, Steps, off_loop
 from storage.log.producers import decode_marker
 from storage.segment.txn_index import AbortedTxn
+from values.dataclasses import dataclass
 
 KEY_OVERHEAD_BYTES: Final = 128
 """Memory that one key costs in the map besides its own bytes: two objects and a slot."""

@@ -80,7 +80,8 @@ class FlushTicket:
 class Unsynced:
     """The files of one log that are not durable yet, apart from its active segment's growth.
 
-    Belongs to the log's writer thread.
+    Belongs to the log's writer thread. `is_dirty` is whether anything waits to be synced; each
+    append asks.
     """
 
     __slots__ = (
@@ -89,22 +90,19 @@ class Unsynced:
         "_directory",
         "_files",
         "_to_sync",
+        "is_dirty",
         "ticket",
     )
 
     def __init__(self, files: Files, directory: str) -> None:
         """Everything is durable."""
         self.ticket: FlushTicket | None = None
+        self.is_dirty = False
         self._files = files
         self._directory = directory
         self._to_sync: list[File] = []
         self._complete: list[File] = []
         self._created = False
-
-    @property
-    def is_dirty(self) -> bool:
-        """Whether anything waits to be synced."""
-        return self._created or bool(self._to_sync)
 
     @property
     def has_files(self) -> bool:
@@ -114,10 +112,11 @@ class Unsynced:
     def add(self, files: Iterable[File]) -> None:
         """These files have unsynced bytes and get no more of them."""
         self._to_sync += [file for file in files if file not in self._to_sync]
+        self.is_dirty = self._created or bool(self._to_sync)
 
     def add_created(self, file: File | None = None) -> None:
         """Names in the directory have changed; `file`, if any, has unsynced bytes."""
-        self._created = True
+        self._created = self.is_dirty = True
         if file is not None:
             self.add((file,))
 
@@ -131,6 +130,7 @@ class Unsynced:
         """Drop these files, which are about to be deleted."""
         gone = list(files)
         self._to_sync = [file for file in self._to_sync if file not in gone]
+        self.is_dirty = self._created or bool(self._to_sync)
 
     def begin(self, active: Segment, end: LogPosition) -> FlushTicket:
         """A ticket for all waiting files and for the active segment up to `end`. Raises OSError."""
@@ -147,6 +147,7 @@ class Unsynced:
         # The ticket pins them: they close when it is returned.
         self._close_complete()
         self._to_sync, self._created, self.ticket = [], False, ticket
+        self.is_dirty = False
         return ticket
 
     def close(self) -> None:

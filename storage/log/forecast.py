@@ -23,11 +23,11 @@ Read next: `storage.log.retention`, `broker.operator.retention`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
 from storage.log.retention import DeletionReason, RetentionRules, SegmentAge, plan_retention
+from values.dataclasses import dataclass
 
 RATE_WINDOW_MS: Final = 7 * 86_400_000
 """How far back appends count for the rate of a log."""

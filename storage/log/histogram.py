@@ -13,7 +13,7 @@ meanwhile is counted again.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -33,6 +33,7 @@ from storage.segment.time_counts import (
     read_counts,
     wider,
 )
+from values.dataclasses import dataclass
 
 NOT_COUNTED: Final = "not counted yet"
 CUT: Final = "the log starts within it, and that part is not counted yet"

@@ -205,7 +205,7 @@ class LogLane:
             self.log.roll_rules,
         ):
             return False
-        if batch.producer_id == _NO_PRODUCER_ID:
+        if batch.producer_id <= _NO_PRODUCER_ID:
             self._producer = None
         else:
             producer = self.log.producers.state.find(batch.producer_id)

@@ -62,7 +62,7 @@ class LeaderEpochs:
     for `assign_unsynced`. Without one the list is in memory only.
     """
 
-    __slots__ = ("_entries", "_files", "_path")
+    __slots__ = ("_directory", "_entries", "_files")
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class LeaderEpochs:
         """Start from `entries`, which must be strictly increasing in both numbers."""
         self._entries = list(entries)
         self._files = files
-        self._path = None if directory is None else f"{directory}/{LEADER_EPOCHS_NAME}"
+        self._directory = directory
         assert (directory is None) == (files is None)
         self._assert_increasing()
 
@@ -87,7 +87,7 @@ class LeaderEpochs:
                 nothing and learns the epochs from the batches).
         """
         try:
-            content = files.read_all(f"{directory}/{LEADER_EPOCHS_NAME}")
+            content = files.read_all(_path_in(directory))
         except FileNotFoundError:
             content = b""
         return cls(parse_leader_epochs(content), directory=directory, files=files)
@@ -144,19 +144,20 @@ class LeaderEpochs:
         Raises:
             OSError: the file could not be written; the epochs are unchanged.
         """
-        if self._entries or self._path is None or self._files is None:
+        if self._entries or self._directory is None or self._files is None:
             self.assign(epoch, start_offset)
             return None
         entries = [EpochStart(epoch, start_offset)]
-        if self._files.exists(self._path):
-            self._files.unlink(self._path)
-        file = self._files.create(self._path)
+        path = _path_in(self._directory)
+        if self._files.exists(path):
+            self._files.unlink(path)
+        file = self._files.create(path)
         try:
             file.append(format_leader_epochs(entries))
         except OSError:
             file.close()
             with contextlib.suppress(OSError):
-                self._files.unlink(self._path)
+                self._files.unlink(path)
             raise
         self._entries = entries
         return file
@@ -223,8 +224,9 @@ class LeaderEpochs:
 
     def _changed(self) -> None:
         self._assert_increasing()
-        if self._path is not None and self._files is not None:
-            self._files.replace_atomically(self._path, format_leader_epochs(self._entries))
+        if self._directory is not None and self._files is not None:
+            path = _path_in(self._directory)
+            self._files.replace_atomically(path, format_leader_epochs(self._entries))
 
     def _assert_increasing(self) -> None:
         for before, entry in zip(self._entries, self._entries[1:], strict=False):
@@ -258,3 +260,7 @@ def parse_leader_epochs(content: bytes) -> list[EpochStart]:
             raise CorruptCheckpoint(f"epochs do not increase at {line!r}")
         entries.append(entry)
     return entries
+
+
+def _path_in(directory: str) -> str:
+    return f"{directory}/{LEADER_EPOCHS_NAME}"

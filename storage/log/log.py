@@ -63,6 +63,7 @@ from storage.log.producers import LogProducers
 from storage.log.reader import NOTHING, LogPosition, LogReader
 from storage.log.segment_changes import SegmentChanges
 from storage.log.values import (
+    NOTHING_FOUND,
     AppendResult,
     Isolation,
     ReadResult,
@@ -151,7 +152,7 @@ class Log(LogEnd):
             readers=(self.reader, self.lookup),
         )
         self.leader_epochs = leader_epochs
-        self.recovery_report = report
+        self.recovery_report = NOTHING_FOUND if report == NOTHING_FOUND else report
         self.quarantine = quarantine
         self.held_by_future: int | None = None
         self.is_closed = False

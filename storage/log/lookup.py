@@ -28,7 +28,7 @@ Source: KIP-33, KIP-79, KIP-734; Kafka `UnifiedLog.fetchOffsetByTimestamp`,
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from protocol.errors import DecompressionLimitExceeded
@@ -53,6 +53,7 @@ from storage.segment.scan import ensure_indexes
 from storage.segment.segment import Segment
 from storage.segment.segment_list import SegmentList
 from storage.segment.time_index import TimestampedOffset
+from values.dataclasses import dataclass
 
 AT_ONCE_BYTES: Final = 1024 * 1024
 """Bytes that one search decompresses in the loop thread: 1 ms with zstd, 3 ms with gzip."""

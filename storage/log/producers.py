@@ -55,7 +55,7 @@ class LogProducers:
         Raises ProducerStateError: see `ProducerState.check` and `check_marker`.
         """
         for batch in batches:
-            if batch.producer_id == NO_PRODUCER_ID:
+            if batch.producer_id <= NO_PRODUCER_ID:
                 continue
             if batch.is_control:
                 marker = decode_marker(_bytes_of(buffer, batch))
@@ -70,13 +70,13 @@ class LogProducers:
     def update(self, buffer: Bytes, batches: Sequence[Entry], segment: Segment) -> None:
         """Add batches that were just written to `segment`."""
         for batch in batches:
-            if batch.producer_id != NO_PRODUCER_ID:
+            if batch.producer_id > NO_PRODUCER_ID:
                 marker = decode_marker(_bytes_of(buffer, batch)) if batch.is_control else None
                 self._update_one(batch, marker, segment)
 
     def replay(self, segment: Segment, entry: Entry, data: Bytes) -> None:
         """Add a producer's entry found in the log; rebuilds the transaction index."""
-        assert entry.producer_id != NO_PRODUCER_ID
+        assert entry.producer_id > NO_PRODUCER_ID
         marker = decode_marker(data) if entry.is_control else None
         self._update_one(entry, marker, segment)
 
@@ -88,22 +88,26 @@ class LogProducers:
         log_end_offset: int,
         now_ms: int,
         may_skip_replay: bool = False,
+        is_quarantined: bool = False,
     ) -> None:
         """Restore the state as of `log_end_offset`, from the newest snapshot and the log after it.
 
         With `may_skip_replay` a log without any snapshot counts as a log without producers: a clean
-        stop of a log with producers, or with more than one segment, leaves a snapshot. Raises
-        OSError or CorruptLog.
+        stop of a log with producers, or with more than one segment, leaves a snapshot. With
+        `is_quarantined` no file is deleted. Raises OSError or CorruptLog.
         """
         if may_skip_replay and not self.snapshots.offsets:
             self.state.clear(log_end_offset)
             return
-        start = self.snapshots.reload(
-            self.state,
-            log_start_offset=log_start_offset,
-            log_end_offset=log_end_offset,
-            now_ms=now_ms,
-        )
+        if is_quarantined:
+            start = self.snapshots.load(self.state, end_offset=log_end_offset, now_ms=now_ms)
+        else:
+            start = self.snapshots.reload(
+                self.state,
+                log_start_offset=log_start_offset,
+                log_end_offset=log_end_offset,
+                now_ms=now_ms,
+            )
         if start < log_end_offset:
             for segment in segments:
                 if start < segment.next_offset and segment.base_offset < log_end_offset:
@@ -124,7 +128,7 @@ class LogProducers:
         segment.txn_index.clear()
         scan = SegmentScan(segment, check_crc=False)
         for entry in scan:
-            if entry.producer_id != NO_PRODUCER_ID:
+            if entry.producer_id > NO_PRODUCER_ID:
                 then.replay(segment, entry, scan.bytes_of(entry))
         if segment.txn_index.file is not None:
             # Durable before the manifest stores its size: a file of zeros would have the same size.
@@ -134,7 +138,7 @@ class LogProducers:
     def _replay_segment(self, segment: Segment, start: int) -> None:
         scan = SegmentScan(segment, check_crc=False)
         for entry in scan:
-            if entry.producer_id == NO_PRODUCER_ID or entry.base_offset < start:
+            if entry.producer_id <= NO_PRODUCER_ID or entry.base_offset < start:
                 continue
             marker = decode_marker(scan.bytes_of(entry)) if entry.is_control else None
             completed = self.state.update(entry, marker=marker)

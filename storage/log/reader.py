@@ -10,7 +10,6 @@ through the offset index. Batches are never split, converted or copied record by
 Source: Kafka `LocalLog.read`, `LogSegment.read`; KIP-98 for aborted transactions.
 """
 
-from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
@@ -21,6 +20,7 @@ from storage.segment.scan import ensure_indexes
 from storage.segment.segment import Segment
 from storage.segment.segment_list import SegmentList
 from storage.segment.txn_index import AbortedTxn
+from values.dataclasses import dataclass
 
 HINTS_MAX: Final = 64
 """How many readers' next positions are remembered per log."""

@@ -29,7 +29,7 @@ Source: KIP-33; Kafka `UnifiedLog.deleteOldSegments`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -37,6 +37,7 @@ from config import TopicConfig
 from storage.errors import storage_failure
 from storage.log.log import Log
 from storage.segment.swap import SwapFailed
+from values.dataclasses import dataclass
 
 UNLIMITED: Final = -1
 

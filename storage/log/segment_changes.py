@@ -51,6 +51,7 @@ class SegmentChanges:
 
     Attributes:
         swap: the replacement that is under way, or None.
+        being_read: segments whose local files a round of compaction reads; they stay.
     """
 
     __slots__ = (
@@ -62,6 +63,7 @@ class SegmentChanges:
         "_readers",
         "_segments",
         "_unsynced",
+        "being_read",
         "swap",
     )
 
@@ -81,6 +83,7 @@ class SegmentChanges:
         `readers` remember positions in segments.
         """
         self.swap: Swap | None = None
+        self.being_read: list[Segment] = []
         self._files = files
         self._path = path
         self._segments = segments
@@ -100,15 +103,16 @@ class SegmentChanges:
         """Close the active segment and start one at the log's end, which is returned."""
         closed = self._segments.active
         assert closed.base_offset < closed.next_offset == log_end_offset, "a gap between segments"
-        has_manifest = self._manifest.is_stored
         self._manifest.remember(closed.seal(now_ms=now_ms))
         self._manifest.remember_durable(durable_offset)
         is_unsynced = self._unsynced.is_dirty or self._unsynced.ticket is not None
-        if not has_manifest or (len(self._segments) == 1 and is_unsynced):
+        if not self._manifest.has_durable_name or (len(self._segments) == 1 and is_unsynced):
             # If a crash kept the name of the next segment but not that of the first one, the log
             # would begin there, and no file would show that this is not its start. Without the
             # manifest's name, recovery would take the directory for Kafka's, where gaps are legal.
+            # A roll that failed before may have made the file and not its name durable.
             self.sync_names()
+            self._manifest.has_durable_name = True
         segment = Segment.create(self._files, self._path, log_end_offset, now_ms=now_ms)
         self._auxiliary.begin(segment, carried_ms=self._segments.max_timestamp)
         self._segments.add(segment)
@@ -136,6 +140,9 @@ class SegmentChanges:
         assert old[0].base_offset == new.base_offset <= new.next_offset <= old[-1].next_offset
 
         def replace() -> None:
+            # From here on a start completes the swap: the new segment is the only one that counts.
+            if self._manifest.supersede([segment.base_offset for segment in old]):
+                self._sync_manifest()
             self._retire(old, due_ms=due_ms)
             self._segments.replace_closed(old, [new])
 
@@ -166,14 +173,17 @@ class SegmentChanges:
         before = self._manifest.log_start_offset
         try:
             self._manifest.remember_start(offset)
-            if self._manifest.file is not None:
-                sync_file(self._manifest.file)
+            self._sync_manifest()
         except OSError:
             self._manifest.log_start_offset = before
             self._manifest.distrust()
             raise
         # The manifest may be as new as this line, so its name has to be durable as well.
         self.sync_names()
+
+    def _sync_manifest(self) -> None:
+        if self._manifest.file is not None:
+            sync_file(self._manifest.file)
 
     def remove_oldest(self, count: int, *, due_ms: int) -> None:
         """Remove the oldest segments; their files are renamed now and unlinked at `due_ms`.
@@ -195,6 +205,15 @@ class SegmentChanges:
         self._unsynced.drop([local])
         local.close()
         self._pending_deletes.append((due_ms, path + DELETED_SUFFIX))
+        self._unsynced.add_created()
+
+    def adopt_local(self, segment: Segment, path: str) -> None:
+        """Give a segment of which only the store has the log the synced file at `path`.
+
+        Its name is durable after the next `sync_names`.
+        """
+        self._files.rename(path, segment.log.path)
+        segment.adopt_local(self._files.open(segment.log.path))
         self._unsynced.add_created()
 
     def unlink_due(self, now_ms: int, delay_ms: int) -> Steps[int]:

@@ -3,12 +3,15 @@
 Read next: `storage.log.log`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
+from typing import Final
 
+from protocol.records.layout import NO_TIMESTAMP
 from storage.append.values import AppendPlan
 from storage.producers.state import CachedBatch
 from storage.segment.txn_index import AbortedTxn
+from values.dataclasses import dataclass
 
 
 class Isolation(Enum):
@@ -26,7 +29,7 @@ class AppendResult:
     For a duplicate, offsets are those of the first appearance. They are NO_OFFSET when there was
     nothing to append. `log_append_time_ms` is NO_TIMESTAMP unless the log stamps records; for a
     duplicate it is the max timestamp of the first appearance. `size_bytes` is the number of bytes
-    written.
+    written. `min_timestamp` is NO_TIMESTAMP if a record has none, and for a duplicate.
     """
 
     first_offset: int
@@ -36,6 +39,8 @@ class AppendResult:
     is_duplicate: bool
     records_count: int
     size_bytes: int
+    min_timestamp: int
+    max_timestamp: int
 
 
 def appended(plan: AppendPlan, log_start_offset: int) -> AppendResult:
@@ -48,6 +53,8 @@ def appended(plan: AppendPlan, log_start_offset: int) -> AppendResult:
         False,
         plan.records_count,
         len(plan.buffer),
+        plan.min_timestamp,
+        plan.max_timestamp,
     )
 
 
@@ -64,6 +71,8 @@ def appended_before(first: CachedBatch, log_start_offset: int) -> AppendResult:
         True,
         first.offset_delta + 1,
         0,
+        NO_TIMESTAMP,
+        first.max_timestamp,
     )
 
 
@@ -102,3 +111,7 @@ class RecoveryReport:
     rebuilt_indexes: list[tuple[int, str]] = field(default_factory=list)
     removed_files: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+
+NOTHING_FOUND: Final = RecoveryReport()
+"""What nearly every log keeps as its report; it stays empty."""

@@ -194,6 +194,19 @@ class ProducerSnapshots:
         state.clear(0)
         return 0
 
+    def newest_sound(self, above: int) -> int:
+        """The newest snapshot above the offset that is whole, or ``above``; reads only such files.
+
+        Raises OSError.
+        """
+        for offset in reversed(self._offsets):
+            if offset <= above:
+                break
+            with contextlib.suppress(CorruptSnapshot):
+                decode_snapshot(self._files.read_all(self.path(offset)))
+                return offset
+        return above
+
     def delete(self, offset: int) -> None:
         """Delete one snapshot, if it exists."""
         if offset in self._offsets:

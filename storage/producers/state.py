@@ -31,7 +31,7 @@ Source: KIP-98, KIP-360; Kafka ``ProducerStateManager``, ``ProducerAppendInfo``,
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple
 
 from protocol.records.entry import Entry
@@ -52,6 +52,7 @@ from storage.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
+from values.dataclasses import dataclass
 
 NO_COORDINATOR_EPOCH: Final = -1
 SEQUENCE_MAX: Final = INT32_MAX
@@ -224,7 +225,7 @@ class ProducerState:
             OutOfOrderSequence: the sequence does not follow the last one of its epoch.
             InvalidTxnState: a batch outside a transaction while the producer has one open.
         """
-        assert batch.producer_id != NO_PRODUCER_ID
+        assert batch.producer_id > NO_PRODUCER_ID
         entry = self.producers.get(batch.producer_id)
         if entry is None:
             if batch.producer_epoch < NO_PRODUCER_EPOCH:
@@ -276,7 +277,7 @@ class ProducerState:
         :meth:`complete_txn`.
         """
         producer_id = batch.producer_id
-        assert producer_id != NO_PRODUCER_ID
+        assert producer_id > NO_PRODUCER_ID
         assert batch.base_offset <= batch.last_offset
         entry = self.producers.pop(producer_id, None)
         if entry is None:

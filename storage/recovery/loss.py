@@ -9,10 +9,18 @@ present, or it reports what is missing. It compares facts and reads no log:
 | base and end of each closed segment | `segment` lines of the manifest    | that segments follow |
 | base and end of the last segment    | the same, at a clean stop          | where the log ends   |
 | the recovery point                  | its checkpoint, `durable` lines    | its end at least     |
+| the high watermark, after a clean   | its checkpoint                     | its end at least     |
+| stop                                |                                    |                      |
+| the newest sound producer snapshot, | its name                           | its end at least     |
+| after a clean stop                  |                                    |                      |
+
+After a crash the last two prove nothing: under `flush.policy=os` both may name offsets that were
+never synced.
 
 Missing data quarantines the log (`storage.errors.LogQuarantined`). Offsets before the missing ones
 can be read; nothing is appended or removed; no fact is overwritten, so that every later start finds
-the same. `storage.audit.accept_loss` is the way out.
+the same. To that start the log has not stopped cleanly, so the end that the facts prove now becomes
+its recovery point. `storage.audit.accept_loss` is the way out.
 
 These do not count as missing, though facts or files suggest it: offsets below the log's start;
 segments that a rewrite has merged into the one before them; gaps that Apache Kafka's compaction had
@@ -22,7 +30,6 @@ See docs/crash-safety.md.
 """
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from protocol.records.layout import INT64_MAX, NO_OFFSET
@@ -31,6 +38,7 @@ from storage.errors import LogQuarantined, QuarantineKind
 from storage.recovery.opening import DirectoryOpening
 from storage.segment.manifest import SegmentFacts
 from storage.segment.segment import Segment
+from values.dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,18 +59,15 @@ class StoredFacts:
         self._facts = dict(opening.manifest.facts)
         self._bases = sorted(self._facts)
         self._ends = {facts.next_offset for facts in self._facts.values()}
+        # The least offset at which the log ends; after a clean stop, exactly its end.
+        self.durable_end = opening.recovery_point
+        if opening.is_clean:
+            known = max((self.durable_end, *self._ends))
+            self.durable_end = opening.producers.snapshots.newest_sound(known)
         # A crash may leave the name of a first manifest without its lines; a clean stop does not.
         self._has_manifest = MANIFEST_NAME in opening.names and bool(
             self._facts or not opening.is_clean
         )
-
-    @property
-    def durable_end(self) -> int:
-        """The least offset at which the log ends; after a clean stop, exactly its end."""
-        end = self._opening.recovery_point
-        if self._opening.is_clean:
-            end = max((end, *self._ends))
-        return end
 
     def find_missing_start(self, bases: list[int]) -> Loss | None:
         """The loss before the first of the existing segments."""
@@ -155,7 +160,13 @@ class StoredFacts:
             f"offsets {loss.first_offset} to {loss.next_offset - 1} were durable and are gone: "
             f"{loss.found}{self._times(loss)}"
         )
-        quarantine(self._opening, QuarantineKind.LOST, good_until=loss.first_offset, reason=reason)
+        quarantine(
+            self._opening,
+            QuarantineKind.LOST,
+            good_until=loss.first_offset,
+            reason=reason,
+            durable_end=self.durable_end,
+        )
 
     def _missing_files(self, first_offset: int, next_offset: int) -> Loss:
         """A loss of whole segments, with the names of their files as far as they are known."""
@@ -190,11 +201,19 @@ class StoredFacts:
 
 
 def quarantine(
-    opening: DirectoryOpening, kind: QuarantineKind, *, good_until: int, reason: str
+    opening: DirectoryOpening,
+    kind: QuarantineKind,
+    *,
+    good_until: int,
+    reason: str,
+    durable_end: int,
 ) -> None:
-    """Note why the log is read-only, and that it can be read only below `good_until`."""
+    """Note why the log is read-only, and that it can be read only below `good_until`.
+
+    Offsets below `durable_end` were durable.
+    """
     opening.quarantine = LogQuarantined(
-        opening.path, good_until=good_until, reason=reason, kind=kind
+        opening.path, good_until=good_until, reason=reason, kind=kind, durable_end=durable_end
     )
     opening.report.notes.append(opening.quarantine.reason)
 

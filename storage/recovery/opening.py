@@ -1,6 +1,6 @@
 """The state of one partition directory while it is opened, shared by the passes of recovery."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from config import TopicConfig
 from storage.disk.file_names import (
@@ -17,6 +17,7 @@ from storage.log.producers import LogProducers
 from storage.log.values import RecoveryReport
 from storage.segment.manifest import Manifest
 from storage.segment.remote.object import RemoteObject
+from values.dataclasses import dataclass
 
 
 @dataclass(slots=True, kw_only=True)

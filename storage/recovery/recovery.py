@@ -203,7 +203,7 @@ def load_segments(opening: DirectoryOpening, stored: StoredFacts) -> list[Segmen
             _load_segment(opening, segments, sound, stored)
         except CorruptLog as error:
             # Its indexes had to be rebuilt, and now cover the part before the damage.
-            _quarantine(opening, segment, error.position, error.found)
+            _quarantine(opening, stored, segment, error.position, error.found)
             return _only(segments, sound + 1)
         sound += 1
         loss = stored.find_cut(segment)
@@ -343,7 +343,7 @@ def recover_segments(
             continue
         if _was_durable(opening, end.next_offset):
             if loss is None:
-                _quarantine(opening, segments[index], end.valid_bytes, end.damage)
+                _quarantine(opening, stored, segments[index], end.valid_bytes, end.damage)
             else:
                 stored.quarantine(loss)
         else:
@@ -393,7 +393,7 @@ def _recover_segment(opening: DirectoryOpening, segment: Segment) -> ScanEnd:
         epoch=learned,
     )
     for entry in scan:
-        if entry.producer_id != NO_PRODUCER_ID:
+        if entry.producer_id > NO_PRODUCER_ID:
             opening.producers.replay(segment, entry, scan.bytes_of(entry))
         if entry.partition_leader_epoch > learned:
             learned = entry.partition_leader_epoch
@@ -424,13 +424,21 @@ def _remove_after_cut(opening: DirectoryOpening, segments: list[Segment]) -> Non
             opening.files.unlink(path)
 
 
-def _quarantine(opening: DirectoryOpening, segment: Segment, position: int, damage: str) -> None:
+def _quarantine(
+    opening: DirectoryOpening, stored: StoredFacts, segment: Segment, position: int, damage: str
+) -> None:
     opening.end_position = position
     reason = (
         f"{segment.log.path} is damaged at byte {position} ({damage}), where everything had been "
         "synced"
     )
-    quarantine(opening, QuarantineKind.DAMAGED, good_until=segment.next_offset, reason=reason)
+    quarantine(
+        opening,
+        QuarantineKind.DAMAGED,
+        good_until=segment.next_offset,
+        reason=reason,
+        durable_end=stored.durable_end,
+    )
 
 
 def choose_start(opening: DirectoryOpening, segments: list[Segment]) -> int:
@@ -489,6 +497,7 @@ def _finish(
             log_end_offset=end_offset,
             now_ms=opening.now_ms,
             may_skip_replay=opening.is_clean and existed,
+            is_quarantined=opening.quarantine is not None,
         )
     opening.producers.has_aborts = any(
         segment.txn_index.count or (segment.is_remote and segment.facts.txn_index_bytes)

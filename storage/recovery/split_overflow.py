@@ -20,7 +20,6 @@ the last whole entry are copied too, for recovery to judge.
 Source: Kafka `LocalLog.splitOverflowedSegment`.
 """
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -41,6 +40,7 @@ from storage.recovery.opening import DirectoryOpening, parsed_names
 from storage.recovery.temporary_files import finish_rewrites
 from storage.segment.manifest import UNKNOWN, SegmentFacts
 from storage.segment.segment import Segment
+from values.dataclasses import dataclass
 
 _COPY_BYTES: Final = 1 << 20
 

@@ -70,7 +70,11 @@ def finish_rewrites(opening: DirectoryOpening) -> None:
             is_replaced = other.kind in SEGMENT_SUFFIXES and not other.stage
             if is_replaced and first <= other.base_offset < end:
                 opening.remove(other.format())
-        opening.manifest.drop([base for base in opening.manifest.facts if first <= base < end])
+        manifest = opening.manifest
+        manifest.drop([base for base in manifest.facts if first <= base < end])
+        if manifest.supersede([base for base in manifest.remote if first <= base < end]):
+            # Before the new log has its name: beside it these objects would be segments, too.
+            manifest.rewrite()
     for names in (logs, [name for name in swaps if name.kind != LOG_SUFFIX]):
         if not names:
             continue

@@ -79,6 +79,7 @@ def missing_log(path: str, topic: str, partition: int, config: TopicConfig, end:
         good_until=0,
         reason=f"{path} is missing; offsets up to {end - 1} were durable in it",
         kind=QuarantineKind.LOST,
+        durable_end=end,
     )
     return unusable_log(found, RecoveryReport(notes=[found.reason]), topic, partition, config)
 

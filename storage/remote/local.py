@@ -5,6 +5,8 @@ rules of `storage.log.retention` to the segments that are here; -2 stands for th
 `retention.ms` and `retention.bytes`. Segments go oldest first, up to the first one whose object is
 not recorded durably. Indexes, facts and producer snapshots stay.
 
+A topic that is only compacted has no such settings that apply, so -2 stands for no limit there.
+
 Source: KIP-405; Kafka `UnifiedLog.deleteOldSegments` for tiered logs.
 """
 
@@ -16,6 +18,7 @@ from storage.log.log import Log
 from storage.log.retention import RetentionRules, ages_of, plan_retention, rules_of
 from storage.segment.segment import Segment
 
+NO_LIMIT: Final = -1
 AS_THE_WHOLE: Final = -2
 """Value of a local limit that stands for the limit of the whole log."""
 
@@ -27,16 +30,19 @@ def drop_expired_locally(log: Log, now_ms: int, *, is_pressed: bool = False) -> 
     StorageFailed.
     """
     end = log.segments.remote_end
-    if end is None or log.offline_reason is not None:
+    if end is None or log.offline_reason is not None or log.changes.swap is not None:
         return []
     here = [
         (segment, age)
         for segment, age in zip(log.segments, ages_of(log), strict=True)
         if not segment.is_remote
     ]
+    being_read = log.changes.being_read
+    if being_read:
+        end = min(end, being_read[0].base_offset)
     plan = plan_retention(
         [age for _, age in here],
-        replace(rules_of(log, log.config), retention_bytes=0) if is_pressed else _local_rules(log),
+        replace(_local_rules(log), retention_bytes=0) if is_pressed else _local_rules(log),
         log_start_offset=0,
         high_watermark=min(end, log.high_watermark),
         now_ms=now_ms,
@@ -54,6 +60,8 @@ def drop_expired_locally(log: Log, now_ms: int, *, is_pressed: bool = False) -> 
 def _local_rules(log: Log) -> RetentionRules:
     config = log.config
     rules = rules_of(log, config)
+    if not rules.deletes:
+        rules = replace(rules, deletes=True, retention_ms=NO_LIMIT, retention_bytes=NO_LIMIT)
     if config.local_retention_ms != AS_THE_WHOLE:
         rules = replace(rules, retention_ms=config.local_retention_ms)
     if config.local_retention_bytes != AS_THE_WHOLE:

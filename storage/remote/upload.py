@@ -11,7 +11,8 @@ Owns the order that makes an object count:
 A crash before the fifth step leaves an object that no manifest names; `storage.audit.remote`
 finds it. Only a segment whose line is synced may lose its local file (`storage.remote.local`).
 
-A segment is uploaded when it is closed, durable with its indexes, and below the last stable offset.
+A segment is uploaded when it is closed, durable with its indexes, and below the last stable offset;
+of a compacted log, when it is clean. One that was rewritten later is uploaded once more.
 The bytes are read in slices by the owner's thread; requests and syncs are calls for other threads.
 So an upload has one slice and one part in memory, whatever the size of the segment.
 
@@ -46,7 +47,8 @@ def next_to_upload(log: Log) -> Segment | None:
     config = log.config
     if not config.remote_storage_enable or config.remote_log_copy_disable:
         return None
-    if log.offline_reason is not None:
+    if log.offline_reason is not None or log.changes.swap is not None:
+        # The facts of a segment that is being swapped in are not in the manifest yet.
         return None
     segment = log.segments[log.segments.uploaded]
     if segment is log.segments.active:
@@ -56,8 +58,10 @@ def next_to_upload(log: Log) -> Segment | None:
     is_synced = durable > end or (
         durable == end and not log.unsynced.is_dirty and log.unsynced.ticket is None
     )
+    if not _is_clean(log, segment):
+        return None
     # A start reads no object: without a snapshot it would not know the producers of this segment.
-    # A roll goes on without one when the disk refuses it; the next roll's covers both.
+    # A roll continues without one when the disk refuses it; the next roll's covers both.
     has_snapshot = any(end == at or end < at < durable for at in log.producers.snapshots.offsets)
     is_due = (
         is_synced and has_snapshot and end <= log.last_stable_offset and segment.matches_manifest
@@ -65,16 +69,21 @@ def next_to_upload(log: Log) -> Segment | None:
     return segment if is_due else None
 
 
+def _is_clean(log: Log, segment: Segment) -> bool:
+    """Whether compaction has been there: before that, the segment would soon be another one."""
+    return not log.config.is_compacted or segment.next_offset <= log.cleaned_offset
+
+
 def backlog_of(log: Log) -> tuple[int, int]:
-    """Bytes of closed segments without an object, and the time of the oldest one's last append."""
+    """Bytes of closed segments that wait for an object, and when the oldest one was appended to."""
     if not log.config.remote_storage_enable:
         return 0, 0
     segments = log.segments
-    first, last = segments.uploaded, len(segments) - 1
-    if first == last:
+    closed = (segments[number] for number in range(segments.uploaded, len(segments) - 1))
+    waiting = [one for one in closed if one.remote is None and _is_clean(log, one)]
+    if not waiting:
         return 0, 0
-    size_bytes = sum(segments[number].size for number in range(first, last))
-    return size_bytes, segments[first].appended_ms
+    return sum(segment.size for segment in waiting), waiting[0].appended_ms
 
 
 def upload_segment(
@@ -187,7 +196,8 @@ def record_object(log: Log, segment: Segment, where: RemoteObject) -> Steps[None
         yield from off_loop(log.changes.sync_names)
     except OSError:
         # Nothing counts. The line may be on disk all the same: the next attempt replaces it.
-        manifest.remote.pop(where.base_offset, None)
+        if manifest.remote.get(where.base_offset) == where:
+            del manifest.remote[where.base_offset]
         manifest.distrust()
         raise
     _check_there(log, segment)

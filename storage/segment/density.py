@@ -56,7 +56,6 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
 from typing import ClassVar, Final, NamedTuple
@@ -73,6 +72,7 @@ from storage.segment.auxiliary_index import (
     DamagedAuxiliaryIndex,
 )
 from storage.segment.time_index import TimestampedOffset, TimestampIndex
+from values.dataclasses import dataclass
 
 MS_PER_MINUTE: Final = 60_000
 

@@ -24,7 +24,8 @@ can look like that. Unknown fields are left out, unknown kinds of line are skipp
 A `remote` line names the object that has a segment's bytes (`storage.segment.remote.object`), an
 `erased` line takes it back when the object was deleted from its store. After local retention has
 removed the `.log`, the `remote` line is the only record of where the bytes are, so it is synced
-before that.
+before that. A `superseded` line says that compaction has rewritten the segment: the object is no
+part of the log any more, and stays named until it was deleted.
 
 The rest is a cache: facts are trusted only while the segment's files still have the sizes in them,
 and everything but `appended_ms` can be derived from the log again.
@@ -40,7 +41,7 @@ Differs from Kafka: Kafka has no such file, and ignores this one.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Final
 
 from protocol.records.checksums import crc32c
@@ -48,6 +49,7 @@ from protocol.records.layout import INT64_MAX, INT64_MIN, NO_OFFSET
 from storage.disk.file_names import MANIFEST_NAME
 from storage.disk.files import File, Files
 from storage.segment.remote.object import OBJECT_FIELDS, RemoteObject
+from values.dataclasses import dataclass
 
 HEADING: Final = "tidelog segment manifest 1"
 OUTDATED_MAX: Final = 1024
@@ -66,6 +68,7 @@ UNKNOWN_MAXIMUM: Final = INT64_MAX
 _SEGMENT: Final = "segment"
 _REMOTE: Final = "remote"
 _ERASED: Final = "erased"
+_SUPERSEDED: Final = "superseded"
 _OFFSETS: Final = {
     "start": "log_start_offset",
     "durable": "durable_offset",
@@ -127,51 +130,57 @@ class Manifest:
     """
 
     __slots__ = (
+        "_directory",
         "_file",
         "_files",
         "_is_held",
         "_is_suspect",
         "_lines",
-        "_path",
         "cleaned_offset",
         "durable_offset",
         "facts",
+        "has_durable_name",
         "is_whole",
         "log_start_offset",
         "lost_offset",
         "remote",
+        "superseded",
     )
 
     def __init__(self, directory: str, files: Files) -> None:
         """Read the file if there is one; `facts` and `remote` are by base offset.
 
-        `is_whole` says that all lines were read, but for a torn last one.
+        `superseded` has the objects of segments that compaction has rewritten, by nonce. `is_whole`
+        says that all lines were read, but for a torn last one. `has_durable_name` says that the
+        file's name survives a power cut: a start makes the names that it finds durable, and who
+        syncs the directory after the file was made sets it.
         """
         self._files = files
-        self._path = f"{directory}/{MANIFEST_NAME}"
+        self._directory = directory
         self._file: File | None = None
         self._is_held = False
         self._is_suspect = False
         self._lines = 0
         self.facts: dict[int, SegmentFacts] = {}
         self.remote: dict[int, RemoteObject] = {}
+        self.superseded: dict[int, RemoteObject] = {}
         self.is_whole = True
+        self.has_durable_name = files.exists(self._path)
         self.log_start_offset = NO_OFFSET
         self.durable_offset = NO_OFFSET
         self.cleaned_offset = NO_OFFSET
         self.lost_offset = NO_OFFSET
-        if files.exists(self._path):
+        if self.has_durable_name:
             self._read(files.read_all(self._path))
+
+    @property
+    def _path(self) -> str:
+        return f"{self._directory}/{MANIFEST_NAME}"
 
     @property
     def file(self) -> File | None:
         """The file, for syncing; None while nothing was written in this run."""
         return self._file
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether there is a file."""
-        return self._file is not None or self._files.exists(self._path)
 
     def remember(self, facts: SegmentFacts) -> None:
         """Append the facts of a segment. Raises OSError."""
@@ -203,13 +212,26 @@ class Manifest:
     def remember_remote(self, where: RemoteObject) -> None:
         """Append that an object has the bytes of a segment. Raises OSError."""
         self.remote[where.base_offset] = where
-        self._append(_remote_line(where))
+        self._append(_object_line(_REMOTE, where))
 
     def remember_erased(self, where: RemoteObject) -> None:
         """Append that the object is not in its store any more. Raises OSError."""
-        if self.remote.get(where.base_offset) == where:
+        if self.superseded.pop(where.nonce, None) is None:
+            if self.remote.get(where.base_offset) != where:
+                return
             del self.remote[where.base_offset]
-            self._append(_line(_ERASED, (("base_offset", where.base_offset),)))
+        self._append(_line(_ERASED, (("base_offset", where.base_offset), ("nonce", where.nonce))))
+
+    def supersede(self, base_offsets: Iterable[int]) -> bool:
+        """Append that the objects of these segments are no part of the log any more.
+
+        Returns whether there was one. Raises OSError.
+        """
+        gone = [self.remote.pop(base) for base in base_offsets if base in self.remote]
+        self.superseded.update((where.nonce, where) for where in gone)
+        for where in gone:
+            self._append(_object_line(_SUPERSEDED, where))
+        return bool(gone)
 
     def drop(self, base_offsets: Iterable[int]) -> None:
         """Drop segments that are gone; the next `rewrite` updates the file."""
@@ -241,19 +263,22 @@ class Manifest:
         """Make the file hold exactly the current facts, durably. Raises OSError."""
         self.close()
         lines = [_segment_line(self.facts[base]) for base in sorted(self.facts)]
-        lines += [_remote_line(self.remote[base]) for base in sorted(self.remote)]
+        lines += [_object_line(_REMOTE, self.remote[base]) for base in sorted(self.remote)]
+        lines += [_object_line(_SUPERSEDED, where) for where in self.superseded.values()]
         for kind, name in _OFFSETS.items():
             if getattr(self, name) != NO_OFFSET:
                 lines.append(_offset_line(kind, getattr(self, name)))
         self._files.replace_atomically(self._path, "".join([HEADING + "\n", *lines]).encode())
         self._is_held = self._is_suspect = False
+        self.has_durable_name = True
         self._lines = len(lines)
 
     def has_outdated(self, lines_max: int) -> bool:
         """Whether more than `lines_max` lines are outdated, apart from four for each segment and
         each object.
         """
-        return self._lines > lines_max + 4 * len(self.facts) + 4 * len(self.remote)
+        objects = len(self.remote) + len(self.superseded)
+        return self._lines > lines_max + 4 * len(self.facts) + 4 * objects
 
     def close(self) -> None:
         """Close the descriptor."""
@@ -291,11 +316,17 @@ class Manifest:
             if kind == _SEGMENT and values.keys() >= _FIRST_FIELDS:
                 facts = SegmentFacts(**{name: values[name] for name in _FIELDS if name in values})
                 self.facts[facts.base_offset] = facts
-            elif kind == _REMOTE and values.keys() >= _OBJECT_FIELDS:
+            elif kind in (_REMOTE, _SUPERSEDED) and values.keys() >= _OBJECT_FIELDS:
                 where = RemoteObject(**{name: values[name] for name in OBJECT_FIELDS})
-                self.remote[where.base_offset] = where
+                if kind == _REMOTE:
+                    self.remote[where.base_offset] = where
+                else:
+                    self.superseded[where.nonce] = where
+                    if self.remote.get(where.base_offset) == where:
+                        del self.remote[where.base_offset]
             elif kind == _ERASED and "base_offset" in values:
-                self.remote.pop(values["base_offset"], None)
+                if self.superseded.pop(values.get("nonce", UNKNOWN), None) is None:
+                    self.remote.pop(values["base_offset"], None)
             elif kind in _OFFSETS and "offset" in values:
                 setattr(self, _OFFSETS[kind], values["offset"])
         self.is_whole = self._lines >= rest.rstrip(b"\n").count(b"\n")
@@ -312,7 +343,7 @@ def _parse_lines(content: bytes) -> Iterator[tuple[str, dict[str, int]]]:
 
 def remote_lines(facts: SegmentFacts, where: RemoteObject) -> str:
     """The lines about a segment in a store, for a machine that has nothing else."""
-    return _segment_line(facts) + _remote_line(where)
+    return _segment_line(facts) + _object_line(_REMOTE, where)
 
 
 def parse_remote_lines(text: str) -> tuple[SegmentFacts, RemoteObject]:
@@ -324,17 +355,22 @@ def parse_remote_lines(text: str) -> tuple[SegmentFacts, RemoteObject]:
     )
 
 
-def format_manifest(lines: Iterable[str], log_start_offset: int) -> bytes:
-    """A manifest with such lines, and the log's start."""
-    return "".join([HEADING, "\n", *lines, _offset_line("start", log_start_offset)]).encode()
+def format_manifest(
+    lines: Iterable[str], log_start_offset: int, cleaned_offset: int = NO_OFFSET
+) -> bytes:
+    """A manifest with such lines, the log's start, and the end of what is compacted."""
+    offsets = [_offset_line("start", log_start_offset)]
+    if cleaned_offset != NO_OFFSET:
+        offsets.append(_offset_line("cleaned", cleaned_offset))
+    return "".join([HEADING, "\n", *lines, *offsets]).encode()
 
 
 def _segment_line(facts: SegmentFacts) -> str:
     return _line(_SEGMENT, ((name, getattr(facts, name)) for name in _FIELDS))
 
 
-def _remote_line(where: RemoteObject) -> str:
-    return _line(_REMOTE, ((name, getattr(where, name)) for name in OBJECT_FIELDS))
+def _object_line(kind: str, where: RemoteObject) -> str:
+    return _line(kind, ((name, getattr(where, name)) for name in OBJECT_FIELDS))
 
 
 def _offset_line(kind: str, offset: int) -> str:

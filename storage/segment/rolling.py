@@ -17,11 +17,12 @@ stays open. With a compacted topic `max.compaction.lag.ms` bounds the time too.
 Source: KIP-33 and its release notes; Kafka `LogSegment.shouldRoll`.
 """
 
-from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 
 from config import TopicConfig
 from storage.segment.segment import Segment
+from values.dataclasses import dataclass
 
 
 class RollReason(Enum):
@@ -44,8 +45,9 @@ class RollRules:
     stamps: bool = False
 
     @classmethod
+    @lru_cache(maxsize=64)
     def from_config(cls, config: TopicConfig) -> "RollRules":
-        """The rules of a topic."""
+        """The rules of a topic; its logs share them."""
         segment_ms = config.segment_ms
         if config.is_compacted:
             segment_ms = min(segment_ms, config.max_compaction_lag_ms)

@@ -13,7 +13,6 @@ Source: Kafka `LogSegment.recover`.
 
 import errno
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from protocol.records.checksums import crc32, crc32c
@@ -31,6 +30,7 @@ from storage.segment.manifest import UNKNOWN
 from storage.segment.remote.log import RemoteLogFile
 from storage.segment.remote.object import decode_trailer
 from storage.segment.segment import Segment
+from values.dataclasses import dataclass
 
 SCAN_CHUNK_BYTES: Final = 1 << 20
 

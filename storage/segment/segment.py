@@ -187,6 +187,14 @@ class Segment(SegmentEnd):
         self.is_remote = True
         return local
 
+    def adopt_local(self, local: File) -> None:
+        """Read the log from a file that has what its object has."""
+        assert self.is_remote, f"{self.log.path} is here"
+        assert local.size == self.size, f"{local.path} has {local.size} bytes, not {self.size}"
+        self.log.close()
+        self.log = local
+        self.is_remote = False
+
     def path(self, suffix: str) -> str:
         """The path of one of the segment's files."""
         return segment_file_path(self.directory, self.base_offset, suffix) + self.stage

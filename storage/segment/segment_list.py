@@ -24,9 +24,10 @@ class SegmentList:
 
     Attributes:
         active: the segment that is appended to, the last one.
+        replacements: how often closed segments were replaced by rewritten ones.
     """
 
-    __slots__ = ("_bases", "_prefix_maxima", "_segments", "_uploaded", "active")
+    __slots__ = ("_bases", "_prefix_maxima", "_segments", "_uploaded", "active", "replacements")
 
     def __init__(self, segments: list[Segment]) -> None:
         """Take the segments, in order of their bases; the last one is active."""
@@ -36,6 +37,7 @@ class SegmentList:
         self._bases = [segment.base_offset for segment in segments]
         self._prefix_maxima: list[int] = []
         self._uploaded = 0
+        self.replacements = 0
         self._recount()
 
     @property
@@ -174,6 +176,7 @@ class SegmentList:
         self._segments[index : index + len(old)] = new
         self._bases = [segment.base_offset for segment in self._segments]
         assert self._bases == sorted(set(self._bases)), "bases of segments must rise"
+        self.replacements += 1
         self._recount()
 
     def _recount(self) -> None:

@@ -47,7 +47,6 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from struct import Struct, error
 from typing import ClassVar, Final, Literal, NamedTuple, TypeAlias
 
@@ -64,6 +63,7 @@ from storage.segment.auxiliary_index import (
 )
 from storage.segment.feed import CountsEnd
 from storage.segment.time_index import TimestampedOffset
+from values.dataclasses import dataclass
 
 WIDTHS_MS: Final = (
     1_000, 5_000, 15_000, 60_000, 300_000, 900_000,
@@ -225,19 +225,18 @@ class TimeCounts(CountsEnd, AuxiliaryIndex):
     """The counts of one segment. Same thread as its log.
 
     Attributes:
-        buckets: what is counted; `load` brings it up to date.
         stretches: what is not counted yet, by position; `load` brings it up to date.
         is_claimed: whether a reader is counting stretches; a second one has to leave them alone.
     """
 
     __slots__ = (
+        "_buckets",
         "_earlier",
         "_files",
         "_has_tail",
         "_lacks",
         "_narrow_ms",
         "_stored",
-        "buckets",
         "is_claimed",
         "path",
         "rule",
@@ -252,20 +251,28 @@ class TimeCounts(CountsEnd, AuxiliaryIndex):
         super().__init__()
         self.rule = RULE
         self.path = path
-        self.buckets = Buckets()
+        # Made when something is counted: most partitions of a broker are idle.
+        self._buckets: Buckets | None = None
         self.stretches: list[Stretch] = []
         self.is_claimed = False
         self._files = files
         # Whether the last stretch takes in all that is appended.
         self._has_tail = False
         # The width at which the stretches were last found to be wide.
-        self._narrow_ms = self.buckets.width_ms
+        self._narrow_ms = WIDTHS_MS[0]
         # Whether stretches were left when the counts were released.
         self._lacks = False
         # What the file covers whose counts are not loaded yet.
         self._earlier: Coverage | None = None
         # What the file covers that holds all of the above.
         self._stored: Coverage | None = None
+
+    @property
+    def buckets(self) -> Buckets:
+        """What is counted; `load` brings it up to date."""
+        if self._buckets is None:
+            self._buckets = Buckets()
+        return self._buckets
 
     # --- appends --------------------------------------------------------------------------------
 
@@ -371,7 +378,7 @@ class TimeCounts(CountsEnd, AuxiliaryIndex):
             self.stretches.insert(0, Stretch(0, covered.size_bytes))
             return
         buckets.add_buckets(self.buckets)
-        self.buckets = buckets
+        self._buckets = buckets
         self.stretches = stretches + self.stretches
         self._start_ms, self._end_ms = 1, 0
         self._count_narrow()
@@ -405,7 +412,7 @@ class TimeCounts(CountsEnd, AuxiliaryIndex):
 
     def replace(self, buckets: Buckets) -> None:
         """All of the segment's log was counted by another reader."""
-        self.buckets, self.stretches = buckets, []
+        self._buckets, self.stretches = buckets, []
         self._earlier = self._stored = None
         self._fresh, self._has_tail = 0, False
         self._start_ms, self._end_ms = 1, 0
@@ -450,7 +457,7 @@ class TimeCounts(CountsEnd, AuxiliaryIndex):
         if self._stored is not None and not self.is_claimed:
             self._lacks = bool(self.stretches)
             self._earlier, self._stored = self._stored, None
-            self.buckets, self.stretches = Buckets(), []
+            self._buckets, self.stretches = None, []
 
     def move_to(self, path: str) -> None:
         """See `AuxiliaryIndex.move_to`."""

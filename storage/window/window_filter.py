@@ -59,7 +59,7 @@ def decide_by_header(
 
 
 def may_begin_below(entry: Entry, offset: int) -> bool:
-    """Whether the entry may have records below `offset`; the header of a wrapper does not tell."""
+    """Whether the entry may have records below `offset`; the header of a wrapper does not say."""
     is_wrapper = entry.magic != MAGIC_V2 and entry.codec is not Codec.NONE
     return entry.base_offset < offset <= entry.last_offset or (is_wrapper and offset > 0)
 

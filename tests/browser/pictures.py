@@ -41,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     options.into.mkdir(parents=True, exist_ok=True)
     settings = {
+        "time.windows.enable": "true",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
         "log.retention.check.interval.ms": str(30 * DAY),
@@ -203,7 +204,7 @@ def _clock(page: Page, broker: RunningBroker) -> None:
 PICTURES = {
     "console-overview": ("/", _nothing, 560),
     "console-topics": ("/topics", _nothing, 400),
-    "console-timeline": ("/topics/flights", _drag, 900),
+    "console-timeline": ("/topics/flights", _drag, 880),
     "console-split": ("/topics/flights?split=1&unit=bytes&from=-2d", _nothing, 640),
     "console-copy": ("/topics/flights?sel=1783508400000..1783519200000", _copy, 760),
     "console-segments": ("/topics/sensors?tab=segments", _nothing, 640),
@@ -212,9 +213,11 @@ PICTURES = {
     "console-deletion": ("/topics/flights?tab=partitions", _delete, 640),
     "console-skew": ("/topics/sensors?tab=skew", _nothing, 480),
     "console-settings": ("/topics/flights?tab=settings", _nothing, 560),
+    "console-produce": ("/topics/flights?tab=produce&from=0:100", _nothing, 620),
     "console-group": ("/groups/billing", _reset, 900),
     "console-groups": ("/groups", _nothing, 340),
     "console-security": ("/security", _nothing, 760),
+    "console-window": ("/topics/flights.__t__20260707T060000Z__20260708T060000Z", _nothing, 640),
     "console-tail": ("/topics/flights?tab=tail", _tail, 620),
     "console-clock": ("/clock", _clock, 460),
 }

@@ -4,6 +4,17 @@ import re
 
 from playwright.sync_api import Page, expect
 
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "<svg onload=alert(1)>",
+    "javascript:alert(1)",
+    "'\"><iframe srcdoc='<script>alert(1)</script>'>",
+    "{{constructor.constructor('alert(1)')()}}",
+    "<style>*{display:none}</style>",
+    "</pre></textarea></title><script>alert(1)</script>",
+]
+
 
 def drag_on_the_timeline(
     page: Page, start: float, end: float, wanted: str = "That is all."

@@ -1,5 +1,6 @@
 """The console over Apache Kafka: each page works, or says in a sentence what it lacks."""
 
+import asyncio
 import json
 import re
 import time
@@ -10,8 +11,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from client.admin import Admin
+from client.errors import BrokerRefused, BrokerUnreachable
 from client.producer import Producer
 from client.types import TopicPartition
+from protocol.error_codes import ErrorCode
 from tests.browser.conftest import running_console
 from tests.browser.steps import delete_before, drag_on_the_timeline, set_retention
 from tests.support.kafka_peer import LAST_BEFORE_KRAFT, LAST_WITH_OLD_PROTOCOLS, NEWEST, KafkaPeer
@@ -42,12 +45,12 @@ def kafka(
 async def fill(bootstrap: str) -> None:
     """600 flights of the last ten hours, one a minute; a topic with a record ahead; a group."""
     first = first_ms()
+    await create_when_ready(bootstrap)
     # A Kafka that has just started on a busy machine answers late.
     async with (
         Admin(bootstrap, timeout_ms=180_000, request_timeout_ms=60_000) as admin,
         Producer(bootstrap, delivery_timeout_ms=180_000, request_timeout_ms=60_000) as producer,
     ):
-        await admin.create_topic("flights", partitions=3)
         for name in ("empty", "live", "written", "ahead", "copies", "aging"):
             await admin.create_topic(name, partitions=1)
         for n in range(COUNT):
@@ -60,6 +63,20 @@ async def fill(bootstrap: str) -> None:
         await producer.flush()
         positions = {TopicPartition("flights", n): 150 for n in range(3)}
         await admin.alter_group_offsets("billing", positions)
+
+
+async def create_when_ready(bootstrap: str) -> None:
+    """Create the first topic: a Kafka's port is open before it answers and knows of any broker."""
+    deadline = time.monotonic() + 180
+    while True:
+        try:
+            async with Admin(bootstrap, timeout_ms=60_000, request_timeout_ms=60_000) as admin:
+                return await admin.create_topic("flights", partitions=3)
+        except (BrokerUnreachable, BrokerRefused) as error:
+            code = getattr(error, "code", ErrorCode.INVALID_REPLICATION_FACTOR)
+            if code != ErrorCode.INVALID_REPLICATION_FACTOR or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(0.5)
 
 
 def first_ms() -> int:
@@ -207,7 +224,7 @@ def test_users_and_quotas_come_and_go(page: Page) -> None:
     page.get_by_label("Name", exact=True).fill("ann")
     page.get_by_label("Password", exact=True).fill("tide-pool")
     page.get_by_role("button", name="Add", exact=True).click()
-    expect(page.get_by_role("cell", name="ann")).to_be_visible()
+    expect(page.get_by_role("cell", name="ann", exact=True)).to_be_visible()
     page.get_by_role("button", name="Set a quota…").click()
     page.get_by_label("Name", exact=True).fill("ann")
     page.get_by_label("Value", exact=True).fill("100000")

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from client.admin import Admin
 from client.types import TopicPartition
 from tests.browser.conftest import Errors, running_console
-from tests.browser.steps import delete_before, drag_on_the_timeline, set_retention
+from tests.browser.steps import HOSTILE, delete_before, drag_on_the_timeline, set_retention
 from tidelog.testing import RunningBroker, Seed
 from tidelog.testing.topics import run
 
@@ -21,16 +21,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
 MINUTE = 60_000
 START = 1_767_225_600_000  # 2026-01-01T00:00Z
-HOSTILE = [
-    "<script>alert(1)</script>",
-    "<img src=x onerror=alert(1)>",
-    "<svg onload=alert(1)>",
-    "javascript:alert(1)",
-    "'\"><iframe srcdoc='<script>alert(1)</script>'>",
-    "{{constructor.constructor('alert(1)')()}}",
-    "<style>*{display:none}</style>",
-    "</pre></textarea></title><script>alert(1)</script>",
-]
 
 
 def seed(
@@ -282,6 +272,41 @@ def test_copied_command_lists_the_same_records(page: Page, broker: RunningBroker
         "tidelog consume flights --from 2026-01-01T01:00:00.000Z --until "
         f"2026-01-01T02:00:00.000Z --exit-at-end -b {broker.bootstrap}"
     )
+
+
+def test_a_record_shows_its_batch_and_its_json_as_a_tree(page: Page) -> None:
+    page.goto("/topics/flights?open=1:25")
+    expect(page.get_by_text("offsets 20 to 39, 20 records")).to_be_visible()
+    expect(page.get_by_label("The value", exact=True)).to_contain_text('"n": 76')
+    page.get_by_label("Form of the value").select_option("tree")
+    tree = page.get_by_label("The value as a tree")
+    expect(tree.get_by_text("object, 2 fields")).to_be_visible()
+    expect(tree.get_by_text("76", exact=True)).to_be_visible()
+    tree.get_by_text("object, 2 fields").click()
+    expect(tree.get_by_text("76", exact=True)).to_be_hidden()
+
+
+def test_skew_names_the_client_whose_batches_were_off(page: Page) -> None:
+    page.goto("/topics/ahead?tab=skew")
+    clients = page.get_by_role("region", name="Clients")
+    expect(clients).to_contain_text(re.compile("1 batch ahead, by 5 h at most"))
+    clients.get_by_role("link", name=re.compile("^partition 0, offset 5")).first.click()
+    expect(page.get_by_label("Record", exact=True)).to_contain_text("ahead of the clock")
+
+
+def test_partitions_of_a_wide_topic_lead_to_their_maps(page: Page, broker: RunningBroker) -> None:
+    settings = {"segment.bytes": "300", "message.timestamp.after.max.ms": str(1000 * MINUTE)}
+    broker.create_topic("wide", partitions=12, settings=settings)
+    for minute in (0, 900, 1, 2):
+        one = Seed("x" * 150, partition=9, timestamp_ms=START + minute * MINUTE)
+        broker.write("wide", one, Seed("x", partition=3, timestamp_ms=START))
+    page.goto("/topics/wide?tab=segments")
+    table = page.get_by_role("region", name="Partitions by what they hold").last
+    row = table.get_by_role("row").nth(1)
+    expect(row).to_contain_text("offset 1 of 2026-01-01 15:00")
+    row.get_by_role("button", name="9").click()
+    expect(page.get_by_role("img", name=re.compile("Map of 4 segments"))).to_be_visible()
+    expect(page.get_by_label("Partition", exact=True)).to_have_value("9")
 
 
 def test_map_names_what_pins_a_segment(page: Page) -> None:

@@ -175,6 +175,7 @@ def read_topic(bootstrap: str, topic: str, partitions: int) -> list[StoredRecord
         {
             "bootstrap.servers": bootstrap,
             "group.id": unique("reader"),
+            "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": "read_uncommitted",

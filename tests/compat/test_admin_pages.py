@@ -25,7 +25,8 @@ pytestmark = pytest.mark.timeout(300)
 RECORDS = 20
 SOURCE = Path(__file__).parent / "applications" / "AdminPages.java"
 PAGES = {
-    "features": "[group.version, metadata.version, transaction.version]",
+    "features": "[group.version, metadata.version, share.version, streams.version, "
+    "transaction.version]",
     "broker settings": "true",
     "log directories": "null true true",
     "quorum": "1",

@@ -4,8 +4,10 @@ Each case is one tool. The answer is read from what the tool prints, because tha
 and their scripts read. One JVM at a time; they are started with small heaps.
 """
 
+import asyncio
 import re
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,9 +17,17 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
+from protocol import streams
+from protocol.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from tests.compat import harness
 from tests.compat.brokers import TidelogProcess
 from tests.support import kafka_peer
+from tests.support.broker import RawClient
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -46,6 +56,9 @@ CLIENT_METRICS = "org.apache.kafka.tools.ClientMetricsCommand"
 PRODUCER_PERF = "org.apache.kafka.tools.ProducerPerformance"
 CONSUMER_PERF = "org.apache.kafka.tools.ConsumerPerformance"
 END_TO_END = "org.apache.kafka.tools.EndToEndLatency"
+DELEGATION_TOKENS = "org.apache.kafka.tools.DelegationTokenCommand"
+REPLICA_VERIFICATION = "org.apache.kafka.tools.ReplicaVerificationTool"
+SHARE_CONSUMER_PERF = "org.apache.kafka.tools.ShareConsumerPerformance"
 VERIFIABLE_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
 VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
 
@@ -274,15 +287,20 @@ def test_open_transactions_are_described_and_aborted(address: str) -> None:
         assert "Empty" in ends.splitlines()[1].split()
 
 
-def test_access_control_and_users_are_refused_by_name(address: str, topic: str) -> None:
+def test_access_control_is_refused_by_name(address: str) -> None:
     where = ("--bootstrap-server", address)
-    new = ("--add", "--allow-principal", "User:a", "--operation", "Read", "--topic", topic)
+    new = ("--add", "--allow-principal", "User:a", "--operation", "Read", "--topic", "t")
     for arguments in (("--list",), new):
         assert "SecurityDisabledException" in refused(ACLS, *where, *arguments)
-    user = (*where, "--entity-type", "users", "--entity-name", "a", "--alter", "--add-config")
-    assert "UnsupportedSaslMechanismException" in refused(
-        CONFIGS, *user, "SCRAM-SHA-256=[password=a]"
-    )
+
+
+def test_users_are_added_described_and_removed(address: str) -> None:
+    user = ("--bootstrap-server", address, "--entity-type", "users", "--entity-name", "scram")
+    credential = "SCRAM-SHA-256=[iterations=8192,password=a]"
+    assert "password" not in run(CONFIGS, *user, "--alter", "--add-config", credential)
+    assert "SCRAM-SHA-256=iterations=8192" in run(CONFIGS, *user, "--describe")
+    run(CONFIGS, *user, "--alter", "--delete-config", "SCRAM-SHA-256")
+    assert "SCRAM-SHA-256" not in run(CONFIGS, *user, "--describe")
 
 
 def test_quotas_are_set_described_and_removed(address: str) -> None:
@@ -367,3 +385,118 @@ def test_verifiable_clients_see_what_they_send(address: str) -> None:
         )
         counts = re.findall(r'"name":"records_consumed","count":(\d+)', seen)
         assert sum(map(int, counts)) == 100, seen[-2000:]
+
+
+def test_delegation_tokens_need_a_secured_listener(address: str) -> None:
+    where = ("--bootstrap-server", address, "--command-config", "/dev/null")
+    renewal = ("--renew", "--hmac", "AAAA", "--renew-time-period", "-1")
+    for asked in (("--create", "--max-life-time-period", "-1"), ("--describe",), renewal):
+        said = refused(DELEGATION_TOKENS, *where, *asked)
+        assert "Delegation Token requests are not allowed" in said
+
+
+def test_other_brokers_and_controllers_are_not_there(address: str) -> None:
+    where = ("--bootstrap-server", address)
+    said = run(CLUSTER, "unregister", *where, "--id", "9")
+    assert "does not support the broker unregistration API" in said
+    removal = ("remove-controller", "--controller-id", "9")
+    said = refused(QUORUM, *where, *removal, "--controller-directory-id", "AAAAAAAAAAAAAAAAAAAAAQ")
+    assert "UnsupportedVersionException" in said
+
+
+def test_replicas_are_verified(address: str, topic: str) -> None:
+    """The tool runs until it is stopped; a first report says that no replica is behind."""
+    command = kafka_peer.tool_command(
+        REPLICA_VERIFICATION,
+        *("--broker-list", address, "--topics-include", topic),
+        *("--report-interval-ms", "500"),
+        heap="128m",
+    )
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    watchdog = threading.Timer(TOOL_TIMEOUT_S, process.kill)
+    watchdog.start()
+    assert process.stdout is not None
+    said = []
+    with process:
+        for line in process.stdout:
+            said.append(line)
+            if "max lag is 0 for partition" in line:
+                break
+        else:
+            raise AssertionError("".join(said))
+        process.kill()
+    watchdog.cancel()
+
+
+def test_share_consumers_are_measured(address: str) -> None:
+    name, where = harness.unique("share-perf"), ("--bootstrap-server", address)
+    harness.create_topic(address, name, 1)
+    earliest = ("--alter", "--add-config", "share.auto.offset.reset=earliest")
+    run(CONFIGS, *where, "--entity-type", "groups", "--entity-name", name, *earliest)
+    size = ("--num-records", "20000", "--record-size", "100", "--throughput", "-1")
+    run(PRODUCER_PERF, *where, "--topic", name, *size)
+    read = run(
+        SHARE_CONSUMER_PERF,
+        *(*where, "--topic", name, "--group", name, "--num-records", "20000"),
+        *("--threads", "2", "--timeout", "60000"),
+    )
+    names, figures = (line.split(", ") for line in read.splitlines()[-2:])
+    assert int(figures[names.index("data.consumed.in.nMsg")]) >= 20_000, read
+
+
+def test_streams_groups_are_described_reset_and_deleted(address: str) -> None:
+    where, group = ("--bootstrap-server", address), harness.unique("streaming")
+    topic = harness.unique("streamed")
+    harness.create_topic(address, topic, 1)
+    run(CONSOLE_PRODUCER, *where, "--topic", topic, stdin="".join(f"{n}\n" for n in range(9)))
+    asyncio.run(leave_a_streams_group(address, topic, group))
+    named = (*where, "--group", group)
+    assert group in run(STREAMS_GROUPS, *where, "--list", "--state", "Empty")
+    assert "Empty" in run(STREAMS_GROUPS, *named, "--describe", "--state", "--verbose")
+
+    def reset(*target: str) -> str:
+        """The offset that the tool shows."""
+        said = run(STREAMS_GROUPS, *named, "--reset-offsets", "--input-topic", topic, *target)
+        (row,) = (line.split() for line in said.splitlines() if line.startswith(group))
+        return row[3]
+
+    assert reset("--to-current", "--dry-run") == "7"
+    assert reset("--shift-by", "-4", "--execute") == "3"
+    assert reset("--to-current", "--dry-run") == "3"
+    deleted = run(STREAMS_GROUPS, *named, "--delete-offsets", "--input-topic", topic)
+    assert "Successful" in deleted
+    run(STREAMS_GROUPS, *named, "--delete")
+    assert group not in run(STREAMS_GROUPS, *where, "--list")
+
+
+async def leave_a_streams_group(address: str, topic: str, group: str) -> None:
+    """A group of Kafka Streams that has committed offset 7 of partition 0, and no member left."""
+    host, port = address.split(":")
+    client = await RawClient.connect(host, int(port))
+    reads = streams.Subtopology(subtopology_id="0", source_topics=[topic])
+    joins = StreamsGroupHeartbeatRequest(
+        group_id=group,
+        member_id="member",
+        rebalance_timeout_ms=1000,
+        topology=streams.Topology(epoch=0, subtopologies=[reads]),
+        process_id="process",
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+    )
+    joined = await client.request(joins, 0)
+    assert joined.error_code == 0, joined
+    part = OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+    committed = await client.request(
+        OffsetCommitRequest(
+            group_id=group,
+            member_id="member",
+            generation_id_or_member_epoch=joined.member_epoch,
+            topics=[OffsetCommitRequestTopic(name=topic, partitions=[part])],
+        ),
+        9,
+    )
+    assert committed.topics[0].partitions[0].error_code == 0, committed
+    leaves = StreamsGroupHeartbeatRequest(group_id=group, member_id="member", member_epoch=-1)
+    assert (await client.request(leaves, 0)).error_code == 0
+    await client.close()

@@ -39,11 +39,20 @@ PASSWORD = "pass=w,rd"
 COUNT = 20
 BASE = int(time.time() * 1000)
 TOPIC, GROUP = "t-secured", "g-"
+PATIENCE_OF_JAVA_S = 30
+"""Java says at once that it is refused, but on a busy machine its first connection takes long."""
+
 QUIET = ("kcat 1.7", "kafka-python 2.0.2")
 """Clients that say only that they gave up.
 
 kcat names no reason. kafka-python 2.0.2 asks for metadata again and again when its only topic is
 refused.
+"""
+
+QUIET_ABOUT_RIGHTS = (*QUIET, "confluent-kafka 1.0.0", "confluent-kafka 0.11.6")
+"""Clients that do not say that a topic may not be written.
+
+Old librdkafka keeps the record and asks for metadata again until the record's time-out.
 """
 
 WITHOUT_CODES = (
@@ -247,7 +256,7 @@ def complaint_of(client: Client, arguments: dict[str, object]) -> str:
             count=1,
             partitions=1,
             base=1_000,
-            timeout=8,
+            timeout=PATIENCE_OF_JAVA_S if client.name.startswith("Java") else 8,
             **arguments,
         )
     return str(caught.value)
@@ -264,7 +273,7 @@ def test_a_token_writes_and_reads(client: Client, mechanism: str, secured: Secur
 
 
 @every_client(TOKENS, without=QUIET)
-def test_a_bad_token_is_said(client: Client, mechanism: str, secured: Secured) -> None:
+def test_a_bad_token_is_reported(client: Client, mechanism: str, secured: Secured) -> None:
     stranger = SigningKey(algorithm="RS256")
     complaint = complaint_of(client, secured.token(stranger.token(sub=ANN)))
     if not client.name.startswith(WITHOUT_REASON):
@@ -337,7 +346,7 @@ def test_a_certificate_writes_and_reads(client: Client, mechanism: str, secured:
 
 
 @every_client("PLAIN", "SCRAM-SHA-512", without=WITHOUT_CODES)
-def test_a_wrong_password_is_said(client: Client, mechanism: str, secured: Secured) -> None:
+def test_a_wrong_password_is_reported(client: Client, mechanism: str, secured: Secured) -> None:
     complaint = complaint_of(client, secured.login(mechanism, password="not-the-one"))
     assert re.search("authentication.?failed", complaint, re.IGNORECASE), complaint
 
@@ -354,13 +363,13 @@ def says_that_it_may_not(client: Client, arguments: dict[str, object]) -> None:
     assert re.search(said, complaint, re.IGNORECASE), complaint
 
 
-@every_client("SCRAM-SHA-512", without=QUIET)
-def test_a_missing_right_is_said(client: Client, mechanism: str, secured: Secured) -> None:
+@every_client("SCRAM-SHA-512", without=QUIET_ABOUT_RIGHTS)
+def test_a_missing_right_is_reported(client: Client, mechanism: str, secured: Secured) -> None:
     says_that_it_may_not(client, secured.login(mechanism, EVE))
 
 
-@every_client(without=QUIET)
-def test_a_missing_right_of_a_certificate_is_said(
+@every_client(without=QUIET_ABOUT_RIGHTS)
+def test_a_missing_right_of_a_certificate_is_reported(
     client: Client, mechanism: str, secured: Secured
 ) -> None:
     says_that_it_may_not(client, secured.certificate(EVE))

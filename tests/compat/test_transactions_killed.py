@@ -149,7 +149,7 @@ def committed_offset(address: str, group: str, topic: str) -> int:
     return offset
 
 
-def test_is_every_transaction_whole_whoever_was_killed(tmp_path: Path) -> None:
+def test_is_every_transaction_whole_after_any_kill(tmp_path: Path) -> None:
     (port,) = kafka_peer.free_ports(1)
     address, topic = f"127.0.0.1:{port}", "t"
     told, moments = Told(), random.Random(KILLS)

@@ -8,8 +8,11 @@ them also read it assigned, without a group.
 import asyncio
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import aiokafka
@@ -26,6 +29,7 @@ pytestmark = pytest.mark.timeout(600)
 
 PARTITIONS = 3
 COUNT = 240
+ROUNDS = 2
 BASE_MS = 1_793_527_200_000
 SPAN_MS = (BASE_MS + 80_000, BASE_MS + 160_000)
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
@@ -48,17 +52,46 @@ class Windowed:
 @pytest.fixture(scope="module")
 def windowed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Windowed]:
     """A quarter of the records per codec: every batch lies across an edge of the window."""
-    folder = tmp_path_factory.mktemp("windows")
+    with _written(tmp_path_factory.mktemp("windows")) as found:
+        assert len(found.records) == 80 * len(OLD_CODECS)
+        yield found
+
+
+@pytest.fixture(scope="module", params=["compacted", "cut by retention"])
+def thinned(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Windowed]:
+    """The same after compaction, or after retention has deleted the log's beginning.
+
+    Each key comes twice per codec, and the last batches are in the segment that is written, which
+    neither removes.
+    """
+    config = (
+        {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+        if request.param == "compacted"
+        else {"retention.bytes": "2000"}
+    )
+    with _written(tmp_path_factory.mktemp("thinned"), config) as found:
+        assert 20 < len(found.records) < 80 * len(OLD_CODECS) * ROUNDS
+        yield found
+
+
+@contextmanager
+def _written(folder: Path, config: Mapping[str, str] | None = None) -> Iterator[Windowed]:
+    """A broker with the topic; a topic with `config` of its own has lost records to it."""
+    rounds = ROUNDS if config else 1
     settings = {
         "time.windows.enable": "true",
-        "log.segment.bytes": "16384",
+        "log.segment.bytes": "8192" if config else "16384",
         "log.retention.ms": "-1",
+        "log.retention.check.interval.ms": "500",
+        "log.cleaner.backoff.ms": "500",
     }
     with TidelogProcess(folder / "data", settings=settings) as broker:
         topic = harness.unique("windowed")
-        harness.create_topic(broker.bootstrap, topic, PARTITIONS)
+        harness.create_topic(broker.bootstrap, topic, PARTITIONS, config)
         writer = next(client for client in CLIENTS if client.name == "confluent-kafka newest")
-        for codec in OLD_CODECS:
+        for codec in OLD_CODECS * rounds:
             harness.run(
                 writer,
                 "produce",
@@ -69,16 +102,29 @@ def windowed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Windowed]:
                 codec=codec,
                 base=BASE_MS,
             )
-        everything = harness.read_topic(broker.bootstrap, topic, PARTITIONS)
-        assert len(everything) == COUNT * len(OLD_CODECS)
-        kept = [record for record in everything if SPAN_MS[0] <= record.timestamp < SPAN_MS[1]]
-        assert len(kept) == 80 * len(OLD_CODECS)
+        everything = _settled(broker.bootstrap, topic, rounds)
         yield Windowed(
             bootstrap=broker.bootstrap,
             topic=topic,
             window=window_name(topic, *SPAN_MS),
-            records=kept,
+            records=[one for one in everything if SPAN_MS[0] <= one.timestamp < SPAN_MS[1]],
         )
+
+
+def _settled(bootstrap: str, topic: str, rounds: int) -> list[harness.StoredRecord]:
+    """The records of the topic, of which some go if they were written in several rounds."""
+    found = harness.read_topic(bootstrap, topic, PARTITIONS)
+    if rounds == 1:
+        assert len(found) == COUNT * len(OLD_CODECS)
+        return found
+    deadline = time.monotonic() + READ_TIMEOUT_S
+    unchanged = 0
+    while unchanged < 2 or len(found) == COUNT * len(OLD_CODECS) * rounds:
+        assert time.monotonic() < deadline, "nothing was compacted or deleted"
+        time.sleep(3)
+        before, found = found, harness.read_topic(bootstrap, topic, PARTITIONS)
+        unchanged = unchanged + 1 if found == before else 0
+    return found
 
 
 def _clients() -> list[object]:
@@ -94,16 +140,29 @@ def _clients() -> list[object]:
 @pytest.mark.parametrize("client", _clients())
 def test_subscribed(client: Client, windowed: Windowed) -> None:
     """Half of the window, a commit, and a second process that reads the rest."""
+    _read_in_two_parts(client, windowed)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize(
+    "client", [one for one in CLIENTS if one.name in CORE], ids=lambda one: one.name
+)
+def test_subscribed_after_compaction_or_retention(client: Client, thinned: Windowed) -> None:
+    _read_in_two_parts(client, thinned)
+
+
+def _read_in_two_parts(client: Client, windowed: Windowed) -> None:
     group = harness.unique("group")
+    half = len(windowed.records) // 2
     seen = []
-    for _ in range(2):
+    for count in (half, len(windowed.records) - half):
         result = harness.run(
             client,
             "consume",
             bootstrap=windowed.bootstrap,
             topic=windowed.window,
             group=group,
-            count=len(windowed.records) // 2,
+            count=count,
         )
         seen += result["records"]
     expected = [
@@ -181,22 +240,22 @@ def _by_kcat(windowed: Windowed) -> list[tuple[int, int]]:
 
 
 def _by_console_consumer(windowed: Windowed) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+    """The partitions at the same time: each reader ends only after a pause without records."""
+    running = []
     for partition in range(PARTITIONS):
         command = kafka_peer.tool_command(
             CONSOLE_CONSUMER,
             *("--bootstrap-server", windowed.bootstrap, "--topic", windowed.window),
-            *("--partition", str(partition), "--offset", "earliest", "--timeout-ms", "5000"),
-            *(
-                "--formatter-property",
-                "print.offset=true",
-                "--formatter-property",
-                "print.value=false",
-            ),
+            *("--partition", str(partition), "--offset", "earliest", "--timeout-ms", "20000"),
+            *("--formatter-property", "print.offset=true"),
+            *("--formatter-property", "print.value=false"),
             heap="128m",
         )
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        lines = [line for line in done.stdout.splitlines() if line.startswith("Offset:")]
+        running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+    found: list[tuple[int, int]] = []
+    for partition, process in enumerate(running):
+        output, _ = process.communicate(timeout=180)
+        lines = [line for line in output.splitlines() if line.startswith("Offset:")]
         found += [(partition, int(line.removeprefix("Offset:").split()[0])) for line in lines]
     return found
 

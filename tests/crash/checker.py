@@ -6,7 +6,7 @@ which nothing is wrong gives none. Nothing is repaired, nothing is retried.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from protocol.records.layout import NO_PRODUCER_ID
@@ -138,7 +138,7 @@ def _check_log(
     if log.high_watermark != end:
         yield f"high watermark {log.high_watermark} is not the end {end}"
     if log.config.is_compacted:
-        yield from _check_compacted(log, promised)
+        yield from _check_compacted(log, promised, store)
     else:
         yield from _check_content(log, promised, store)
     yield from _check_producers(log, promised)
@@ -198,8 +198,9 @@ def check_restored(store: SimulatedStore, promises: Promises) -> Iterator[str]:
             yield f"lost: {where} ends at {log.log_end_offset}, the bucket had {promised.shipped}"
         elif log.log_start_offset > max(promised.start_wanted, promised.start):
             yield f"lost: {where} starts at {log.log_start_offset}"
-        elif not log.config.is_compacted:
-            yield from (f"{where}: {problem}" for problem in _check_content(log, promised, store))
+        else:
+            check_records = _check_compacted if log.config.is_compacted else _check_content
+            yield from (f"{where}: {problem}" for problem in check_records(log, promised, store))
     for topic in data_dir.topics.values():
         for log in topic.logs:
             log.abandon()
@@ -212,7 +213,7 @@ def _check_shipping_continues(
     data_dir = open_directory(disk)
     ends = {}
     journal = BucketJournal(store, data_dir.directory_id, random.Random(1))
-    shipper = Shipper(data_dir, journal, lambda name: name == "ledger")
+    shipper = Shipper(data_dir, journal, is_internal_to(data_dir))
     run_steps(shipper.begin())
     run_steps(shipper.ship())
     for topic in data_dir.topics.values():
@@ -233,6 +234,16 @@ def _check_shipping_continues(
         },
     )
     yield from check_restored(store, now)
+
+
+def is_internal_to(data_dir: DataDir) -> Callable[[str], bool]:
+    """A compacted topic without a store is shipped as a whole, like those of the broker."""
+    topics = data_dir.topics
+
+    def is_internal(name: str) -> bool:
+        return name == "ledger" and not topics[name].config.remote_storage_enable
+
+    return is_internal
 
 
 def _read(log: Log, offset: int, store: SimulatedStore | None) -> ReadResult:
@@ -267,12 +278,14 @@ def _check_content(
         yield f"the last batch ends at {offset}, the log at {log.log_end_offset}"
 
 
-def _check_compacted(log: Log, promised: PartitionPromises) -> Iterator[str]:
+def _check_compacted(
+    log: Log, promised: PartitionPromises, store: SimulatedStore | None
+) -> Iterator[str]:
     """What is there was written there, and the last value of every key is there."""
     found: dict[int, bytes] = {}
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        result = log.read(offset, max_bytes=1 << 20, isolation=Isolation.LOG_END)
+        result = _read(log, offset, store)
         entries = list(scan_entries(result.records))
         if not entries or entries[0].last_offset < offset:
             yield f"nothing can be read at {offset}"

@@ -2,9 +2,10 @@
 
 After each restart the members continue. A record whose acceptance was answered is never delivered
 again; none is lost: in the end each was accepted, perhaps without an answer; no two members hold
-the same record; no record is delivered more often than the limit.
+the same record; no record is delivered more often than the limit. The same with two workers, when
+the one that leads the partition is killed, or the one that keeps the states, or both.
 
-`KILL9_CYCLES=50` sets the number of kills.
+`KILL9_CYCLES=50` sets the number of kills, `KILL9_SEED` what happens between them.
 """
 
 from __future__ import annotations
@@ -13,20 +14,26 @@ import asyncio
 import os
 import random
 import signal
+import subprocess
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.support.broker import BrokerProcess, ConnectionClosed, RawClient, batch
+from protocol.error_codes import ErrorCode
+from tests.integration.workers import support as workers
+from tests.integration.workers.support import connect
+from tests.support.broker import BrokerProcess, ConnectionClosed, RawClient, batch, broker_process
 from tests.support.requests import create_topic, produce
 from tests.support.share_group import ShareMember, set_group
 
 CYCLES: Final = int(os.environ.get("KILL9_CYCLES", "4"))
-SEED: Final = 20261123
+SEED: Final = int(os.environ.get("KILL9_SEED", "20261123"))
 MEMBERS: Final = 3
 LIMIT: Final = 10
+LEADER: Final = 2
 TOPIC: Final = "shared"
 GROUP: Final = "workers"
 ACCEPT, RELEASE = 1, 2
@@ -85,16 +92,24 @@ async def take(member: ShareMember, book: Book, rng: random.Random, *, until_emp
             for at, number in enumerate(types):
                 if number == RELEASE:
                     del book.held[first + at]
-            assert await member.acked((first, last, types)) == 0
+            while error := await member.acked((first, last, types)):
+                assert error == ErrorCode.COORDINATOR_NOT_AVAILABLE, error
+                await asyncio.sleep(0.05)  # worker 1 restarts; the records are still locked
             book.unanswered -= kept
             book.accepted |= kept
             for offset in kept:
                 del book.held[offset]
 
 
-async def live(broker: BrokerProcess, book: Book, rng: random.Random, *, is_last: bool) -> None:
-    """One life of the broker, up to its kill, or until everything is accepted."""
-    clients = [await RawClient.connect("127.0.0.1", broker.port) for _ in range(MEMBERS + 1)]
+async def live(
+    port: int,
+    book: Book,
+    rng: random.Random,
+    kill: Callable[[], Coroutine[None, None, None]] | None,
+) -> None:
+    """One life of the leader, up to its kill; without one until everything is accepted."""
+    is_last = kill is None
+    clients = [await connect(port) for _ in range(MEMBERS + 1)]
     if not book.topic_id:
         book.topic_id = await create_topic(clients[0], TOPIC)
         settings = {"share_auto_offset_reset": "earliest", "share_delivery_count_limit": str(LIMIT)}
@@ -105,15 +120,14 @@ async def live(broker: BrokerProcess, book: Book, rng: random.Random, *, is_last
     ]
     book.held.clear()
     work = [take(member, book, rng, until_empty=is_last) for member in members]
-    if is_last:
+    if kill is None:
         for each in work:
             await each
     else:
         work.append(produce_some(clients[0], book, rng))
-        asyncio.get_running_loop().call_later(rng.uniform(0.1, 0.7), broker.process.kill)
+        work.append(kill())
         for outcome in await asyncio.gather(*work, return_exceptions=True):
-            if not isinstance(outcome, _GONE):
-                assert isinstance(outcome, BaseException)
+            if isinstance(outcome, BaseException) and not isinstance(outcome, _GONE):
                 raise outcome
     for client in clients:
         with suppress(*_GONE):
@@ -131,7 +145,12 @@ def test_an_answered_acceptance_is_final(tmp_path: Path) -> None:
         )
         try:
             broker.wait_ready()
-            asyncio.run(live(broker, book, rng, is_last=cycle == CYCLES))
+
+            async def kill(process: subprocess.Popen[str] = broker.process) -> None:
+                await asyncio.sleep(rng.uniform(0.1, 0.7))
+                process.kill()
+
+            asyncio.run(live(broker.port, book, rng, None if cycle == CYCLES else kill))
             if cycle == CYCLES:
                 assert broker.stop() == 0
         finally:
@@ -139,10 +158,50 @@ def test_an_answered_acceptance_is_final(tmp_path: Path) -> None:
                 broker.stop(signal.SIGKILL)
             else:
                 broker.process.communicate()
+    _judge(book, CYCLES)
+
+
+@pytest.mark.timeout(120 + 20 * CYCLES)
+def test_an_answered_acceptance_is_final_with_workers(tmp_path: Path) -> None:
+    rng = random.Random(SEED)
+    book = Book()
+    kills = 0
+
+    async def kill() -> None:
+        """Kill worker 1, the leader, or one after the other."""
+        nonlocal kills
+        if rng.random() < 0.6:
+            await asyncio.sleep(rng.uniform(0.1, 0.7))
+            former = workers.kill(tmp_path, 1)
+            kills += 1
+            if rng.random() < 0.8:
+                await asyncio.to_thread(workers.wait_for_restart, tmp_path, 1, former)
+        await asyncio.sleep(rng.uniform(0.1, 0.7))
+        former = workers.kill(tmp_path, LEADER)
+        kills += 1
+        await asyncio.to_thread(workers.wait_for_restart, tmp_path, LEADER, former)
+
+    async def lead() -> None:
+        """Take turns until the next partition falls to the leader."""
+        client = await connect(broker.port)
+        number = 0
+        while not number or (await workers.leaders_of(client, f"turn-{number}"))[0] == LEADER:
+            number += 1
+            await create_topic(client, f"turn-{number}")
+        await client.close()
+
+    with broker_process(tmp_path, workers="2", metrics_listener="127.0.0.1:0") as broker:
+        asyncio.run(lead())
+        for cycle in range(CYCLES + 1):
+            asyncio.run(live(broker.ports[1], book, rng, None if cycle == CYCLES else kill))
+    _judge(book, kills)
+
+
+def _judge(book: Book, kills: int) -> None:
     assert book.produced - book.accepted - book.unanswered == set(), "records were lost"
     assert len(book.accepted) > 20 * CYCLES
     assert book.held == {}
     print(
-        f"\n{CYCLES} kills, {len(book.produced)} records, {book.deliveries} deliveries, "
+        f"\n{kills} kills, {len(book.produced)} records, {book.deliveries} deliveries, "
         f"{len(book.accepted)} acceptances answered, {len(book.unanswered)} not"
     )

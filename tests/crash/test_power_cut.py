@@ -16,7 +16,7 @@ pytestmark = [
 ]
 
 
-def test_what_clients_were_told_survives_power_cuts() -> None:
+def test_what_clients_were_answered_survives_power_cuts() -> None:
     tally = run_batch(CYCLES)
     assert tally.acked > 100 * CYCLES
     assert tally.seen > 0

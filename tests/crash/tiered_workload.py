@@ -12,13 +12,15 @@ from storage.bucket.journal import BucketJournal, read_state
 from storage.bucket.shipping import Shipper
 from storage.disk.steps import Steps, run_steps
 from storage.errors import StorageError, StoreFailed
+from storage.log.compaction import Tier
 from storage.log.log import Log
 from storage.log.retention import delete_expired
-from storage.remote.erase import erase_below_start
+from storage.remote.cleaning import StoredLogs
+from storage.remote.erase import erase_unused
 from storage.remote.local import drop_expired_locally
 from storage.remote.upload import next_to_upload, upload_segment
 from storage.segment.remote.object import RemoteObject
-from tests.crash.checker import check_named
+from tests.crash.checker import check_named, is_internal_to
 from tests.crash.workload import NOW_MS, SEGMENT_BYTES, Workload
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import SimulatedStore, StoreFault
@@ -42,13 +44,11 @@ _OVERRIDES = {
 }
 
 
-def is_internal(name: str) -> bool:
-    """The compacted topic is shipped as a whole, like those of the broker."""
-    return name == "ledger"
-
-
 class TieredWorkload(Workload):
-    """All topics but the compacted one have their closed segments in a store, all their tails."""
+    """All topics have their closed segments in a store, and all their tails.
+
+    In every other run the compacted one is shipped as a whole, like those of the broker.
+    """
 
     config = tiered_broker()
     overrides = _OVERRIDES
@@ -57,20 +57,24 @@ class TieredWorkload(Workload):
     def __init__(self, disk: SimulatedDisk, seed: int, *, steps: int = 60) -> None:
         """With an empty store."""
         super().__init__(disk, seed, steps=steps)
-        self._compacts = False
+        self._compacts = seed % 4 == 1
+        if seed % 2:
+            ledger = {**_TIERED, **Workload.overrides["ledger"], "delete.retention.ms": "0"}
+            self.overrides = {**_OVERRIDES, "ledger": ledger}
         self.store = SimulatedStore()
         self._store_seed = seed + 3
         self._store_rng = random.Random(seed + 2)
 
     def _kinds(self) -> list[tuple[Callable[[], None], int]]:
-        return [*super()._kinds(), (self._tier, 60), (self._erase, 15), (self._ship, 50)]
+        kinds = [(self._tier, 60), (self._erase, 15), (self._ship, 50)]
+        return [*super()._kinds(), *kinds, (self._clean, 40 if self._compacts else 0)]
 
     def _start(self) -> None:
         super()._start()
         rng = random.Random(self._store_seed)
         self._store_seed += 1
         self._journal = BucketJournal(self.store, self._dir().directory_id, rng)
-        self._shipper = Shipper(self._dir(), self._journal, is_internal)
+        self._shipper = Shipper(self._dir(), self._journal, is_internal_to(self._dir()))
 
     def _ship(self) -> None:
         """Write what the bucket's journal lacks; what it has is promised from then on."""
@@ -108,6 +112,24 @@ class TieredWorkload(Workload):
         for problem in check_named(read_state(found), found):
             raise AssertionError(problem)
 
+    def _tier_of(self) -> Tier:
+        return StoredLogs(self.store, self._shipped_end)
+
+    def _shipped_end(self, log: Log) -> int:
+        return self._shipper.shipped_end(log) if self._journal.is_owner else 0
+
+    def _compact(self) -> None:
+        rng = self._store_rng
+        self.store.faults = {"GET": [rng.choice([*[None] * 20, *StoreFault]) for _ in range(4)]}
+        try:
+            super()._compact()
+        except StoreFailed:
+            # The job tries again later.
+            pass
+        finally:
+            self.store.faults = {}
+        self._check_bucket()
+
     def _drive(self, steps: Steps[int]) -> None:
         """Run the steps; appends and deletions come in between."""
         for call in steps:
@@ -122,8 +144,23 @@ class TieredWorkload(Workload):
 
     def _tier(self) -> None:
         """Upload what is due, with appends in between; then local retention."""
+        self._tier_log(self._pick())
+
+    def _clean(self) -> None:
+        """All that happens to the compacted topic, by turns."""
+        log = self._dir().topics["ledger"].logs[0]
+        for _ in range(3):
+            self._append(log, self._values(), producer_id=-1)
+        for name, _, producer_id in sorted(self._open_txns):
+            if name == log.topic:
+                self._end_txn(log, producer_id)
+        log.flush()
+        self._ship()
+        self._compact()
+        self._tier_log(log)
+
+    def _tier_log(self, log: Log) -> None:
         rng = self._store_rng
-        log = self._pick()
         if not log.config.remote_storage_enable:
             return
         for name, partition, producer_id in sorted(self._open_txns):
@@ -208,7 +245,7 @@ class TieredWorkload(Workload):
 
     def _erase_of(self, log: Log) -> None:
         try:
-            run_steps(erase_below_start(log, self.store, self._may_go))
+            run_steps(erase_unused(log, self.store, self._may_go))
         except StoreFailed:
             raise
         except StorageError as error:

@@ -21,7 +21,7 @@ from storage.append.plan import Origin
 from storage.directory.data_dir import DataDir
 from storage.disk.steps import run_steps
 from storage.errors import AppendRejected, StorageError
-from storage.log.compaction import compact
+from storage.log.compaction import Tier, compact
 from storage.log.log import Log
 from storage.log.retention import delete_expired
 from storage.log.segment_stats import collect_statistics
@@ -280,7 +280,9 @@ class Workload:
         if self._rng.random() < 0.7:
             log.roll(NOW_MS)
             log.flush()
-        steps = compact(log, now_ms=NOW_MS, map_bytes=self._rng.choice((600, 1 << 20)))
+        steps = compact(
+            log, now_ms=NOW_MS, map_bytes=self._rng.choice((600, 1 << 20)), tier=self._tier_of()
+        )
         for call in steps:
             if call is not None:
                 call.run()
@@ -288,6 +290,10 @@ class Workload:
                 self._append(log, self._values(), producer_id=-1)
             if self._rng.random() < 0.02:
                 steps.close()
+
+    def _tier_of(self) -> Tier | None:
+        """The store of compacted logs."""
+        return None
 
     def _measure(self) -> None:
         """The statistics of closed segments that are unknown, with appends in between."""

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from protocol.api.delete_records import (
     DeleteRecordsTopic,
 )
 from protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.time_windows import window_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -182,7 +183,10 @@ class Broker:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    running = Broker(tmp_path_factory.mktemp("broker") / "data", "time.windows.enable=true")
+    # Compaction and retention run at once where a topic asks for them.
+    settings = ("log.cleaner.backoff.ms=500", "log.retention.check.interval.ms=500")
+    folder = tmp_path_factory.mktemp("broker") / "data"
+    running = Broker(folder, "time.windows.enable=true", *settings)
     yield running
     running.stop()
 
@@ -207,6 +211,17 @@ def spark(spark_settings: dict[str, str]) -> Iterator[SparkSession]:
     running = make_session("local[2,2]", settings=spark_settings)
     yield running
     running.stop()
+
+
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The jobs with their tasks in this process; what stands for the session."""
+
+    def run_tasks(_: Any, work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+        return [work(task) for task in tasks]
+
+    for job in ("archive", "skew"):
+        monkeypatch.setattr(f"pipeline.jobs.{job}.run_tasks", run_tasks)
 
 
 @pytest.fixture
@@ -249,6 +264,35 @@ def values(frame: DataFrame) -> list[str]:
     """The values of a frame as text, sorted by partition and offset."""
     rows = frame.select("partition", "offset", "value").collect()
     return [bytes(row["value"]).decode() for row in sorted(rows)]
+
+
+def window_equals_brute_force(broker: Broker, read: Any, **settings: str) -> None:
+    """A window of a disordered topic, after what its settings remove, against a filter."""
+    name = broker.topic(2, segment_bytes="300", **settings)
+    for partition in range(2):
+        for first in range(0, 60, 10):
+            # Older and older ones in one batch, newer and newer ones in the next.
+            step_ms = 1000 if first % 20 else -1000
+            start_ms = START_MS + 40_000 - first * step_ms
+            broker.produce(name, partition, 10, first=first, start_ms=start_ms, step_ms=step_ms)
+    before, rows = None, _rows(read(name, failOnDataLoss="false"))
+    deadline = time.monotonic() + QUERY_TIMEOUT_S
+    while before != rows or (settings and len(rows) == 120):
+        assert time.monotonic() < deadline, "nothing was compacted or deleted"
+        time.sleep(2)
+        # Retention may delete what this very query has planned to read.
+        before, rows = rows, _rows(read(name, failOnDataLoss="false"))
+    low, high = START_MS + 35_000, START_MS + 47_000
+    kept = [row for row in rows if low <= row[2] < high]
+    assert 2 < len(kept) < len(rows)
+    assert _rows(read(window_name(name, low, high))) == kept
+
+
+def _rows(frame: DataFrame) -> list[tuple[int, int, int, bytes]]:
+    """Partition, offset, time in ms and value of each record, in the log's order."""
+    time_ms = "CAST(unix_millis(timestamp) AS LONG) AS time_ms"
+    found = frame.selectExpr("partition", "offset", time_ms, "value").collect()
+    return sorted((row[0], row[1], row[2], bytes(row[3])) for row in found)
 
 
 def offsets_json(topic: str, **partitions: int) -> str:

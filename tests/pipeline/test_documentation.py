@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 
 from pipeline.launch import main
 from tests.pipeline.conftest import Broker
+from tests.support.schema_registry import fake_registry
+from tidelog import spark as tidelog_spark
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 JULY_4_MS = 1_372_896_000_000
@@ -54,7 +56,7 @@ def flights(tmp_path: Path, spark: SparkSession) -> Any:
 
 def test_the_python_of_the_page_runs_as_written(flights: Broker, tmp_path: Path) -> None:
     names: dict[str, Any] = {}
-    first, both, stream = blocks("python")
+    first, both, stream, *_ = blocks("python")
     for snippet in (first, stream):
         here = snippet.replace("127.0.0.1:9092", flights.bootstrap)
         exec(here.replace("/data/q1", str(tmp_path / "q1")), names)
@@ -90,6 +92,39 @@ def test_the_table_over_topic_and_lake_runs_as_written(
     assert answer.stdout.splitlines()[-1] == "200 200"
 
 
+def test_the_values_of_the_page_are_decoded_and_encoded_as_written(
+    spark: SparkSession, flights: Broker
+) -> None:
+    """A record that is no Avro comes beside them, so that each frame of the page has rows."""
+    flight = {
+        "type": "record",
+        "name": "Flight",
+        "fields": [{"name": "tail", "type": "string"}, {"name": "delay", "type": "int"}],
+    }
+    for name in ("typed-flights", "delays"):
+        flights.topic(1, name)
+    flights.produce("typed-flights", 0, 1)
+    with fake_registry() as registry:
+        registry.register("typed-flights-value", flight)
+        values = spark.range(100).selectExpr("named_struct('tail', 'N1', 'delay', int(id)) value")
+        encoded = tidelog_spark.encode(values, registry.url, "typed-flights-value")
+        sink = encoded.write.format("tidelog").mode("append").options(**flights.options)
+        sink.option("topic", "typed-flights").save()
+        names: dict[str, Any] = {"session": spark}
+        for snippet in blocks("python")[3:]:
+            here = snippet.replace("http://127.0.0.1:8081", registry.url)
+            exec(here.replace("127.0.0.1:9092", flights.bootstrap), names)
+        assert names["late"].columns == ["timestamp", "tail", "delay"]
+        assert names["late"].count() == 39
+        (bad,) = names["unreadable"].collect()
+        assert bytes(bad.bytes) == b"v0"
+        delays = spark.read.format("tidelog").options(**flights.options, subscribe="delays")
+        found = tidelog_spark.decode(delays.load(), registry.url, "delays-value")
+        assert [row[0] for row in found.select("value.delay").orderBy("delay").collect()] == list(
+            range(1, 100)
+        )
+
+
 def test_the_jobs_of_the_page_run_as_written(
     flights: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,7 +137,7 @@ def test_the_jobs_of_the_page_run_as_written(
         other.produce("flights", 0, 50, start_ms=JULY_4_MS, step_ms=MINUTE_MS)
         monkeypatch.chdir(tmp_path)
         examples = job_examples()
-        assert len(examples) == 4
+        assert len(examples) == 6
         for example in examples:
             line = example.replace("other:9092", other.bootstrap)
             # What stands in brackets may be left out.

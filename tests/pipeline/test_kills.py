@@ -88,7 +88,7 @@ def run_driver(arguments: Sequence[str], step: str) -> subprocess.CompletedProce
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 def test_twenty_killed_drivers_leave_every_row_once_in_topic_and_archive(
     broker: Broker, tmp_path: Path
 ) -> None:

@@ -379,7 +379,7 @@ def test_spark_22956_two_sources_of_which_one_has_nothing_new(
     assert run() == 3
 
 
-def test_spark_25495_committed_records_behind_an_aborted_transaction(
+def test_spark_25495_committed_records_after_an_aborted_transaction(
     spark: SparkSession, broker: Broker, run: Run, tmp_path: Path
 ) -> None:
     topic = broker.topic(1)

@@ -11,7 +11,14 @@ from pipeline.launch import main
 from pipeline.net.producing import TaskProducer
 from pipeline.options.options import parse_sink_options
 from protocol.time_windows import window_name
-from tests.pipeline.conftest import START_MS, Broker, expected, offsets_json, values
+from tests.pipeline.conftest import (
+    START_MS,
+    Broker,
+    expected,
+    offsets_json,
+    values,
+    window_equals_brute_force,
+)
 
 pytestmark = pytest.mark.core
 
@@ -60,6 +67,21 @@ def test_a_time_window_is_read_by_its_name(broker: Broker, read: Any) -> None:
     assert values(read(window)) == expected((3, 12))
     assert values(read(window_name(name, START_MS + 15_000))) == expected((60, 65), (15, 20))
     assert values(read(window_name(name, 1000, 2000))) == []
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01"},
+        {"retention_bytes": "700"},
+    ],
+    ids=["disorder", "compaction", "retention"],
+)
+def test_a_time_window_equals_brute_force(
+    settings: dict[str, str], broker: Broker, read: Any
+) -> None:
+    window_equals_brute_force(broker, read, **settings)
 
 
 def test_reuse_same_dataframe_in_query(topic: str, read: Any) -> None:

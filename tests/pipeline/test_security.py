@@ -122,7 +122,7 @@ def test_a_source_and_a_sink_over_tls_with_a_certificate_of_their_own(
     ],
     ids=["strange-authority", "no-certificate", "no-tls"],
 )
-def test_who_does_not_speak_the_listeners_language_is_told_so(
+def test_a_client_of_another_protocol_than_the_listeners_gets_a_clear_error(
     hidden: Broker, change: Mapping[str, str], message: str
 ) -> None:
     named = {**hidden.options, **change, "topic": "t"}
@@ -177,7 +177,7 @@ def secured(
 @pytest.mark.jvm
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
-def test_apache_kafka_lets_the_user_in_and_nobody_else(
+def test_apache_kafka_lets_the_user_in_and_no_other(
     kafka: KafkaPeer, keys: Keys, protocol: str, mechanism: str
 ) -> None:
     good = secured(kafka, keys, protocol, mechanism)

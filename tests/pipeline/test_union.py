@@ -1,7 +1,6 @@
 """One table over topic and archive: every row once, while the archive and retention run."""
 
 import random
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,16 +26,6 @@ COLUMNS = ("partition", "offset", "timestamp", "value")
 
 Row = tuple[int, int, int, bytes]
 """Partition, offset, time in ms, value."""
-
-
-@pytest.fixture
-def no_spark(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The archive job with its tasks in this process; what stands for the session."""
-
-    def run_tasks(_: Any, work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
-        return [work(task) for task in tasks]
-
-    monkeypatch.setattr(archive_job, "run_tasks", run_tasks)
 
 
 def read_rows(

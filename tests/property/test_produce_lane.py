@@ -15,12 +15,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 
 from broker.group_commit import GroupCommit
-from broker.net import produce_lane
+from broker.net import produce_lane, request_fields
 from broker.net.connection import Connection
+from broker.net.fetch_lane import FetchLane
 from broker.net.lane_connection import LaneConnection
 from broker.net.receive import SCRATCH
 from broker.node import Broker
@@ -108,6 +110,7 @@ class Side:
         self.broker = broker
         self.dispatcher = next(iter(broker._dispatchers.values()))
         self.lane = None if lane is None else lane.ProduceLane(self.dispatcher.context, SCRATCH)
+        self.fetch_lane = FetchLane(self.dispatcher.context, SCRATCH)
         self.general = 0
         dispatch = self.dispatcher.dispatch
 
@@ -124,7 +127,7 @@ class Side:
             self.connection = Connection(self.dispatcher, self.broker.connections)
         else:
             self.connection = LaneConnection(
-                self.dispatcher, self.broker.connections, None, self.lane
+                self.dispatcher, self.broker.connections, None, self.lane, self.fetch_lane
             )
         self.connection.connection_made(cast(asyncio.BaseTransport, self.transport))
 
@@ -161,6 +164,7 @@ class Side:
                 dict(metrics.appends_rejected),
                 sum(metrics.api(ApiKey.PRODUCE).latency_ns.counts),
                 metrics.commits.acks_completed,
+                metrics.client_times.rows,
                 connections.bytes_sent,
                 self.broker.security.audit.refusals,
                 connections.memory_bytes,
@@ -237,6 +241,8 @@ class Client:
         if self.chance(0.005):
             fields |= {"is_transactional": True, "producer_id": 99, "producer_epoch": 0}
             fields.setdefault("base_sequence", 0)
+        if self.chance(0.01):
+            fields |= {"producer_id": -2, "producer_epoch": 0, "base_sequence": 0}
         if self.chance(0.005):
             fields["is_control"] = True
         made = bytearray(build_batch(records, **fields))
@@ -358,23 +364,24 @@ class Client:
 # --- the comparison -----------------------------------------------------------------------------
 
 
-def _interpreted() -> ModuleType:
-    """`produce_lane` run from its source, with the log's part of the lane."""
-    modules = {}
-    for module in (produce_lane, log_lane, plain):
-        source = Path(str(module.__file__)).parent / f"{module.__name__.rpartition('.')[2]}.py"
-        spec = importlib.util.spec_from_file_location(f"{module.__name__}_interpreted", source)
-        assert spec is not None
-        assert spec.loader is not None
-        loaded = modules[module] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(loaded)
-        assert not loaded.COMPILED
-    modules[log_lane].PlainBatch = modules[plain].PlainBatch  # type: ignore[attr-defined]
-    modules[produce_lane].LogLane = modules[log_lane].LogLane  # type: ignore[attr-defined]
-    return modules[produce_lane]
+def interpreted(*modules: ModuleType) -> ModuleType:
+    """The last of `modules` run from its source, like the others, which it imports."""
+    with patch.dict(sys.modules):
+        for module in modules:
+            source = Path(str(module.__file__)).parent / f"{module.__name__.rpartition('.')[2]}.py"
+            spec = importlib.util.spec_from_file_location(module.__name__, source)
+            assert spec is not None
+            assert spec.loader is not None
+            loaded = sys.modules[module.__name__] = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(loaded)
+            assert not loaded.COMPILED
+    return loaded
 
 
-LANES = {"loaded": produce_lane, "interpreted": _interpreted()}
+LANES = {
+    "loaded": produce_lane,
+    "interpreted": interpreted(plain, log_lane, request_fields, produce_lane),
+}
 
 
 def _files(directory: Path) -> Iterator[tuple[str, bytes]]:

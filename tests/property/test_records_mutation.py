@@ -107,7 +107,7 @@ def test_every_flipped_bit_is_refused_or_harmless(magic: int, codec: Codec) -> N
 
 
 @pytest.mark.parametrize(("magic", "codec"), FORMATS)
-def test_every_flipped_bit_behind_a_right_checksum_is_survived(magic: int, codec: Codec) -> None:
+def test_every_flipped_bit_under_a_right_checksum_is_survived(magic: int, codec: Codec) -> None:
     data = sound(magic, codec)
     for position in range(len(data)):
         for bit in range(8):
@@ -117,7 +117,7 @@ def test_every_flipped_bit_behind_a_right_checksum_is_survived(magic: int, codec
 
 
 @pytest.mark.parametrize(("magic", "codec"), FORMATS)
-def test_every_byte_made_extreme_behind_a_right_checksum_is_survived(
+def test_every_byte_made_extreme_under_a_right_checksum_is_survived(
     magic: int, codec: Codec
 ) -> None:
     data = sound(magic, codec)

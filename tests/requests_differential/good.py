@@ -813,7 +813,7 @@ def _(scene: Scene) -> Body:
     return {"group_ids": [scene.consumer_group]}
 
 
-# -- share groups ----------------------------------------------------------------------------------
+# -- share groups and streams groups ---------------------------------------------------------------
 #
 # Their dialogues are compared elsewhere; here are requests about what does not exist.
 
@@ -827,6 +827,23 @@ def _(scene: Scene) -> Body:
         "rack_id": None,
         "subscribed_topic_names": [scene.topic],
     }
+
+
+@_good(ApiKey.STREAMS_GROUP_HEARTBEAT, "continue", Need.TOPIC)
+def _(scene: Scene) -> Body:
+    return {
+        "group_id": f"{scene.case}-streams",
+        "member_id": scene.share_member,
+        "member_epoch": 1,
+        "active_tasks": [{"subtopology_id": "0", "partitions": [0]}],
+        "standby_tasks": [],
+        "warmup_tasks": [],
+    }
+
+
+@_good(ApiKey.STREAMS_GROUP_DESCRIBE, "", reads=True)
+def _(scene: Scene) -> Body:
+    return {"group_ids": [f"{scene.case}-streams"]}
 
 
 @_good(ApiKey.SHARE_GROUP_DESCRIBE, "", reads=True)

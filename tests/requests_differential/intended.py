@@ -45,7 +45,7 @@ INTENDED: Final[tuple[Intended, ...]] = (
     # -- what is each broker's own ----------------------------------------------------------------
     Intended(
         "the ranges of versions and the levels of features are each broker's own: Tidelog serves "
-        "all versions from 0 on; Kafka has APIs between brokers, and of Streams groups",
+        "all versions from 0 on; Kafka has APIs between brokers",
         (_K.API_VERSIONS,),
         at=r"(api_keys|supported_features|finalized_features).*",
     ),
@@ -95,6 +95,26 @@ INTENDED: Final[tuple[Intended, ...]] = (
         (_K.ALTER_USER_SCRAM_CREDENTIALS,),
         sent=r"upsertion: upsertions\.salted_password=empty",
         at=r"results\[.*\]\.error_(code|message)",
+    ),
+    Intended(
+        "versions that old clients send with no time do the work, as brokers of that time did; "
+        "Kafka 4 does nothing, and old librdkafka reports success all the same",
+        (_K.CREATE_TOPICS,),
+        sent=r".*timeout_ms=(min|-2|-1|0).*",
+        versions=range(5),
+    ),
+    Intended(
+        "versions that old clients send with no time delete the topic, as brokers of that time did",
+        (_K.DELETE_TOPICS,),
+        sent=r".*timeout_ms=(min|-2|-1|0).*",
+        versions=range(4),
+    ),
+    Intended(
+        "versions that old clients send with no time add the partitions, as brokers of that time "
+        "did",
+        (_K.CREATE_PARTITIONS,),
+        sent=r".*timeout_ms=(min|-2|-1|0).*",
+        versions=range(2),
     ),
     # -- where Kafka fails, or does not answer ----------------------------------------------------
     Intended(

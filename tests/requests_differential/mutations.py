@@ -17,6 +17,8 @@ from typing import Any, Final, NamedTuple
 
 from broker.requests.features import TELEMETRY_APIS
 from protocol.api_keys import SUPPORTED, ApiKey, VersionRange
+from protocol.declare.layout import Blob, MaybeStructure, Structure, structure
+from protocol.declare.layout import Sequence as Counted
 from protocol.declare.primitives import (
     BOOL,
     BYTES,
@@ -29,8 +31,7 @@ from protocol.declare.primitives import (
     Scalar,
     field_specs,
 )
-from protocol.declare.schema import Blob, MaybeStructure, Structure, structure
-from protocol.declare.schema import Sequence as Counted
+from protocol.declare.schema import node_of
 from protocol.records.builder import build_batch, build_message_set
 from protocol.records.layout import Codec
 from protocol.records.record import Record
@@ -205,15 +206,16 @@ def _filled_field(spec: FieldSpec, value: Any) -> Any:
     return filled(spec.element, value)
 
 
-_lenient: dict[tuple[type, int], Structure] = {}
+_lenient: dict[tuple[type, int], Any] = {}
 
 
 def encoded(message: Any, version: int) -> bytes:
     """The body of a request; null is also written where it is not allowed."""
     key = (type(message), version)
     if key not in _lenient:
-        _lenient[key] = copy.deepcopy(structure(*key))
-        _allow_null(_lenient[key])
+        plan = structure(*key)
+        _allow_null(plan)
+        _lenient[key] = node_of(plan)
     return bytes(_lenient[key].build(message))
 
 

@@ -100,7 +100,8 @@ async def add_rules(setup: Connection, creations: list[AclCreation]) -> None:
         assert not any(result.error_code for result in answer.results), answer
 
 
-async def _add_users(bootstrap: str, users: Iterable[str]) -> None:
+async def add_users(bootstrap: str, users: Iterable[str]) -> None:
+    """Give users a SCRAM credential with the password."""
     salt = bytes(16)
     salted = hashlib.pbkdf2_hmac("sha512", PASSWORD.encode(), salt, _ITERATIONS)
     upsertions = [
@@ -130,7 +131,7 @@ def tidelog(
     own = {**_SECURED, **settings, "listeners": listeners, "metrics.listener": ""}
     data_dir = directory / "tide"
     with TidelogProcess(data_dir, settings=own) as broker:
-        asyncio.run(_add_users(broker.bootstrap, users))
+        asyncio.run(add_users(broker.bootstrap, users))
         yield Stage(broker.bootstrap, f"127.0.0.1:{secured}", str(data_dir))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from broker.requests.features import SHARE_APIS, TELEMETRY_APIS
+from broker.requests.features import TELEMETRY_APIS
 from protocol.acl import ResourceType
 from protocol.api_keys import SUPPORTED, ApiKey
 from tests.requests_differential.good import Flavour
@@ -31,6 +31,14 @@ TOKENS: Final = frozenset(
 
 NOT_ASKED: Final = TOKENS | TELEMETRY_APIS | {_K.SASL_HANDSHAKE, _K.SASL_AUTHENTICATE}
 """Also what a client sends before it has rights, and what Kafka serves only with a plug-in."""
+
+SHARE_APIS: Final = frozenset(
+    {
+        *(_K.SHARE_GROUP_HEARTBEAT, _K.SHARE_GROUP_DESCRIBE, _K.SHARE_FETCH, _K.SHARE_ACKNOWLEDGE),
+        *(_K.DESCRIBE_SHARE_GROUP_OFFSETS, _K.ALTER_SHARE_GROUP_OFFSETS),
+        _K.DELETE_SHARE_GROUP_OFFSETS,
+    }
+)
 
 MOVES: Final[dict[ApiKey, tuple[int, ...]]] = {
     _K.PRODUCE: (3, 9, 12),
@@ -62,6 +70,7 @@ KNOWS: Final[dict[ResourceType, frozenset[ApiKey]]] = {
             *(_K.DESCRIBE_PRODUCERS, _K.DESCRIBE_TRANSACTIONS, _K.CONSUMER_GROUP_HEARTBEAT),
             *(_K.CONSUMER_GROUP_DESCRIBE, _K.DESCRIBE_TOPIC_PARTITIONS),
             *SHARE_APIS,
+            *(_K.STREAMS_GROUP_HEARTBEAT, _K.STREAMS_GROUP_DESCRIBE),
         }
     ),
     GROUP: frozenset(
@@ -72,6 +81,7 @@ KNOWS: Final[dict[ResourceType, frozenset[ApiKey]]] = {
             *(_K.DESCRIBE_CONFIGS, _K.INCREMENTAL_ALTER_CONFIGS, _K.DELETE_GROUPS),
             *(_K.OFFSET_DELETE, _K.CONSUMER_GROUP_HEARTBEAT, _K.CONSUMER_GROUP_DESCRIBE),
             *SHARE_APIS,
+            *(_K.STREAMS_GROUP_HEARTBEAT, _K.STREAMS_GROUP_DESCRIBE),
         }
     ),
     TRANSACTIONAL_ID: frozenset(

@@ -22,6 +22,7 @@ from typing import Any
 from broker.clocks.clock import Clock
 from broker.net.addresses import ReadyInfo
 from broker.node import Broker
+from broker.security.secret_files import read_secret_file
 from config import load
 from protocol.declare.primitives import message_spec
 from protocol.frames import encode_frame
@@ -154,7 +155,8 @@ async def running_broker(
     directory: Path, *, clock: Clock | None = None, **settings: str
 ) -> AsyncIterator[RunningBroker]:
     """A broker over `directory` with `settings`, whose dots are written as underscores."""
-    config = load(command_line=broker_settings(directory, settings))
+    given = broker_settings(directory, settings)
+    config = load(command_line=given, read_file=read_secret_file)
     async with served(Broker(config, clock=clock)) as running:
         yield running
 

@@ -252,7 +252,10 @@ class KafkaPeer:
 
     def _run(self, arguments: Sequence[str]) -> None:
         done = subprocess.run(
-            [*self._java("256m"), *arguments], capture_output=True, text=True, timeout=60
+            [*self._java("256m"), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=START_TIMEOUT_S,
         )
         if done.returncode != 0:
             raise RuntimeError(f"{arguments[0]} failed: {(done.stdout + done.stderr)[-1000:]}")

@@ -41,9 +41,7 @@ def test_the_metadata_name_every_python_that_wheels_are_built_for() -> None:
 
 
 @pytest.mark.parametrize("wanted", ["auto", "never"])
-def test_loops_are_compiled_unless_told_otherwise(
-    wanted: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_loops_are_compiled_by_default(wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDELOG_COMPILE", wanted)
     names = [one.name for one in SETUP["extensions"]()]
     assert names == ([] if wanted == "never" else list(SETUP["COMPILED"]))

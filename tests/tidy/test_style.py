@@ -182,16 +182,16 @@ def test_loggers_have_the_same_name_in_the_wheel_and_in_the_checkout() -> None:
 
 _RUNS_CODE = frozenset({"pickle", "marshal", "shelve", "subprocess", "runpy"})
 _EVALUATES = frozenset({"eval", "exec", "compile", "__import__"})
-_COMPILES_DECLARATIONS = "protocol/declare/compiled.py"
+_COMPILES_DECLARATIONS = {"protocol/declare/compiled.py", "values/dataclasses.py"}
 
 
 def test_what_a_client_sends_reaches_nothing_that_runs_code() -> None:
     """The broker and what it stands on load no objects, start no programs and evaluate no text.
 
-    The codecs are compiled from the declarations of messages, which no client has written.
+    Codecs and the making of values are compiled from declarations, which no client has written.
     """
     found = []
-    for path in python_files("broker", "storage", "protocol", "config"):
+    for path in python_files("broker", "storage", "protocol", "config", "values"):
         name = path.as_posix()
         for node in ast.walk(tree(path)):
             modules: list[str] = []
@@ -202,9 +202,19 @@ def test_what_a_client_sends_reaches_nothing_that_runs_code() -> None:
             elif isinstance(node, ast.Call):
                 called = node.func.id if isinstance(node.func, ast.Name) else ""
                 method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-                evaluates = called in _EVALUATES and name != _COMPILES_DECLARATIONS
+                evaluates = called in _EVALUATES and name not in _COMPILES_DECLARATIONS
                 if evaluates or method in ("system", "popen"):
                     found.append(f"{name}:{node.lineno} runs code")
             if any(module.partition(".")[0] in _RUNS_CODE for module in modules):
                 found.append(f"{name} imports {modules}")
     assert found == []
+
+
+def test_values_of_a_start_are_made_at_their_first_use() -> None:
+    """The standard library's `dataclass` compiles all methods at import (ADR 0030)."""
+    wrong = [
+        str(path)
+        for path in python_files("broker", "storage", "protocol", "config", "cli")
+        if re.search(r"^from dataclasses import .*\bdataclass\b", source(path), re.M)
+    ]
+    assert wrong == []

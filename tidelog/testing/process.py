@@ -71,7 +71,11 @@ class RunningBroker:
 
     @property
     def clock(self) -> BrokerClock:
-        """What it stamps and deletes by, with ``clock="settable"``."""
+        """What it stamps and deletes by, with ``clock="settable"``.
+
+        Raises:
+            ValueError: the broker has no metrics port.
+        """
         if self.metrics_port is None:
             raise ValueError("the clock is set over the metrics port: set metrics.listener")
         return BrokerClock(self.host, self.metrics_port)

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from broker.groups.classic.values import JoinRequest, Protocols, Waiter
 from protocol.error_codes import ErrorCode
 from protocol.stored.group_log import GroupMetadataMember, GroupMetadataValue
+from values.dataclasses import dataclass
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,11 +9,10 @@ module their meaning for the coordinator. Bytes of another format are no error.
 Source: Kafka's `ClassicGroup.computeSubscribedTopics`.
 """
 
-from dataclasses import dataclass
-
 from broker.groups.classic.group import ClassicGroup
 from protocol.stored import consumer_protocol
 from protocol.stored.codec import UnknownRecord, version_of
+from values.dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

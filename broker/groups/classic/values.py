@@ -12,11 +12,12 @@ Source: KIP-62, KIP-345, KIP-394, KIP-814; Kafka's `ClassicGroup` and `JoinGroup
 """
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from protocol.error_codes import ErrorCode
 from protocol.stored.group_log import GroupMetadataValue
+from values.dataclasses import dataclass
 
 NO_GENERATION = -1
 NO_MEMBER_ID = ""

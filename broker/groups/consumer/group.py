@@ -154,7 +154,7 @@ class ConsumerGroup:
 
     # -- what happens without a request --------------------------------------------------------
 
-    def tick(self, topics: Topics, now_ms: int) -> list[Change]:
+    def tick(self, now_ms: int) -> list[Change]:
         """Remove members that were silent, or too slow to give up partitions; set `wake_ms`."""
         for member in list(self.members.values()):
             dues = (member.session_due_ms, member.rebalance_due_ms)

@@ -6,7 +6,7 @@ can be derived from other facts: they are not written, and skipped when read.
 """
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker.groups.consumer.values import (
     JOIN_EPOCH,
@@ -19,8 +19,9 @@ from broker.groups.consumer.values import (
     Partitions,
     StoredConsumerGroup,
     Subscription,
-    indexes_by_topic,
+    indexes_by_key,
 )
+from broker.groups.record_keys import RecordKey, RecordKeys
 from protocol.stored.codec import UnknownRecord, decode, encode, version_of
 from protocol.stored.consumer_group_log import (
     ClassicMemberMetadata,
@@ -35,28 +36,20 @@ from protocol.stored.consumer_group_log import (
 )
 
 _VALUE_VERSION: Final = 0
-_ABOUT_MEMBERS: Final = frozenset({ChangeKind.SUBSCRIPTION, ChangeKind.TARGET, ChangeKind.CURRENT})
+KEYS: Final = RecordKeys(
+    kinds=ChangeKind,
+    about_members=frozenset({ChangeKind.SUBSCRIPTION, ChangeKind.TARGET, ChangeKind.CURRENT}),
+    group=GroupKey,
+    member=MemberKey,
+)
 DERIVED_KINDS: Final = frozenset({4, 16})
 """Kinds that Kafka writes and that are derived here."""
 
 
-class ConsumerKey(NamedTuple):
-    """The subject of a record; `member_id` is None for the group itself."""
-
-    kind: ChangeKind
-    group_id: str
-    member_id: str | None
-
-
 def encode_change(group_id: str, change: Change) -> tuple[bytes, bytes | None]:
     """Key and value of one change; no value is a tombstone."""
-    key: MemberKey | GroupKey
-    if change.kind in _ABOUT_MEMBERS:
-        key = MemberKey(group_id=group_id, member_id=change.member_id or "")
-    else:
-        key = GroupKey(group_id=group_id)
     value = None if change.value is None else encode(_stored(change), _VALUE_VERSION)
-    return encode(key, change.kind), value
+    return KEYS.encode(change.kind, group_id, change.member_id), value
 
 
 def _stored(
@@ -105,7 +98,7 @@ def _member_metadata(said: Subscription) -> MemberMetadataValue:
 def _by_topic(partitions: Partitions) -> list[TopicPartitions]:
     return [
         TopicPartitions(topic_id=topic_id, partitions=indexes)
-        for topic_id, indexes in indexes_by_topic(partitions).items()
+        for topic_id, indexes in indexes_by_key(partitions).items()
     ]
 
 
@@ -126,26 +119,16 @@ def is_consumer_key(key: bytes) -> bool:
         return False
 
 
-def decode_consumer_key(key: bytes) -> ConsumerKey | None:
+def decode_consumer_key(key: bytes) -> RecordKey[ChangeKind] | None:
     """The subject of a record; None when it is of a kind that is derived here.
 
     Raises:
         UnknownRecord: another kind, or torn.
     """
-    number = version_of(key)
-    if number in DERIVED_KINDS:
-        return None
-    try:
-        kind = ChangeKind(number)
-    except ValueError as error:
-        raise UnknownRecord(f"record key version {number} in the offsets topic") from error
-    if kind in _ABOUT_MEMBERS:
-        member = decode(MemberKey, key)
-        return ConsumerKey(kind, member.group_id, member.member_id)
-    return ConsumerKey(kind, decode(GroupKey, key).group_id, None)
+    return None if version_of(key) in DERIVED_KINDS else KEYS.decode(key)
 
 
-def take_record(stored: StoredConsumerGroup, about: ConsumerKey, value: bytes) -> None:
+def take_record(stored: StoredConsumerGroup, about: RecordKey[ChangeKind], value: bytes) -> None:
     """Put the newest value of a key into its field of `stored`.
 
     Raises:

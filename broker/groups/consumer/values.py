@@ -10,11 +10,12 @@ Source: KIP-848; Kafka's `ConsumerGroupMember`, `MemberState`.
 
 import enum
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias
+from dataclasses import field
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from broker.groups.classic.values import Protocols
 from protocol.error_codes import ErrorCode
+from values.dataclasses import dataclass
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
@@ -29,13 +30,15 @@ Partitions: TypeAlias = frozenset[Partition]
 
 NO_PARTITIONS: Final[Partitions] = frozenset()
 
+_Key = TypeVar("_Key", bytes, str)
 
-def indexes_by_topic(partitions: Iterable[Partition]) -> dict[bytes, list[int]]:
-    """The indexes of each topic id, in ascending order, as messages and records list them."""
-    topics: dict[bytes, list[int]] = {}
-    for topic_id, index in sorted(partitions):
-        topics.setdefault(topic_id, []).append(index)
-    return topics
+
+def indexes_by_key(pairs: Iterable[tuple[_Key, int]]) -> dict[_Key, list[int]]:
+    """The indexes of each topic id or subtopology, ascending, as messages and records list them."""
+    found: dict[_Key, list[int]] = {}
+    for key, index in sorted(pairs):
+        found.setdefault(key, []).append(index)
+    return found
 
 
 class ConsumerGroupState(enum.Enum):

@@ -54,6 +54,9 @@ SAMPLES_MIN: Final = 3
 SERIES_MAX: Final = 2000
 """Groups and partitions with samples: 20 of them each, about 3 kB."""
 
+_AT_THE_END: Final = 2**63 - 1
+"""An offset that needs no look-up of a timestamp."""
+
 _Key = tuple[str, str, int]
 Position: TypeAlias = tuple[str, int, int]
 """Topic, partition and a committed offset."""
@@ -80,6 +83,45 @@ def measure(topics: TopicRegistry, topic: str, partition: int, offset: int) -> M
     start, end = log.log_start_offset, log.high_watermark
     offset = max(offset, start)
     return Measured(start, end, timestamp_at(log, offset) if offset < end else None)
+
+
+def ends_elsewhere(
+    topics: TopicRegistry,
+    partitions: Iterable[tuple[str, int]],
+    found: Callable[[dict[tuple[str, int], int]], object],
+) -> None:
+    """Call `found` once with the high watermarks of those that other workers lead.
+
+    What does not exist, and what a worker does not answer, is left out.
+    """
+    ends: dict[tuple[str, int], int] = {}
+    asked = _elsewhere(topics, ((name, index, _AT_THE_END) for name, index in partitions))
+    missing = len(asked)
+    if not missing:
+        found(ends)
+
+    def measured(part: dict[Position, Measured]) -> None:
+        nonlocal missing
+        ends.update({(name, index): one.high_watermark for (name, index, _), one in part.items()})
+        missing -= 1
+        if not missing:
+            found(ends)
+
+    for worker, positions in asked.items():
+        assert topics.peers is not None, "another worker keeps a partition"
+        topics.peers.measure(worker, positions, measured)
+
+
+def _elsewhere(topics: TopicRegistry, positions: Iterable[Position]) -> dict[int, list[Position]]:
+    """The positions in partitions that other workers lead, by worker."""
+    found: dict[int, list[Position]] = {}
+    for position in positions:
+        topic = topics.find(position[0])
+        if topic is None or not 0 <= position[1] < len(topic.workers):
+            continue  # deleted, or made again, since its group was looked at
+        if topic.partitions[position[1]] is None:
+            found.setdefault(topic.workers[position[1]], []).append(position)
+    return found
 
 
 class GroupLag:
@@ -198,14 +240,7 @@ class GroupLag:
 
         Of more than `LOOKUPS_MAX` partitions of a worker, each scrape asks for the next ones.
         """
-        wanted: dict[int, list[Position]] = {}
-        for position in positions:
-            topic = self._topics.find(position[0])
-            if topic is None or position[1] >= len(topic.workers):
-                continue  # deleted, or made again, since its group was looked at
-            if topic.partitions[position[1]] is None:
-                wanted.setdefault(topic.workers[position[1]], []).append(position)
-        for worker, of_worker in wanted.items():
+        for worker, of_worker in _elsewhere(self._topics, positions).items():
             peers = self._topics.peers
             assert peers is not None, "another worker keeps a partition"
             start = self._next_asked.get(worker, 0) % len(of_worker)

@@ -15,7 +15,6 @@ Source: Kafka's `OffsetMetadataManager`, `GroupMetadataManager.storeOffsets`, KI
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -23,6 +22,7 @@ from broker.groups.internal_topic import InternalTopic, KeyValue, WhenDone
 from broker.groups.offsets.records import CommittedOffset, encode_offset_key, encode_offset_value
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
+from values.dataclasses import dataclass
 
 TopicPartition: TypeAlias = tuple[str, int]
 

@@ -8,10 +8,11 @@ Source: KIP-932; Kafka's `ShareGroupMember`.
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
 from broker.groups.consumer.values import NO_PARTITIONS, Partitions
+from values.dataclasses import dataclass
 
 StatePartitions: TypeAlias = Mapping[bytes, tuple[str, frozenset[int]]]
 """Topic id to the topic's name and the partitions that have a stored state."""

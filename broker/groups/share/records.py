@@ -7,9 +7,10 @@ both take one append; records of Kafka that name such partitions are read as "no
 
 import enum
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
-from broker.groups.consumer.values import Partitions, indexes_by_topic
+from broker.groups.consumer.values import Partitions, indexes_by_key
+from broker.groups.record_keys import RecordKey, RecordKeys
 from broker.groups.share.group_values import (
     ShareChange,
     ShareChangeKind,
@@ -24,8 +25,13 @@ from protocol.stored.codec import UnknownRecord, decode, encode, version_of
 
 _VALUE_VERSION: Final = 0
 _STABLE: Final = 0
-_ABOUT_MEMBERS: Final = frozenset(
-    {ShareChangeKind.SUBSCRIPTION, ShareChangeKind.TARGET, ShareChangeKind.CURRENT}
+KEYS: Final = RecordKeys(
+    kinds=ShareChangeKind,
+    about_members=frozenset(
+        {ShareChangeKind.SUBSCRIPTION, ShareChangeKind.TARGET, ShareChangeKind.CURRENT}
+    ),
+    group=stored.ShareGroupKey,
+    member=stored.ShareMemberKey,
 )
 
 
@@ -36,31 +42,10 @@ class StateKind(enum.IntEnum):
     UPDATE = 1
 
 
-class ShareRecordKey(NamedTuple):
-    """The subject of a record; `member_id` is None for the group itself."""
-
-    kind: ShareChangeKind
-    group_id: str
-    member_id: str | None
-
-
-def is_share_key(key: bytes) -> bool:
-    """Whether a record of `__consumer_offsets` is about a share group."""
-    try:
-        return version_of(key) in ShareChangeKind._value2member_map_
-    except UnknownRecord:
-        return False
-
-
 def encode_change(group_id: str, change: ShareChange) -> tuple[bytes, bytes | None]:
     """Key and value of one change; no value is a tombstone."""
-    key: stored.ShareMemberKey | stored.ShareGroupKey
-    if change.kind in _ABOUT_MEMBERS:
-        key = stored.ShareMemberKey(group_id=group_id, member_id=change.member_id or "")
-    else:
-        key = stored.ShareGroupKey(group_id=group_id)
     value = None if change.value is None else encode(_value(change), _VALUE_VERSION)
-    return encode(key, change.kind), value
+    return KEYS.encode(change.kind, group_id, change.member_id), value
 
 
 def _value(change: ShareChange) -> object:
@@ -99,7 +84,7 @@ def _value(change: ShareChange) -> object:
 def _by_topic(partitions: Partitions) -> list[stored.TopicPartitions]:
     return [
         stored.TopicPartitions(topic_id=topic_id, partitions=indexes)
-        for topic_id, indexes in indexes_by_topic(partitions).items()
+        for topic_id, indexes in indexes_by_key(partitions).items()
     ]
 
 
@@ -107,16 +92,7 @@ def _partitions(topics: Iterable[stored.TopicPartitions]) -> Partitions:
     return frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)
 
 
-def decode_share_key(key: bytes) -> ShareRecordKey:
-    """The subject of a record. Raises: UnknownRecord: torn."""
-    kind = ShareChangeKind(version_of(key))
-    if kind in _ABOUT_MEMBERS:
-        member = decode(stored.ShareMemberKey, key)
-        return ShareRecordKey(kind, member.group_id, member.member_id)
-    return ShareRecordKey(kind, decode(stored.ShareGroupKey, key).group_id, None)
-
-
-def take_record(found: StoredShareGroup, about: ShareRecordKey, value: bytes) -> None:
+def take_record(found: StoredShareGroup, about: RecordKey[ShareChangeKind], value: bytes) -> None:
     """Put the newest value of a key into its field of `found`.
 
     Raises:

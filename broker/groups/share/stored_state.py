@@ -12,10 +12,11 @@ Source: Kafka's `ShareCoordinatorShard`, `PersisterStateBatchCombiner`.
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from broker.groups.share.values import UNKNOWN_START, StateBatch
+from values.dataclasses import dataclass
 
 
 class ShareKey(NamedTuple):

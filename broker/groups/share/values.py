@@ -7,10 +7,10 @@ Source: KIP-932; Kafka's `RecordState`, `AcknowledgeType`, `ShareAcquireMode`.
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from protocol.error_codes import ErrorCode
+from values.dataclasses import dataclass
 
 UNKNOWN_START: Final = -1
 """The start offset of a share partition that no member has read yet."""

@@ -19,11 +19,11 @@ Source: Kafka `KerberosName`, `KerberosShortNamer`, `KerberosRule`.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from broker.patterns import Pattern, PatternRefused, compile_pattern
 from broker.security.tls.principal_mapping import CASES, RuleRefused, bad_reference, expanded
+from values.dataclasses import dataclass
 
 _SETTING: Final = "sasl.kerberos.principal.to.local.rules"
 _PRINCIPAL: Final = re.compile(r"(?P<first>[^/@\\]+)(?:/(?P<second>[^/@\\]+))?@(?P<realm>[^/@\\]+)")

@@ -48,7 +48,7 @@ class OAuthBearerExchange:
         """Take the message with the token, or the acknowledgement of its refusal.
 
         Raises:
-            AuthenticationFailed: malformed, for somebody else, or acknowledged.
+            AuthenticationFailed: malformed, for another broker, or acknowledged.
         """
         if self._refused is not None:
             raise AuthenticationFailed(self._refused.reason, REFUSAL, is_noted=True)

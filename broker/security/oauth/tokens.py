@@ -13,7 +13,6 @@ Source: RFC 7519, RFC 7515, RFC 8725; Kafka `BrokerJwtValidator`.
 """
 
 import json
-from dataclasses import dataclass
 from typing import Any, Final
 
 from jwt import PyJWS
@@ -21,6 +20,7 @@ from jwt.exceptions import PyJWTError
 
 from broker.security.oauth.keys import IdentityKeys
 from config.security.keys import OAuthSettings
+from values.dataclasses import dataclass
 
 NAME_LENGTH_MAX: Final = 255
 TIME_S_MAX: Final = 2**40

@@ -7,7 +7,6 @@ Source: RFC 5280.
 
 import hashlib
 import ipaddress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -18,6 +17,7 @@ from broker.security.tls.distinguished_name import (
     dotted,
     subject_of,
 )
+from values.dataclasses import dataclass
 
 _VALIDITY: Final = 3
 UTC_TIME: Final = 0x17

@@ -19,7 +19,6 @@ import ssl
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
@@ -30,6 +29,7 @@ from broker.security.tls.revocations import RevocationsUnusable, end_ms, lists_i
 from config.security.cipher_suites import SUITES_OF_TLS_1_2
 from config.security.keys import TlsSettings
 from config.values import InvalidValue, Secret
+from values.dataclasses import dataclass
 
 CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 FILE_BYTES_MAX: Final = 64 << 20
@@ -121,16 +121,6 @@ def _own_certificate(context: ssl.SSLContext, version: ssl.TLSVersion) -> Certif
                 "key"
             ) from error
         raise TlsUnusable(f"a handshake with the certificate fails: {error}") from error
-
-
-def reveal(secret: Secret) -> str:
-    """The text of a secret, from its file or the environment if it names one.
-
-    Raises:
-        OSError: its file cannot be read.
-        InvalidValue: the environment does not have it.
-    """
-    return secret.reveal(lambda path: Path(path).read_text(encoding="utf-8"), os.environ)
 
 
 def _load_key(context: ssl.SSLContext, settings: TlsSettings, reveal: Reveal) -> None:

@@ -13,7 +13,6 @@ Source: RFC 2253; Java `X500Principal.getName(RFC2253)`; Kafka `SslPrincipalMapp
 from collections.abc import Iterator
 from typing import Final
 
-_SEQUENCE: Final = 0x30
 _VERSION: Final = 0xA0
 _SUBJECT: Final = 4
 _KEYWORDS: Final = {
@@ -108,7 +107,7 @@ def dotted(number: bytes) -> str:
 
 
 def der_values(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """The tag, content and whole encoding of each value in `data`."""
+    """The tag, content and whole encoding of each value in `data`. Raises MalformedName."""
     position = 0
     while position < len(data):
         start = position

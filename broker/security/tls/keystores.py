@@ -16,10 +16,11 @@ import hashlib
 import hmac
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from broker.security.tls.distinguished_name import certificate_fields, der_values, dotted
+from values.dataclasses import dataclass
 
 STORE_BYTES_MAX: Final = 16 * 1024 * 1024
 CURE_FOR_PKCS12: Final = (
@@ -188,7 +189,7 @@ def _jks_certificate(reader: _Reader, version: int) -> bytes:
 
 
 def _unprotected(protected: bytes, password: str | None) -> bytes:
-    """The key that Java's own cipher protects: a key stream of SHA-1, and a check behind it."""
+    """The key that Java's own cipher protects: a key stream of SHA-1, then a checksum."""
     if password is None:
         raise StoreUnusable("its key is encrypted; set ssl.key.password or ssl.keystore.password")
     ((_, sequence, _),) = der_values(protected)

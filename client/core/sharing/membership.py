@@ -8,7 +8,6 @@ Source: KIP-932; Kafka ``ShareMembershipManager``.
 
 import logging
 import uuid
-from collections.abc import Mapping
 from typing import Final
 
 from client.core.cluster import Cluster, CoordinatorType
@@ -30,8 +29,6 @@ _REJOIN: Final = frozenset(
     {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND}
 )
 _NEXT_TRY_S: Final = 0.5
-
-TopicIds = Mapping[str, bytes]
 
 
 class ShareMembership:

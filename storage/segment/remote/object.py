@@ -16,13 +16,14 @@ Source: the order of uploads is ours (docs/adr/0028); Kafka leaves both to plugi
 """
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from protocol.records.checksums import crc32c
 from storage.disk.files import Bytes
 from storage.errors import StoreFailed
+from values.dataclasses import dataclass
 
 OBJECT_SUFFIX: Final = ".segment"
 

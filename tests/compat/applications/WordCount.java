@@ -13,7 +13,7 @@ import org.apache.kafka.streams.state.Stores;
 
 /**
  * Counts the words of a topic, exactly once, until it is killed or its standard input ends.
- * Arguments: bootstrap, input topic, output topic, application id, state directory.
+ * Arguments: bootstrap, input topic, output topic, application id, state directory, group protocol.
  */
 public class WordCount {
   public static void main(String[] arguments) throws Exception {
@@ -24,7 +24,10 @@ public class WordCount {
     properties.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
     properties.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
     properties.put("auto.offset.reset", "earliest");
-    properties.put("session.timeout.ms", 6000);
+    properties.put(StreamsConfig.GROUP_PROTOCOL_CONFIG, arguments[5]);
+    if (arguments[5].equals("classic")) {
+      properties.put("session.timeout.ms", 6000);
+    }
     StreamsBuilder builder = new StreamsBuilder();
     builder
         .stream(arguments[1], Consumed.with(Serdes.String(), Serdes.String()))

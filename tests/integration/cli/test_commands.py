@@ -468,7 +468,7 @@ def test_a_stopped_directory_is_sound_and_its_segments_too(tmp_path: Path) -> No
     assert tidelog("fsck", "--json", str(tmp_path)).returncode == ExitCode.DAMAGED
 
 
-def test_all_problems_of_a_configuration_are_told_at_once(tmp_path: Path) -> None:
+def test_all_problems_of_a_configuration_are_reported_at_once(tmp_path: Path) -> None:
     file = tmp_path / "broker.properties"
     file.write_text("num.partitons=3\nlog.retention.ms=abc\n")
     for words in (["config", "check", str(file)], ["serve", "--config", str(file)]):
@@ -478,7 +478,7 @@ def test_all_problems_of_a_configuration_are_told_at_once(tmp_path: Path) -> Non
         assert "log.retention.ms = 'abc'" in done.stderr
 
 
-def test_a_second_broker_on_a_directory_is_told_who_has_it(tmp_path: Path) -> None:
+def test_a_second_broker_on_a_directory_learns_which_process_has_it(tmp_path: Path) -> None:
     with (
         running_broker(tmp_path) as first,
         pytest.raises(BrokerDidNotStart, match=f"process {first.process.pid}"),
@@ -487,7 +487,7 @@ def test_a_second_broker_on_a_directory_is_told_who_has_it(tmp_path: Path) -> No
         pass
 
 
-def test_a_taken_port_is_told(server: RunningBroker, tmp_path: Path) -> None:
+def test_a_taken_port_is_reported(server: RunningBroker, tmp_path: Path) -> None:
     done = tidelog("serve", "--data-dir", str(tmp_path), "--listen", server.bootstrap)
     assert done.returncode == ExitCode.FAILED
     assert f"{server.bootstrap} is taken" in done.stderr

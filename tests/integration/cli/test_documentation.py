@@ -41,6 +41,7 @@ ONLY_PARSED = {
     "tidelog serve": "runs until it is stopped; every other command here needs one",
     "s3://": "an object store: tests/integration/remote/test_documentation.py",
     "tidelog token": "needs a user: tests/integration/cli/test_tokens.py",
+    "certs reload": "needs a broker with TLS: tests/integration/cli/test_secure.py",
     "certs show": "needs certificates: tests/unit/cli/server/test_certs.py",
     "tidelog clock": "needs a broker for tests: tests/integration/cli/test_clock.py",
     "tidelog promote": "needs a standby: tests/integration/remote/test_standby.py",

@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 
+from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.server import authority
 from cli.server.authority import ensure_server_certificate
 from storage.disk.files import RealFiles
 from tests.support.certificates import openssl
 from tests.support.cli import environment, tidelog
+from tidelog.testing import running_broker
 
 
 @contextmanager
@@ -159,3 +161,58 @@ def test_the_certificate_names_this_host(tmp_path: Path) -> None:
         names = subject_names(tmp_path / "data" / "server.pem")
     assert f"DNS:{socket.gethostname()}" in names
     assert "DNS:localhost, IP Address:127.0.0.1" in names
+
+
+def test_tls_without_users_and_certificates_that_are_read_again(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    errors = tmp_path / "stderr"
+    words = [sys.executable, "-m", "tidelog", "serve", "--tls-self-signed", "--data-dir"]
+    words += [str(data), "--listen", "127.0.0.1:0", "--set", "metrics.listener=127.0.0.1:0"]
+    words += ["--set", "metrics.listener.security=tls"]
+    with errors.open("w") as log:
+        process = subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=log, text=True, env=environment(None)
+        )
+    try:
+        assert process.stdout is not None
+        ready = process.stdout.readline()
+        assert ready, errors.read_text()
+        address = ready.split()[4]
+        lines = [process.stdout.readline() for _ in range(3)]
+        command = lines[1].split()
+        assert command[-1] == f"{data}/client-tls.properties"
+        assert tidelog("topic", "create", "t", *command[3:]).returncode == 0
+        assert tidelog("topic", "list", "-b", address).returncode != 0
+        reload = ("certs", "reload", "-b", address, *command[5:])
+        done = tidelog(*reload)
+        assert (done.returncode, done.stderr) == (
+            0,
+            "the broker has read the certificates of SSL, METRICS again\n",
+        )
+        journal = (data / "metadata.journal").read_text()
+        assert "ssl.keystore.location" not in journal
+        server = data / "server.pem"
+        good = server.read_bytes()
+        server.write_text("nonsense")
+        done = tidelog(*reload)
+        assert done.returncode == ExitCode.FAILED
+        assert "server.pem" in done.stderr
+        assert tidelog("topic", "list", *command[3:]).returncode == 0  # with the former one
+        server.write_bytes(good)
+        done = tidelog(*reload, "--listener", "ssl")
+        assert (done.returncode, "of SSL again" in done.stderr) == (0, True)
+        done = tidelog(*reload, "--listener", "nosuch")
+        assert done.returncode == ExitCode.NOT_FOUND
+        assert "no listener nosuch with TLS" in done.stderr
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def test_a_broker_without_tls_has_no_certificates_to_read(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "data") as server:
+        done = tidelog("certs", "reload", server=server)
+    assert done.returncode == ExitCode.NOT_FOUND
+    assert "the broker has no listener with TLS" in done.stderr

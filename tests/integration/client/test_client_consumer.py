@@ -89,7 +89,7 @@ async def test_seek_goes_anywhere(broker: RunningBroker) -> None:
         assert consumer.position(TP) == 20
 
 
-async def test_a_time_behind_all_records_goes_to_the_end(broker: RunningBroker) -> None:
+async def test_a_time_after_all_records_goes_to_the_end(broker: RunningBroker) -> None:
     await fill(broker, 3)
     async with Consumer("t", bootstrap=broker.bootstrap, start="earliest") as consumer:
         assert await consumer.seek_to_time("now") == {TP: None}
@@ -146,7 +146,7 @@ async def test_an_offset_outside_the_log_is_an_error_with_start_none(broker: Run
             await take(consumer, 1)
 
 
-async def test_a_missing_topic_is_said_at_once(broker: RunningBroker) -> None:
+async def test_a_missing_topic_is_reported_at_once(broker: RunningBroker) -> None:
     with pytest.raises(BrokerRefused, match="topic nope: UNKNOWN_TOPIC_OR_PARTITION"):
         async with Consumer("nope", bootstrap=broker.bootstrap):
             pass
@@ -165,7 +165,7 @@ async def test_a_record_larger_than_a_fetch_still_comes(broker: RunningBroker) -
 # Groups.
 
 
-async def test_a_group_goes_on_where_it_committed(broker: RunningBroker) -> None:
+async def test_a_group_continues_where_it_committed(broker: RunningBroker) -> None:
     await fill(broker, 10)
     for expected in ([0, 1, 2], [3, 4, 5]):
         async with Consumer(

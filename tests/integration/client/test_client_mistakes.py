@@ -59,7 +59,7 @@ async def poll_for_ever(consumer: Consumer) -> None:
         ({"timestamp_ms": datetime(2013, 7, 4)}, "has no zone"),
     ],
 )
-async def test_a_bad_argument_of_send_is_refused_and_the_producer_goes_on(
+async def test_a_bad_argument_of_send_is_refused_and_the_producer_continues(
     broker: RunningBroker, arguments: dict[str, Any], sentence: str
 ) -> None:
     """It used to end the sender's task: this record, all later ones and `close` hung for ever."""
@@ -309,7 +309,7 @@ async def test_datetimes_go_in_and_come_out(broker: RunningBroker) -> None:
             assert consumer.position(partition) == 4
 
 
-async def test_a_listener_that_raises_is_heard_of_and_the_member_goes_on(
+async def test_a_listener_that_raises_is_logged_and_the_member_continues(
     broker: RunningBroker,
 ) -> None:
     """It used to end the membership in silence."""

@@ -80,7 +80,7 @@ async def test_a_null_value_is_a_null_value(broker: RunningBroker) -> None:
     assert [record.value for record in await read_all(broker, "t", 1)] == [None]
 
 
-async def test_the_brokers_time_is_told_where_it_stamps(tmp_path: Path) -> None:
+async def test_the_brokers_time_is_returned_where_it_stamps(tmp_path: Path) -> None:
     async with running_broker(tmp_path, log_message_timestamp_type="LogAppendTime") as broker:
         async with Producer(broker.bootstrap) as producer:
             placed = await producer.send_and_wait("t", b"a", timestamp_ms=NOON_MS)
@@ -101,7 +101,7 @@ async def test_a_refused_record_says_why_and_the_next_ones_go_on(tmp_path: Path)
         assert (await producer.send_and_wait("t", b"new")).offset == 0
 
 
-async def test_flush_tells_of_a_failure_nobody_looked_at(tmp_path: Path) -> None:
+async def test_flush_reports_a_failure_that_was_not_awaited(tmp_path: Path) -> None:
     async with (
         running_broker(tmp_path, message_max_bytes="1000") as broker,
         Producer(broker.bootstrap) as producer,
@@ -133,7 +133,7 @@ async def test_a_bad_partition_is_refused_with_the_range(broker: RunningBroker) 
             await producer.send("t", b"a", partition=3)
 
 
-async def test_nobody_listening_is_said_at_once() -> None:
+async def test_a_port_without_listener_is_reported_at_once() -> None:
     with pytest.raises(
         BrokerUnreachable, match=r"127.0.0.1:1 \(PLAINTEXT\): nothing listens there"
     ):

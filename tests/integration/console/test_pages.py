@@ -1,11 +1,13 @@
 """The console's answers about topics, times and records, against a broker."""
 
+import asyncio
 import json
 import math
 import random
 import time
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,9 +17,11 @@ import pytest
 from client.admin import Admin
 from client.producer import Producer
 from client.types import TopicPartition
+from console.data import records
 from console.data.hub import Hub
+from protocol.time_windows import window_name
 from tests.integration.console.conftest import Browser, Open
-from tidelog.testing import InProcessBroker, Seed
+from tidelog.testing import InProcessBroker, Seed, in_process_broker
 
 HOUR = 3_600_000
 START = 1_767_225_600_000  # 2026-01-01T00:00Z
@@ -133,6 +137,20 @@ async def test_a_tidelog_counts_the_bars_exactly(
     assert split == (wanted if len(chosen) > 1 else {})
 
 
+async def test_a_window_is_counted_by_its_records_own_times(
+    tmp_path: Path, open_console: Open
+) -> None:
+    settings = {"time.windows.enable": "true"}
+    async with in_process_broker(tmp_path / "windows", settings=settings) as broker:
+        seeds = await seed_hours(broker, "t")
+        async with open_console(bootstrap=broker.bootstrap) as browser:
+            low, high = START + 10 * HOUR, START + 20 * HOUR
+            found = await browser.ask(f"/topics/{window_name('t', low, high)}/timeline")
+            wanted = sum(low <= (one.timestamp_ms or 0) < high for one in seeds)
+            assert (found["source"], sum(found["bars"])) == ("counts", wanted)
+            assert (found["before"], found["after"], found["records"]) == (0, 0, wanted)
+
+
 async def test_records_behind_a_future_stamp_are_counted(
     broker: InProcessBroker, open_console: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +230,32 @@ async def test_a_filter_selects_over_all_pages(broker: InProcessBroker, browser:
     assert "ends where" in refused["error"]
 
 
+async def test_a_user_has_one_search_at_a_time(
+    broker: InProcessBroker, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await broker.create_topic("t", ["a", "b"])
+    running, most = 0, {"searches": 0, "pages": 0}
+    read_page = records.read_page
+
+    async def counted(hub: Any, window: records.Window, cursor: Any = None) -> Any:
+        nonlocal running
+        running += 1
+        kind = "pages" if window.condition is None else "searches"
+        most[kind] = max(most[kind], running)
+        await asyncio.sleep(0.05)
+        running -= 1
+        return await read_page(hub, window, cursor)
+
+    monkeypatch.setattr(records, "read_page", counted)
+    found = await asyncio.gather(
+        *(browser.ask("/topics/t/records", f="value = a") for _ in range(4))
+    )
+    assert [len(one["rows"]) for one in found] == [1] * 4
+    await asyncio.gather(*(browser.ask("/topics/t/records") for _ in range(4)))
+    assert most["searches"] == 1
+    assert most["pages"] > 1
+
+
 async def test_search_says_what_it_has_not_read(
     broker: InProcessBroker, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,6 +289,8 @@ async def test_one_record_in_full(broker: InProcessBroker, browser: Browser) -> 
     assert found["key"]["format"] == "hex"
     assert found["time"] == "2026-01-01T09:00:00.000+09:00"
     assert [one["value"]["format"] for one in found["headers"]] == ["text", "null"]
+    assert found["batch"]["first_offset"] <= 1 == found["batch"]["last_offset"]
+    assert (found["batch"]["codec"], found["batch"]["format"]) == ("none", 2)
     assert found["previous"]["offset"] == 0
     assert found["next"] is None
     text = await browser.ask("/topics/t/record", offset=1, value_format="text")
@@ -278,6 +324,30 @@ async def test_a_wrong_parameter_is_named(
     assert next(iter(params)) in found["error"]
 
 
+@pytest.mark.parametrize("page", ["segments", "skew"])
+async def test_a_wrong_partition_is_named_by_what_a_tidelog_answers(
+    broker: InProcessBroker, browser: Browser, page: str
+) -> None:
+    await broker.create_topic("t", ["a"])
+    found = await browser.ask(f"/topics/t/{page}", 400, partition="0&x=1")
+    assert "partition=0&x=1" in found["error"]
+
+
+async def test_a_search_that_its_deadline_ends_loses_no_record(
+    broker: InProcessBroker, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.data.records.PAGE_S", 0.0)
+    monkeypatch.setattr("console.data.records._EXAMINED_S", 0.0)
+    monkeypatch.setattr(
+        "console.data.records.Budget.is_spent", property(lambda budget: budget.read_records > 0)
+    )
+    await broker.create_topic("t", [f'{{"a": {n % 2}}}' for n in range(30)])
+    page = await browser.ask("/topics/t/records", f="value.a = 0", order="offset")
+    assert page["cursor"] == {"0": 1}
+    rows = await all_pages(browser, "t", f="value.a = 0", order="offset")
+    assert [row["offset"] for row in rows] == list(range(0, 30, 2))
+
+
 async def test_a_tidelogs_map_forecast_lookup_and_audit_pass_through(
     broker: InProcessBroker, browser: Browser
 ) -> None:
@@ -291,6 +361,27 @@ async def test_a_tidelogs_map_forecast_lookup_and_audit_pass_through(
     assert lookup["found"]["timestamp"] >= START + 10 * HOUR
     audit = await browser.ask("/topics/t/skew")
     assert sum(one["records"] for one in audit["partitions"]) == 480
+
+
+async def test_partitions_of_a_wide_topic_are_listed_by_what_they_hold(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    await broker.clock.freeze(START)
+    settings = {"segment.bytes": "200", "message.timestamp.after.max.ms": str(99 * HOUR)}
+    await broker.create_topic("wide", partitions=12, settings=settings)
+    for n in range(3):
+        one = Seed("x" * 90, partition=5, timestamp_ms=START - (2 - n) * HOUR)
+        await broker.write("wide", one)
+    for ahead in (48, 0, 0):
+        await broker.write("wide", Seed("x" * 90, partition=7, timestamp_ms=START + ahead * HOUR))
+    await broker.clock.advance(30 * HOUR)
+    await broker.write("wide", Seed("x", partition=3, timestamp_ms=START))
+    found = await browser.ask("/topics/wide/held")
+    assert (found["held"], found["next"], found["rows"][0]["partition"]) == (1, None, 7)
+    assert found["rows"][0]["future"] == {"offset": 0, "timestamp_ms": START + 48 * HOUR}
+    assert found["held_bytes"] == found["rows"][0]["held_bytes"] > 0
+    assert found["rows"][1]["partition"] == 5, "the widest of the others"
+    assert found["rows"][1]["width_ms"] == 2 * HOUR
 
 
 async def test_what_needs_a_tidelog_says_so_elsewhere(
@@ -310,8 +401,9 @@ async def test_without_a_broker_pages_load_and_questions_say_why(open_console: O
         page = await browser.get("/topics/t")
         assert page.status_code == 200
         browser.timeout = httpx.Timeout(60)
-        found = await browser.ask("/topics", 503)
-        assert "127.0.0.1:1" in found["error"]
+        for path in ("/topics", "/security"):
+            found = await browser.ask(path, 503)
+            assert "127.0.0.1:1" in found["error"]
 
 
 async def test_users_rules_and_quotas_or_why_not(browser: Browser) -> None:
@@ -373,6 +465,16 @@ async def test_bars_carry_the_mean_size_and_the_retention(
     assert drawn["retention_ms"] == 3_600_000
     plain = await browser.ask("/topics/t/timeline")
     assert plain["record_bytes"] == {}
+
+
+async def test_bars_of_stamped_records_are_named_as_such(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    await broker.create_topic("sent", ["x"])
+    stamps = {"message.timestamp.type": "LogAppendTime"}
+    await broker.create_topic("stamped", ["x"], settings=stamps)
+    assert (await browser.ask("/topics/sent/timeline"))["is_stamped"] is False
+    assert (await browser.ask("/topics/stamped/timeline"))["is_stamped"] is True
 
 
 async def test_a_sample_finds_disorder_and_times_that_cannot_be(

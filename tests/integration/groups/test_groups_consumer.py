@@ -176,7 +176,7 @@ async def test_offsets_are_committed_and_fetched_in_the_members_epoch(client: Ra
     assert await commit(client, "", -1, offset=0) == ErrorCode.NONE, "a reset from outside"
 
 
-async def test_groups_of_both_types_are_listed_and_told_apart(client: RawClient) -> None:
+async def test_groups_of_both_types_are_listed_with_their_types(client: RawClient) -> None:
     await create_topic(client, "t")
     await join(client)
     assert await listed(client) == [("g", "Stable", "consumer")]
@@ -322,7 +322,7 @@ async def old_beat(client: RawClient, joined: Any) -> int:
 
 
 @pytest.mark.parametrize("version", range(10))
-async def test_an_old_member_goes_on_while_its_group_is_moved_over_and_back(
+async def test_an_old_member_continues_while_its_group_is_moved_over_and_back(
     client: RawClient, version: int
 ) -> None:
     await create_topic(client, "t", 2)

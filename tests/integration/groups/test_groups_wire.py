@@ -162,7 +162,7 @@ async def test_is_a_refused_sync_well_formed(tmp_path: Path, version: int) -> No
         assert bytes(refused.assignment) == b""
 
 
-async def test_is_a_follower_told_the_leaders_choice(tmp_path: Path) -> None:
+async def test_does_a_follower_get_the_leaders_choice(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as broker:
         first, second = await broker.client(), await broker.client()
         leader = await _join(first, 5)

@@ -321,7 +321,31 @@ class TestDeleteTopics:
 
 
 class TestNoTime:
-    """A timeout of 0 or less: nothing is done."""
+    """A timeout of 0 or less: nothing is done, except where old clients take that for success."""
+
+    @pytest.mark.parametrize("timeout_ms", NO_TIME)
+    async def test_old_versions_do_the_work(
+        self, broker: RunningBroker, client: RawClient, timeout_ms: int
+    ) -> None:
+        topics = broker.broker.topics
+        new = [CreatableTopic(name="t", num_partitions=1, replication_factor=1)]
+        request: Any = CreateTopicsRequest(topics=new, timeout_ms=timeout_ms)
+        for expected in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.TOPIC_ALREADY_EXISTS):
+            (created,) = (await client.request(request, 4)).topics
+            assert created.error_code == expected
+        made = topics.find("t")
+        assert made is not None
+        grown = [CreatePartitionsTopic(name="t", count=2, assignments=None)]
+        request = CreatePartitionsRequest(topics=grown, timeout_ms=timeout_ms)
+        (result,) = (await client.request(request, 1)).results
+        assert (result.error_code, len(made.partitions)) == (ErrorCode.REQUEST_TIMED_OUT, 2)
+        request = DeleteTopicsRequest(topic_names=["t", "none"], timeout_ms=timeout_ms)
+        answers = (await client.request(request, 3)).responses
+        assert [answer.error_code for answer in answers] == [
+            ErrorCode.REQUEST_TIMED_OUT,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        assert topics.find("t") is None
 
     @pytest.mark.parametrize("timeout_ms", NO_TIME)
     async def test_topics(self, broker: RunningBroker, client: RawClient, timeout_ms: int) -> None:
@@ -333,7 +357,7 @@ class TestNoTime:
         assert (created.error_code, topics.find("new")) == (ErrorCode.REQUEST_TIMED_OUT, None)
         grown = [CreatePartitionsTopic(name="t", count=2, assignments=None)]
         request = CreatePartitionsRequest(topics=grown, timeout_ms=timeout_ms)
-        (result,) = (await client.request(request, 1)).results
+        (result,) = (await client.request(request, 2)).results
         assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=timeout_ms)
         (deleted,) = (await client.request(request, 6)).responses

@@ -35,7 +35,7 @@ async def test_unknown_version_is_answered_in_version_0(client: RawClient, versi
     assert [(a.api_key, a.min_version, a.max_version) for a in response.api_keys] == [(18, 0, 4)]
 
 
-async def test_connection_goes_on_after_the_fallback(client: RawClient) -> None:
+async def test_connection_continues_after_the_fallback(client: RawClient) -> None:
     await test_unknown_version_is_answered_in_version_0(client, 5)
     assert (await client.request(KAFKA_CLIENT, 4)).error_code == ErrorCode.NONE
 

@@ -134,7 +134,7 @@ async def test_claims_beyond_what_is_sent_cost_nothing(tmp_path: Path) -> None:
         assert attack.closed == 300
 
 
-async def test_slow_peers_are_cut_and_delay_nobody(tmp_path: Path) -> None:
+async def test_slow_peers_are_cut_and_delay_no_other_client(tmp_path: Path) -> None:
     """Five hundred frames that begin and then grow by a byte a second."""
     async with siege(tmp_path) as attack:
         connections = attack.broker.broker.connections

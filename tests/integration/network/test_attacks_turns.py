@@ -87,7 +87,7 @@ async def test_others_are_answered_while_one_is_served(tmp_path: Path, name: str
 
 
 @pytest.mark.parametrize("make", [attacks.tags, attacks.header_tags])
-async def test_fields_that_nobody_knows_are_not_gone_through(
+async def test_unknown_fields_are_not_decoded_one_by_one(
     tmp_path: Path, make: Callable[[], bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Ten million of them; the refusal names how many there may be."""
@@ -165,7 +165,7 @@ class TestDecompression:
             assert (connections.memory_bytes, len(connections)) == (0, 1)
 
 
-async def test_fetches_of_old_clients_hold_up_nobody(tmp_path: Path) -> None:
+async def test_fetches_of_old_clients_hold_up_no_other_client(tmp_path: Path) -> None:
     """Thirty megabytes that have to be taken apart and packed again, for a consumer of 0.10."""
     async with besieged(tmp_path) as (broker, bystander):
         large = attacks.plain_batch(b"x" * 30 * MIB, Codec.GZIP)

@@ -57,7 +57,7 @@ async def test_malformed_frame_closes_only_its_connection(
     assert await client.is_closed_by_broker()
 
 
-async def test_bytes_behind_a_complete_request_are_ignored(client: RawClient) -> None:
+async def test_bytes_after_a_complete_request_are_ignored(client: RawClient) -> None:
     """As Kafka does: a few clients pad."""
     frame = bytes.fromhex("0003000000000001ffff") + bytes(4) + b"more"
     client.send_raw(len(frame).to_bytes(4, "big") + frame)
@@ -113,7 +113,7 @@ async def test_answers_keep_the_order_of_requests(broker: RunningBroker) -> None
     assert values_of(polled) == [], "the Produce behind a long poll waits for it"
 
 
-async def test_requests_behind_a_long_poll_wait_for_it(broker: RunningBroker) -> None:
+async def test_requests_after_a_long_poll_wait_for_it(broker: RunningBroker) -> None:
     client = await broker.client()
     await create_topic(client, "t")
     client.send(fetch_request("t", max_wait_ms=30_000), 12)
@@ -211,7 +211,7 @@ class TestLimits:
             await asyncio.sleep(0.05)
             assert connections.memory_bytes <= 1_048_576
 
-    async def test_frames_behind_a_long_poll_count_as_request_memory(self, tmp_path: Path) -> None:
+    async def test_frames_after_a_long_poll_count_as_request_memory(self, tmp_path: Path) -> None:
         async with running_broker(tmp_path, queued_max_request_bytes="6000000") as broker:
             connections = broker.broker.connections
             pollers = [await broker.client() for _ in range(3)]
@@ -243,7 +243,7 @@ class TestLimits:
         assert (await client.receive()).responses
         assert broker.broker.connections.memory_bytes == 0
 
-    async def test_answers_behind_a_waiting_produce_are_few_when_large(
+    async def test_answers_after_a_waiting_produce_are_few_when_large(
         self, broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         client = await broker.client()

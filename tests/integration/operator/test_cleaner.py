@@ -55,7 +55,7 @@ async def test_a_consumer_from_the_start_gets_the_last_values_and_little_else(
     assert found == {b"key-%d" % key: b"%d" % (ROUNDS - 1) * 50 for key in range(5)}
 
 
-async def test_the_loop_goes_on_while_a_round_runs(broker: RunningBroker) -> None:
+async def test_the_loop_serves_while_a_round_runs(broker: RunningBroker) -> None:
     await fill(broker)
     jobs, metrics = broker.broker.jobs, broker.broker.metrics
     turns = 0

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,7 +56,7 @@ async def test_failed_sync_takes_its_log_offline(
     assert broker.broker.metrics.commits.sync_failures == 1
 
 
-async def test_everybody_who_waits_for_the_sync_is_told(
+async def test_every_request_that_waits_for_the_sync_gets_the_error(
     broker: RunningBroker, sync: FaultySync
 ) -> None:
     clients = [await broker.client() for _ in range(5)]
@@ -69,7 +70,7 @@ async def test_everybody_who_waits_for_the_sync_is_told(
         assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_full_disk_refuses_and_goes_on_by_itself(
+async def test_full_disk_refuses_and_recovers_by_itself(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = await broker.client()
@@ -135,3 +136,32 @@ async def test_slow_disk_times_the_request_out_and_not_the_record(
     gate.set()
     assert (await produce(client, "t", batch("b"))).base_offset == 1
     assert values_of(await fetch(client, "t")) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("fault", ["damage", "bad sector"])
+async def test_the_operator_learns_of_reads_that_fail(
+    broker: RunningBroker,
+    fault: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = await broker.client()
+    await create_topic(client, "t")
+    for value in "abc":
+        await produce(client, "t", batch(value))
+    (path,) = (Path(broker.ready.data_dir) / "t-0").glob("*.log")
+    if fault == "damage":
+        path.write_bytes(bytes(path.stat().st_size))
+    else:
+
+        def fails(fd: int, size: int, position: int) -> bytes:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        monkeypatch.setattr(os, "pread", fails)
+    for _ in range(2):
+        assert (await fetch(client, "t", 1)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    monkeypatch.undo()
+    place = str(path if fault == "damage" else path.parent)
+    assert broker.broker.metrics.failed_reads == {place: 2}
+    (line,) = [line for line in caplog.messages if "fsck" in line]
+    assert place in line

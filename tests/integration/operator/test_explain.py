@@ -84,7 +84,7 @@ async def test_a_question_that_cannot_be_answered_is_refused(
         await explain_lookup(url_of(served), topic, partition, at)
 
 
-async def test_nobody_there() -> None:
+async def test_no_server_at_the_address() -> None:
     with pytest.raises(BrokerUnreachable):
         await explain_lookup("http://127.0.0.1:1", "t", 0, 1)
 

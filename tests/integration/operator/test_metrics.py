@@ -1,11 +1,13 @@
 """The metrics port: every figure has a type and a help, and the figures move."""
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import Mock
+from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -14,7 +16,8 @@ from broker.operator.http import MetricsServer
 from client.admin import Admin
 from client.producer import Producer
 from client.types import TopicPartition
-from tests.support.broker import RunningBroker, batch, running_broker
+from tests.support.broker import RawClient, RunningBroker, batch, running_broker
+from tests.support.certificates import authority, signed
 from tests.support.cli import tidelog
 from tests.support.requests import create_topic, fetch, produce
 
@@ -210,9 +213,40 @@ async def test_scrape_of_many_partitions_lets_others_have_their_turn(
         ready=lambda _: None,
         queries={},
         commands={},
+        load=AsyncMock(),
     )
     assert len(await pieces._exposition(shows_names=True)) == 20
     assert turns - before >= 5
     task.cancel()
     found = await samples(measured)
     assert found["tidelog_partition_segments", "499", "many"] == 1
+
+
+async def test_handshakes_are_counted_and_timed_from_the_first_byte(tmp_path: Path) -> None:
+    signer = authority(tmp_path)
+    context = ssl.create_default_context(cafile=str(signer))
+    context.check_hostname = False
+    settings: dict[str, Any] = {
+        "listeners": "SSL://127.0.0.1:0",
+        "ssl_keystore_location": str(signed(tmp_path, signer, "server")),
+        "metrics_listener": "127.0.0.1:0",
+    }
+    async with running_broker(tmp_path / "data", **settings) as running:
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+        await asyncio.sleep(0.3)
+        began = time.perf_counter()
+        await writer.start_tls(context)
+        client = RawClient(reader, writer)
+        await create_topic(client, "t")
+        elapsed_s = time.perf_counter() - began
+        await client.close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+        writer.write(b"no hello")
+        await reader.read()
+        writer.close()
+        found = await samples(running)
+    assert found["tidelog_tls_handshakes_total", "SSL", "ok"] == 1
+    assert found["tidelog_tls_handshakes_total", "SSL", "failed"] == 1
+    assert found["tidelog_tls_handshake_seconds_count", "SSL"] == 1
+    assert 0 < found["tidelog_tls_handshake_seconds_sum", "SSL"] <= elapsed_s
+    assert found["tidelog_tls_handshake_seconds_bucket", "+Inf", "SSL"] == 1

@@ -92,7 +92,7 @@ def test_directory_in_use(tmp_path: Path) -> None:
         assert str(tmp_path / "data") in start_failure(tmp_path / "data")
 
 
-def test_directory_of_somebody_else(tmp_path: Path) -> None:
+def test_directory_of_another_user(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "holiday.jpg").write_bytes(b"jpeg")
     line = start_failure(tmp_path / "photos")

@@ -99,7 +99,7 @@ async def test_sighup_reloads_what_may_change_and_never_kills(tmp_path: Path) ->
             assert (await admin.topic_configs("t"))["retention.ms"].value == "2000000"
             file.write_text("nope=1\n")
             served.process.send_signal(signal.SIGHUP)
-            line = served.wait_for_line("is not reloaded: nope = '1'")
+            line = served.wait_for_line("is not reloaded: nope = ")
             assert line["level"] == "error"
             file.unlink()
             served.process.send_signal(signal.SIGHUP)

@@ -37,7 +37,7 @@ async def ask(running: RunningBroker, query: str) -> Any:
     return await asyncio.to_thread(get)
 
 
-async def test_both_ends_of_every_segments_times_are_told(served: RunningBroker) -> None:
+async def test_both_ends_of_every_segments_times_are_shown(served: RunningBroker) -> None:
     told = await ask(served, "topic=t&partition=0")
     assert (told["topic"], told["partition"]) == ("t", 0)
     assert [
@@ -48,7 +48,7 @@ async def test_both_ends_of_every_segments_times_are_told(served: RunningBroker)
     assert all(one["records"] == 1 and one["size_bytes"] > 61 for one in told["segments"])
 
 
-async def test_all_partitions_are_told_in_one_answer(served: RunningBroker) -> None:
+async def test_all_partitions_are_in_one_answer(served: RunningBroker) -> None:
     told = await ask(served, "topic=t")
     assert [(one["partition"], len(one["segments"])) for one in told["partitions"]] == [
         (0, 3),

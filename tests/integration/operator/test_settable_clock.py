@@ -245,6 +245,19 @@ async def test_a_change_out_of_range_changes_nothing(
     assert await move(running) == before
 
 
+async def test_a_change_is_in_the_audit_log(
+    running: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "tidelog.audit")
+    await move(running)
+    with pytest.raises(InvalidUse):
+        await move(running, advance_ms=-1)
+    assert not caplog.messages
+    await move(running, advance_ms=5)
+    (line,) = caplog.messages
+    assert line == "User:ANONYMOUS at 127.0.0.1 sent the command /clock?advance_ms=5"
+
+
 @pytest.mark.parametrize(
     "headers", [{}, {"X-Tidelog-Clock": "set", "Host": "evil.example:80"}, {"Origin": "http://x"}]
 )

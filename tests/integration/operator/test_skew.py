@@ -6,12 +6,15 @@ import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
 from broker.clocks.settable_clock import SettableClock
+from broker.metrics import ClientTimes
 from client.admin import Admin
-from client.errors import InvalidUse
+from client.errors import BrokerRefused, InvalidUse
+from client.producer import Producer
 from tests.support.broker import RunningBroker, batch, running_broker
 from tests.support.cli import tidelog
 from tests.support.requests import create_topic, produce
@@ -102,6 +105,59 @@ async def test_only_the_newest_bytes_are_read(running: RunningBroker) -> None:
 async def test_records_of_the_brokers_time_are_never_off(running: RunningBroker) -> None:
     found = await ask(running, "stamped")
     assert (found["stamped"], found["records"], found["producers"]) == (1, 0, [])
+
+
+async def test_clients_that_are_off_are_named_exactly(running: RunningBroker) -> None:
+    """Three bad producers and a good one, by their client ids; a batch each, and one refused."""
+    async with Admin(running.bootstrap) as admin:
+        await admin.create_topic("named", configs={"message.timestamp.after.max.ms": "9000000"})
+        now_ms = (await admin.clock())["wall_ms"]
+        for client_id, times in {
+            "good": (now_ms, now_ms - HOUR_MS, now_ms + 60_000),
+            "seconds": (now_ms // 1000,),
+            "ahead": (now_ms + HOUR_MS, now_ms + 2 * HOUR_MS),
+            "late": (now_ms - 2 * HOUR_MS,),
+        }.items():
+            async with Producer(
+                running.bootstrap, client_id=client_id, check_timestamps=False
+            ) as producer:
+                for time_ms in times:
+                    await producer.send("named", b"x", timestamp_ms=time_ms)
+                    await producer.flush()
+        async with Producer(running.bootstrap, client_id="refused") as producer:
+            with pytest.raises(BrokerRefused, match="too new"):
+                await (await producer.send("named", b"x", timestamp_ms=now_ms + 3 * HOUR_MS))
+        found = (await admin.audit_times("named"))["clients"]
+        by_id = {one["client_id"]: one for one in found}
+        assert set(by_id) == {"refused", "late", "ahead", "seconds"}
+        assert (by_id["ahead"]["ahead"], by_id["ahead"]["ahead_ms"]) == (2, 2 * HOUR_MS)
+        place = {"partition": 0, "offset": 5, "timestamp_ms": now_ms + 2 * HOUR_MS}
+        assert by_id["ahead"]["most_ahead"] == place
+        assert by_id["ahead"]["first"] == {**place, "offset": 4, "timestamp_ms": now_ms + HOUR_MS}
+        assert (by_id["late"]["behind"], by_id["late"]["behind_ms"]) == (1, 2 * HOUR_MS)
+        assert by_id["seconds"]["most_behind"]["timestamp_ms"] == now_ms // 1000
+        assert (by_id["refused"]["refused"], by_id["refused"]["first"]) == (1, None)
+        url = f"http://127.0.0.1:{running.ready.metrics_port}/metrics"
+        metrics = await asyncio.to_thread(lambda: urlopen(url, timeout=30).read().decode())
+        line = 'tidelog_batches_off_time_total{client_id="ahead",fault="ahead",topic="named"} 2.0'
+        assert line in metrics.splitlines()
+        shown = await asyncio.to_thread(tidelog, "skew", "named", "-b", running.bootstrap)
+        assert "Clients whose batches were off" in shown.stdout
+        assert "2 batches ahead, by 2h at most (partition 0, offset 5" in shown.stdout
+        assert "looks like seconds" in shown.stdout
+        assert "1 batch refused" in shown.stdout
+        await admin.delete_topic("named")
+        await admin.create_topic("named")
+        assert (await admin.audit_times("named"))["clients"] == []
+
+
+def test_the_client_that_was_off_least_recently_is_forgotten() -> None:
+    times = ClientTimes()
+    for number in (*range(1000), 0, 1000):
+        times.refused(str(number), "t", number)
+    names = [client_id for client_id, _ in times.of_topic("t")]
+    assert len(names) == 1000
+    assert (names[0], names[-2:]) == ("2", ["0", "1000"])
 
 
 async def test_a_request_that_cannot_be_meant_is_refused(running: RunningBroker) -> None:

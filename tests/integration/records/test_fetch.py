@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from broker.handlers.fetch import ENOUGH_BYTES
+from broker.requests.fetch_read import ENOUGH_BYTES
 from protocol.api.fetch import FetchRequest, ReplicaState
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import Codec

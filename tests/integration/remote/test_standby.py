@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -23,7 +23,7 @@ from client.types import TopicPartition
 from protocol.error_codes import ErrorCode
 from storage.bucket import journal
 from storage.bucket.follower import BucketFollower
-from storage.bucket.journal import BucketJournal, Entry
+from storage.bucket.journal import BucketJournal, JournalEntry
 from storage.bucket.replica import NotNext
 from storage.bucket.restore import MappedLog, write_log
 from storage.bucket.standby_directory import read_mark, take_over
@@ -35,7 +35,9 @@ from storage.remote.engine import open_store
 from storage.remote.object_store import ObjectStore
 from storage.segment.remote.object import RemoteObject
 from tests.integration.remote.test_restore import TIERED, broker, fill, read
+from tests.integration.security.test_dynamic_certificates import alter, fingerprint, shown
 from tests.support.broker import BrokerProcess, RawClient, RunningBroker, batch, running_broker
+from tests.support.certificates import authority, signed
 from tests.support.cli import tidelog
 from tests.support.clock import FrozenClock
 from tests.support.requests import create_topic, fetch, list_offset, produce, values_of
@@ -183,7 +185,7 @@ async def test_what_was_read_before_the_store_failed_is_not_lost(
                 await ship(owner)
             read_entry, calls = journal._read_entry, iter([True, False])
 
-            def failing(store: ObjectStore, number: int) -> tuple[bool, Entry | None]:
+            def failing(store: ObjectStore, number: int) -> tuple[bool, JournalEntry | None]:
                 if next(calls, True):
                     return read_entry(store, number)
                 raise StoreFailed("the store does not answer")
@@ -555,3 +557,29 @@ async def test_pieces_that_end_inside_a_batch_are_joined(
                 await follow(running)
             assert await read(reader, 60) == list(range(60))
             assert running.broker.data_dir.topics["t"].logs[0] is log
+
+
+async def test_a_promoted_standby_uses_its_own_key_store(tmp_path: Path) -> None:
+    """The owner's was set at run time, to a file that only the lost machine had."""
+    signer = authority(tmp_path)
+    for name in ("one", "two", "mine"):
+        signed(tmp_path, signer, name, subject="/CN=server")
+    url = f"file://{tmp_path}/bucket"
+    settings: dict[str, Any] = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0",
+        "remote_storage_url": url,
+    }
+    own = {**settings, "ssl_keystore_location": str(tmp_path / "one.pem")}
+    async with running_broker(tmp_path / "first", **own) as owner:
+        location = "listener.name.ssl.ssl.keystore.location"
+        assert await alter(owner, {location: str(tmp_path / "two.pem")}) == (0, "")
+        await ship(owner)
+    (tmp_path / "two.pem").unlink()
+    second = tmp_path / "second"
+    mine = {**settings, "ssl_keystore_location": str(tmp_path / "mine.pem")}
+    async with running_broker(second, **mine, remote_standby_enable="true") as running:
+        assert running.broker.standby is not None
+        await running.broker.standby.promote()
+    async with running_broker(second, **mine) as running:
+        assert running.broker.topics.broker_overrides == {}
+        assert await shown(running) == fingerprint(tmp_path / "mine.pem")

@@ -7,12 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from cli.security.offline_users import set_user
+from protocol.api.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 from protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.api.delete_groups import DeleteGroupsRequest
 from protocol.api.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
+)
+from protocol.api.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
 )
 from protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.api.list_groups import ListGroupsRequest
@@ -100,8 +109,21 @@ async def change_everything(admin: RawClient) -> None:
         coordinator_epoch=0,
     )
     await admin.request(WriteTxnMarkersRequest(markers=[marker]), 1)
+    await change_share_group(admin)
     gone = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=9_000)
     assert (await admin.request(gone, 6)).responses[0].error_code == 0
+
+
+async def change_share_group(admin: RawClient) -> None:
+    begin = AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)
+    begun = AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[begin])
+    request = AlterShareGroupOffsetsRequest(group_id="shared", topics=[begun])
+    assert (await admin.request(request, 0)).responses[0].partitions[0].error_code == 0
+    forgotten = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in ("t", "unknown")]
+    answer = await admin.request(
+        DeleteShareGroupOffsetsRequest(group_id="shared", topics=forgotten), 0
+    )
+    assert [topic.error_code for topic in answer.responses] == [0, 3]
 
 
 CHANGES = [
@@ -111,6 +133,8 @@ CHANGES = [
     ("DELETE_GROUPS", "deleted group 'g'"),
     ("DELETE_RECORDS", "deleted the records of t-0 before 0"),
     ("WRITE_TXN_MARKERS", "aborted the transaction of producer 77 in t-1"),
+    ("ALTER_SHARE_GROUP_OFFSETS", "set the start of share group 'shared' in topics t"),
+    ("DELETE_SHARE_GROUP_OFFSETS", "deleted offsets of share group 'shared' in topics t"),
     ("DELETE_TOPICS", "deleted topic t"),
 ]
 
@@ -146,6 +170,7 @@ def test_every_kind_of_event_is_in_the_file(tmp_path: Path) -> None:
         found = events(file)
         logins = [it["principal"] for it in found if it["event"] == "login"]
         assert logins == ["User:admin", "User:eve"]
+        assert {it["client_id"] for it in found if it["event"].startswith("login")} == {"test"}
         changes = [it for it in found if it["event"] == "changed"]
         assert [(it["api"], it["what"]) for it in changes] == CHANGES
         assert {(it["principal"], it["client_id"]) for it in changes} == {("User:admin", "test")}
@@ -161,7 +186,8 @@ def test_every_kind_of_event_is_in_the_file(tmp_path: Path) -> None:
 
 def test_workers_share_the_file(tmp_path: Path) -> None:
     data, path = tmp_path / "data", tmp_path / "audit.jsonl"
-    set_user(str(data), "admin", "secret", "SCRAM-SHA-512", 4096)
+    for name in ("admin", "eve"):
+        set_user(str(data), name, "secret", "SCRAM-SHA-512", 4096)
     settings = {**SETTINGS, "audit.log.file": str(path), "workers": "2"}
     with broker_process(data, **settings) as broker:
 
@@ -170,6 +196,10 @@ def test_workers_share_the_file(tmp_path: Path) -> None:
             for number in range(20):
                 await create_topic(admin, f"t-{port}-{number}")
             await admin.close()
+            eve = await logged_in(port, "eve")
+            deletion = DeleteGroupsRequest(groups_names=[f"g-{port}"])
+            assert (await eve.request(deletion, 2)).results[0].error_code == 30
+            await eve.close()
 
         async def use_both() -> None:
             await asyncio.gather(*map(use, broker.ports))
@@ -177,7 +207,11 @@ def test_workers_share_the_file(tmp_path: Path) -> None:
         asyncio.run(use_both())
         assert len(broker.ports) == 2
     found = events(path)
-    assert [it["principal"] for it in found if it["event"] == "login"] == ["User:admin"] * 2
+    logins = [it["principal"] for it in found if it["event"] == "login"]
+    assert sorted(logins) == ["User:admin"] * 2 + ["User:eve"] * 2
+    refused = [it for it in found if it["event"] == "refused"]
+    assert sorted(it["resource"] for it in refused) == sorted(f"g-{port}" for port in broker.ports)
+    assert {it["client_id"] for it in refused} == {"test"}
     made = sorted(it["what"] for it in found if it["event"] == "changed")
     names = [f"t-{port}-{number}" for port in broker.ports for number in range(20)]
     assert made == sorted(f"created topic {name}" for name in names)

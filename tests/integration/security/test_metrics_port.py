@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import http.client
+import json
 import ssl
 import urllib.error
 import urllib.request
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from broker.security.failed_logins import FREE
 from client.admin import Admin
 from client.core.options import Security
 from client.errors import InvalidUse
@@ -146,7 +148,11 @@ QUESTIONS = ("explain", "segments", "retention", "skew", "histogram")
 
 
 class TestBasic:
-    SETTINGS = ON_LOOPBACK | {"metrics_auth": "basic", "super_users": "User:admin"}
+    SETTINGS = ON_LOOPBACK | {
+        "metrics_auth": "basic",
+        "super_users": "User:admin",
+        "connection_failed_authentication_delay_ms": "0",
+    }
 
     async def test_only_users_are_answered_but_probes_are_for_all(self, tmp_path: Path) -> None:
         settings: dict[str, Any] = self.SETTINGS
@@ -175,7 +181,8 @@ class TestBasic:
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level("INFO", "tidelog.audit")
-        settings: dict[str, Any] = self.SETTINGS | WITH_RULES
+        log = tmp_path / "audit.jsonl"
+        settings: dict[str, Any] = self.SETTINGS | WITH_RULES | {"audit_log_file": str(log)}
         async with running_broker(tmp_path / "data", **settings) as running:
             add_users(running)
             await create_topic(await running.client(), "secret")
@@ -205,6 +212,27 @@ class TestBasic:
 
             super_user = Client(running, basic("admin", "pencil"))
             assert (await super_user.get(SEGMENTS.format("missing")))[0] == 401, "no such user yet"
+        refused = [
+            event
+            for event in map(json.loads, log.read_text().splitlines())
+            if event["event"] == "refused"
+        ]
+        no_rule = "no rule matches the resource (allow.everyone.if.no.acl.found = false)"
+        assert (refused[0]["api"], refused[0]["rule"]) == ("HTTP", no_rule)
+
+    async def test_guesses_wait_longer_and_longer_as_those_of_logins(self, tmp_path: Path) -> None:
+        settings: dict[str, Any] = self.SETTINGS | {
+            "connection_failed_authentication_delay_ms": "1"
+        }
+        async with running_broker(tmp_path / "data", **settings) as running:
+            add_users(running)
+            guesses = 25
+            for _ in range(guesses):
+                status, _, _ = await Client(running, basic("alice", "wrong")).get("/metrics")
+                assert status == 401
+            failures = running.broker.security.failures
+            assert failures.count("127.0.0.1") == 1 << (guesses + 1 - FREE)
+            assert (await Client(running, basic("alice", "secret")).get("/metrics"))[0] == 200
 
     async def test_a_new_password_counts_at_once(self, tmp_path: Path) -> None:
         settings: dict[str, Any] = self.SETTINGS

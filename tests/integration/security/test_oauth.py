@@ -322,7 +322,7 @@ class TestTheBundledClient:
             (None, InvalidUse, "token_file='/none': .*; give a file with the token"),
         ],
     )
-    async def test_a_bad_token_is_said(
+    async def test_a_bad_token_is_reported(
         self, secured: RunningBroker, token: str | None, error: type[Exception], sentence: str
     ) -> None:
         security = Security(mechanism="OAUTHBEARER", token_file="/none")

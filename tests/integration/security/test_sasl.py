@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from protocol.api.api_versions import ApiVersionsRequest
 from protocol.api.metadata import MetadataRequest
 from protocol.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from protocol.api.sasl_handshake import SaslHandshakeRequest
+from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
 from tests.support.broker import ConnectionClosed, RawClient, RunningBroker, running_broker
 from tests.support.clock import FrozenClock
@@ -217,6 +219,16 @@ async def test_another_request_in_the_middle(client: RawClient) -> None:
     assert await client.is_closed_by_broker()
 
 
+async def test_an_unknown_version_in_the_middle_is_answered_in_the_oldest(
+    client: RawClient,
+) -> None:
+    assert await handshake(client) == 0
+    client.send_raw(struct.pack(">ihhihb", 11, ApiKey.API_VERSIONS, 99, 7, -1, 0))
+    answer = await client.receive_frame()
+    assert struct.unpack_from(">ih", answer) == (7, ErrorCode.ILLEGAL_SASL_STATE)
+    assert await client.is_closed_by_broker()
+
+
 async def test_bare_tokens_after_an_old_handshake(client: RawClient) -> None:
     assert await handshake(client, version=0) == 0
     token = b"\0alice\0secret"
@@ -243,7 +255,7 @@ async def test_a_whole_login_in_one_write(client: RawClient) -> None:
     assert answers[3].brokers
 
 
-async def test_nothing_behind_a_failed_login_is_answered(client: RawClient) -> None:
+async def test_nothing_after_a_failed_login_is_answered(client: RawClient) -> None:
     assert await handshake(client) == 0
     client.send(plain("alice", "wrong"), 1)
     client.send(MetadataRequest(topics=[]), 12)
@@ -348,6 +360,20 @@ class TestSessionsWithALifetime:
         assert (await log_in(client)).session_lifetime_ms == 60_000
         clock.advance(50_000)
         assert await works(client)
+
+    async def test_the_time_of_a_further_login_is_measured(
+        self, secured: RunningBroker, client: RawClient, clock: FrozenClock
+    ) -> None:
+        assert (await log_in(client)).error_code == ErrorCode.NONE
+        measured = secured.broker.metrics.reauthentication_ns
+        assert measured == {}
+        clock.advance(2_000)
+        await handshake(client)
+        clock.advance(70)
+        answer = await client.request(plain("alice", PASSWORDS["alice"]), 2)
+        assert answer.error_code == ErrorCode.NONE
+        (distribution,) = measured.values()
+        assert distribution.cumulative(1e6)[1] == 70
 
     async def test_an_expired_session_closes_when_it_is_used(
         self, client: RawClient, clock: FrozenClock

@@ -126,7 +126,7 @@ async def test_authorized_operations_only_when_asked(client: RawClient) -> None:
     assert asked.topics[0].topic_authorized_operations == 0xDF8
 
 
-async def test_advertised_address_is_told(tmp_path: Path) -> None:
+async def test_advertised_address_is_in_metadata(tmp_path: Path) -> None:
     async with running_broker(
         tmp_path, advertised_listeners="PLAINTEXT://broker.example:19092"
     ) as broker:

@@ -61,7 +61,7 @@ async def create(client: RawClient, version: int = 7, **fields: Any) -> Creatabl
 class TestCreate:
     """CreateTopics."""
 
-    async def test_many_partitions_hold_up_nobody(self, tmp_path: Path) -> None:
+    async def test_many_partitions_hold_up_no_other_client(self, tmp_path: Path) -> None:
         async with running_broker(tmp_path) as broker:
             maker, other = await broker.client(), await broker.client()
             making = asyncio.create_task(create(maker, num_partitions=400))

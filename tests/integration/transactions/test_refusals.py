@@ -96,7 +96,7 @@ async def txn_commit(
 # -- transactions that take too long ---------------------------------------------------------------
 
 
-async def test_a_producer_aborts_what_timed_out_and_goes_on(broker: RunningBroker) -> None:
+async def test_a_producer_aborts_what_timed_out_and_continues(broker: RunningBroker) -> None:
     session = await Session.open(broker)
     await begin(session, timeout_ms=1)
     first = session.epoch

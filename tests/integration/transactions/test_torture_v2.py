@@ -172,7 +172,7 @@ async def check(client: RawClient, books: Books) -> list[int]:
 
 @pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])
 @pytest.mark.parametrize("stop_at", range(len(STEPS)), ids=STEPS)
-async def test_a_producer_that_dies_leaves_nothing_behind(
+async def test_a_producer_that_dies_leaves_nothing(
     tmp_path: Path, stop_at: int, is_commit: bool
 ) -> None:
     books = Books()

@@ -7,7 +7,7 @@ RUNNING = [
 ]
 
 
-def test_the_order_of_a_seed_is_always_the_same_and_leaves_nobody_out() -> None:
+def test_the_order_of_a_seed_is_always_the_same_and_complete() -> None:
     first = compare.shuffled(RUNNING, "1/0/0")
     assert first == compare.shuffled(RUNNING, "1/0/0")
     assert sorted(broker.name for broker in first) == list("abcdef")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks import report
+from benchmarks import pictures, report
 
 PAIR = ("kafka", "tidelog")
 
@@ -48,7 +48,7 @@ def test_a_latency_below_the_tools_resolution_has_no_ratio(kafka: float, tidelog
     run = document(cell("p99 end to end", result(kafka), result(tidelog), rate=False))
     assert not dict(report.ratios(run, *PAIR))
     assert "| - |" in line(report.comparison(run), "p99")
-    assert report.picture(run).endswith("</svg>\n")
+    assert pictures.cells(run).endswith("</svg>\n")
 
 
 def test_ratios_are_above_one_where_tidelog_is_better() -> None:
@@ -72,13 +72,13 @@ def test_latencies_stay_out_of_every_mean() -> None:
     )
     assert "**4.00**" in line(report.comparison(run), "geometric mean, all rates")
     assert "**2.00**" in line(report.comparison(run), "geometric mean, produce")
-    assert "geometric mean of the rates 4.00" in report.picture(run)
+    assert "geometric mean of the rates 4.00" in pictures.cells(run)
 
 
 def test_a_run_of_latencies_only_has_no_mean() -> None:
     run = document(cell("p99", result(10), result(5), rate=False))
     assert "geometric mean" not in report.comparison(run)
-    assert "geometric mean" not in report.picture(run)
+    assert "geometric mean" not in pictures.cells(run)
 
 
 def test_cpu_is_the_sum_of_the_cells_medians_beside_the_whole_run() -> None:

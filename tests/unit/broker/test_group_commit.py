@@ -182,7 +182,7 @@ async def test_what_is_durable_already_is_acked_at_once() -> None:
     await bench.stop()
 
 
-async def test_failed_sync_tells_everybody_and_is_not_retried(
+async def test_failed_sync_fails_every_request_and_is_not_retried(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench, log = Bench(), FakeLog()

@@ -31,7 +31,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return disk
 
 
-def test_is_nobody_asked_for_every_batch(disk: Disk) -> None:
+def test_is_the_disk_not_asked_for_every_batch(disk: Disk) -> None:
     guard = SpaceGuard("/data", RESERVED)
     for _ in range(1000):
         guard.check("/data/t-0", 1000)

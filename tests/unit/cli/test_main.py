@@ -49,7 +49,7 @@ def test_a_wrong_option_points_to_the_commands_own_help(
     assert "(see tidelog topic list --help)" in capsys.readouterr().err
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["version"]) == 0
     assert capsys.readouterr().out.startswith("tidelog ")
 

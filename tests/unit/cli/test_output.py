@@ -4,7 +4,21 @@ import json
 
 import pytest
 
-from cli.output import RIGHT, Progress, format_size, print_json, print_table, time_fields
+from cli.failures import complain
+from cli.output import (
+    RIGHT,
+    Progress,
+    format_size,
+    json_line,
+    note,
+    print_json,
+    print_table,
+    say,
+    time_fields,
+)
+
+HOSTILE = "g\x1b]0;title\x07\x1b[2J\r\n\u202e\x9b\ud800"
+"""A name that a client may have chosen: it would change the terminal of whoever lists it."""
 
 
 def test_a_table_aligns_numbers_and_groups_digits(capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,6 +52,25 @@ def test_piped_json_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(shown) == {"a": [1, "ü"]}
 
 
+def test_a_name_does_nothing_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = r"g\x1b]0;title\x07\x1b[2J\r\n\u202e\x9b\ud800"
+    print_table(["A"], [(HOSTILE,)])
+    say(HOSTILE)
+    assert capsys.readouterr().out == f"A\n{shown}\n{shown}\n"
+    complain(f"no {HOSTILE[:-4]}")
+    assert capsys.readouterr().err == "tidelog: no g\\x1b]0;title\\x07\\x1b[2J\n"
+    note(f"first\n{HOSTILE[:3]}")
+    assert capsys.readouterr().err == "first\ng\\x1b]\n"
+
+
+def test_json_does_nothing_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json([HOSTILE, "ü\U000e0001"])
+    shown = capsys.readouterr().out
+    assert shown.rstrip("\n").isprintable()
+    assert json_line(HOSTILE).isprintable()
+    assert json.loads(shown) == [HOSTILE, "ü\U000e0001"]
+
+
 def test_no_timestamp_is_null_for_programs() -> None:
     assert time_fields(-1) == {"timestamp_ms": None, "time": None}
     assert time_fields(0)["timestamp_ms"] == 0
@@ -51,7 +84,7 @@ def test_sizes_are_short(size: int, expected: str) -> None:
     assert format_size(size) == expected
 
 
-def test_progress_is_silent_where_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_silent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress("working", 10) as progress:
         progress.advance(5)
         progress.reach(10, 10)

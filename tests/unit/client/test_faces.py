@@ -163,7 +163,7 @@ def test_the_highest_common_version_is_spoken(
     assert broker.seen == [(ApiKey.API_VERSIONS, 4), (ApiKey.METADATA, 9)]
 
 
-def test_nothing_at_the_address_is_said_with_the_address_and_the_protocol(face: Face) -> None:
+def test_nothing_at_the_address_is_reported_with_the_address_and_the_protocol(face: Face) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(BrokerUnreachable, match=rf"127.0.0.1:{port} \(PLAIN"):

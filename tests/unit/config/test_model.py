@@ -2,7 +2,9 @@
 
 import dataclasses
 
-from config import load, with_dynamic
+import pytest
+
+from config import ConfigErrors, load, with_dynamic
 from config.broker_keys import BROKER_KEYS, NOT_APPLICABLE
 from config.describe import ConfigSource, TopicDescriptions, describe_broker
 from config.model import BrokerConfig, TopicConfig
@@ -15,8 +17,9 @@ _RENAMED = {
     "log_dirs": "data_dir",
     "listener_security_protocol_map": "listeners",
     "metrics_listener_security": "metrics_listener",
+    "config_providers": "providers",
 }
-_DERIVED = {"settings", "secrets", "dynamic", "dynamic_secrets", "notices"}
+_DERIVED = {"settings", "secrets", "dynamic", "dynamic_secrets", "dynamic_references", "notices"}
 _NO_CHANGE = "Accepted for compatibility"
 """How the description of a setting begins that changes nothing, and has no field."""
 
@@ -51,6 +54,26 @@ def test_every_default_is_within_its_own_range() -> None:
 
 def test_no_setting_is_both_served_and_not_applicable() -> None:
     assert not set(BROKER_KEYS) & set(NOT_APPLICABLE)
+
+
+@pytest.mark.parametrize(
+    ("line", "cure"),
+    [
+        ("create.topic.policy.class.name=a.B", "rights say who may create topics"),
+        ("alter.config.policy.class.name=a.B", "rights say who may change settings"),
+        ("client.quota.callback.class=a.B", "quotas are set for users and clients"),
+    ],
+)
+def test_a_class_that_would_protect_the_broker_is_refused(line: str, cure: str) -> None:
+    name, value = line.split("=")
+    with pytest.raises(ConfigErrors, match=cure):
+        load(command_line={name: value})
+
+
+@pytest.mark.parametrize("name", ["group.consumer.assignors", "max.request.partition.size.limit"])
+def test_a_setting_without_a_meaning_here_is_accepted_with_a_notice(name: str) -> None:
+    (notice,) = load(command_line={name: "1"}).notices
+    assert name in notice
 
 
 def test_a_topic_description_shows_every_level_most_specific_first() -> None:

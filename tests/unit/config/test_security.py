@@ -70,7 +70,7 @@ def test_every_suite_is_forward_secret() -> None:
     assert len(SUITES_OF_TLS_1_2) == 14
 
 
-def test_what_has_no_effect_is_said() -> None:
+def test_what_has_no_effect_is_reported() -> None:
     both = {
         "listeners": "SSL://127.0.0.1:0,SASL_SSL://127.0.0.1:1",
         "ssl.client.auth": "required",
@@ -123,6 +123,28 @@ class TestSettingsAtRunTime:
         assert shown_value(name, "hunter2") == "[hidden]"
         with pytest.raises(ConfigErrors) as caught:
             with_dynamic(loaded(), {name: "hunter2"})
+        assert "hunter2" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "delegation.token.secret.kye",
+            "metrics.auth.tokn",
+            "ssl.keystore.pass",
+            "config.providers.vault.param.token",
+            "my.password",
+        ],
+    )
+    def test_a_misspelled_name_shows_no_secret(self, name: str) -> None:
+        for words in ({"command_line": {name: "hunter2"}}, {"file_text": f"{name}=hunter2"}):
+            with pytest.raises(ConfigErrors, match=name) as caught:
+                load(file_name="f.properties", **words)
+            assert "hunter2" not in str(caught.value)
+
+    @pytest.mark.parametrize("name", ["SSL_KEY_PASSWRD", "BOOTSTRAP_USERS", "METRICS_AUTH_TOKN"])
+    def test_a_misspelled_variable_shows_no_secret(self, name: str) -> None:
+        with pytest.raises(ConfigErrors, match=name) as caught:
+            load(environment={f"TIDELOG_{name}": "admin:hunter2"})
         assert "hunter2" not in str(caught.value)
 
     def test_other_values_are_shown(self) -> None:

@@ -17,10 +17,8 @@ from google.protobuf import descriptor_pb2, text_format
 
 from console.data.decoders import (
     SHOWN_BYTES,
-    decode_avro,
     portable,
     preview,
-    schema_id,
     shown,
     structure_of,
 )
@@ -97,58 +95,6 @@ def test_deep_or_lying_msgpack_is_hex() -> None:
     assert shown(b"\xdd\xff\xff\xff\xff")["format"] == "hex"  # claims 4 billion elements
     assert shown(b"\x93\x01\x02")["format"] != "msgpack"
     assert shown(msgpack.packb({"a": 1}) + b"x")["format"] != "msgpack"
-
-
-def test_avro_of_a_schema_decodes() -> None:
-    value = {"tail": "N1", "delay": -3, "stops": ["JFK", "LGA"]}
-    assert decode_avro(framed(value), FLIGHT) == value
-    assert schema_id(framed(value)) == 7
-    assert schema_id(b"\1abcdef") is None
-
-
-@pytest.mark.parametrize(
-    "items",
-    [
-        "null",
-        {"type": "record", "name": "Nothing", "fields": []},
-        {"type": "fixed", "name": "F", "size": 0},
-        {"type": "record", "name": "A", "fields": [{"name": "b", "type": "null"}]},
-    ],
-)
-def test_an_avro_list_of_nothing_is_refused(items: object) -> None:
-    """A count of 2^40 elements without bytes would fill the memory."""
-    schema = {"type": "array", "items": items}
-    with pytest.raises(ValueError, match="without a byte"):
-        decode_avro(b"\0\0\0\0\1" + b"\x80\x80\x80\x80\x80\x40", schema)
-
-
-def test_a_named_empty_type_is_found_by_its_name() -> None:
-    empty = {"type": "record", "name": "E", "fields": []}
-    schema = {
-        "type": "record",
-        "name": "R",
-        "fields": [
-            {"name": "e", "type": empty},
-            {"name": "l", "type": {"type": "array", "items": "E"}},
-        ],
-    }
-    with pytest.raises(ValueError, match="without a byte"):
-        decode_avro(b"\0\0\0\0\1\2", schema)
-
-
-def test_deep_avro_ends_in_an_error() -> None:
-    chain = {
-        "type": "record",
-        "name": "Chain",
-        "fields": [{"name": "next", "type": ["null", "Chain"]}],
-    }
-    with pytest.raises(ValueError, match="RecursionError"):
-        decode_avro(b"\0\0\0\0\1" + b"\x02" * 200_000, chain)
-
-
-def test_broken_avro_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"\w"):
-        decode_avro(b"\0\0\0\0\1\xff\xff\xff", FLIGHT)
 
 
 def descriptor(text: str) -> str:
@@ -329,3 +275,8 @@ def test_exported_bytes_come_back() -> None:
     assert portable(b"text") == "text"
     assert portable(b"\xff") == {"base64": "/w=="}
     assert portable(None) is None
+
+
+def test_half_a_surrogate_pair_stays_the_escape_that_it_was() -> None:
+    text = shown(b'{"a": "\\ud800", "b": "\\ud83d\\udeeb"}')["text"]
+    assert text.encode() == '{\n  "a": "\\ud800",\n  "b": "\U0001f6eb"\n}'.encode()

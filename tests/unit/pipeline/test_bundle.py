@@ -55,7 +55,7 @@ def test_nothing_of_the_broker_is_in_the_zip(tmp_path: Path) -> None:
     bundle = tmp_path / "bundle.zip"
     write_bundle(str(bundle))
     tops = {name.split("/")[0] for name in zipfile.ZipFile(bundle).namelist()}
-    ours = {"pipeline", "protocol", "client", "tidelog", "pyspark_tidelog.py"}
+    ours = {"pipeline", "protocol", "client", "values", "tidelog", "pyspark_tidelog.py"}
     assert tops == ours | {"construct", "crcmod"}
 
 

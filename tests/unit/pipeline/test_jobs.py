@@ -34,7 +34,7 @@ from pipeline.jobs.files import file_name, split_by_date  # noqa: E402
 from pipeline.jobs.lake import ParquetLake  # noqa: E402
 from pipeline.jobs.outcome import JobCode, code_of  # noqa: E402
 from pipeline.jobs.restore import find_spoilers  # noqa: E402
-from pipeline.jobs.skew import SkewSettings, judge, skew  # noqa: E402
+from pipeline.jobs.skew import judge  # noqa: E402
 from pipeline.launch import duration_ms, main  # noqa: E402
 from pipeline.net.cluster import Cluster  # noqa: E402
 from pipeline.options.options import TopicChoice, TopicPartition, parse_source_options  # noqa: E402
@@ -322,10 +322,20 @@ def test_a_day_before_1970_is_not_complete_because_a_record_has_no_time() -> Non
     assert youngest_by_partition(youngest, [written(7)]) == {"t-0": 7}
 
 
-def test_skew_refuses_the_archive_that_it_would_not_read(tmp_path: Path) -> None:
-    options = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "archive": str(tmp_path)}
-    with pytest.raises(BadOptions, match="option archive means nothing to skew"):
-        skew(cast("Any", None), SkewSettings(options=options))
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "give --topic TOPIC for a topic, or --state-dir DIR for an archive by itself"),
+        (["--topic", "t", "--source", "lake"], "--source 'lake' needs --state-dir"),
+        (["--state-dir", "s", "--option", "a=b"], "give --topic with --option archive=DIR"),
+        (["--state-dir", "s", "--to", "x"], "--to: "),
+    ],
+)  # fmt: skip
+def test_skew_refuses_what_mixes_topics_and_archives(
+    words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["skew", *words]) == 2
+    assert sentence in capsys.readouterr().err
 
 
 def test_a_relative_path_is_made_absolute_where_it_is_said(

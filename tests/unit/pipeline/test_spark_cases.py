@@ -143,7 +143,7 @@ CASES: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "SPARK-25495: reset of fetched data": (
             STREAM,
-            "test_spark_25495_committed_records_behind_an_aborted_transaction",
+            "test_spark_25495_committed_records_after_an_aborted_transaction",
         ),
         "SPARK-27494: read Kafka record containing null key/values": (
             RELATION,

@@ -262,6 +262,23 @@ def test_start_up_compiles_nothing_and_does_not_import_construct() -> None:
     assert done.stdout.strip() == "[] {}"
 
 
+def test_only_a_fault_imports_construct() -> None:
+    probe = (
+        "import sys; from protocol import registry;"
+        "from protocol.errors import MalformedRequest;"
+        "from protocol.api.metadata import MetadataRequest;"
+        "print(registry.ServerCodec(3, 12).decode(bytearray(99))[0], 'construct' in sys.modules);"
+        "registry.encode_request(MetadataRequest(), 12);"
+        "print('construct' in sys.modules)\n"
+        "try: registry.ServerCodec(12, 4).decode(bytes.fromhex('000c000400000007ffff000567'))\n"
+        "except MalformedRequest: print('construct' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert [line.split()[-1] for line in done.stdout.splitlines()] == ["False", "False", "True"]
+
+
 def metadata_v0(names: int) -> memoryview:
     """A request for so many topics of one letter: three bytes each, one object each."""
     return memoryview(names.to_bytes(4, "big") + b"\0\1a" * names)

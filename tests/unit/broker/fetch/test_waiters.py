@@ -91,7 +91,7 @@ def test_forgotten_fetch_is_silent() -> None:
     assert len(waiters) == 0
 
 
-def test_release_all_answers_everybody() -> None:
+def test_release_all_answers_every_waiter() -> None:
     waiters = FetchWaiters(FrozenClock())
     first, second = parked(waiters, FakeLog()), parked(waiters, FakeLog())
     waiters.release_all()

@@ -83,7 +83,7 @@ async def test_is_the_offsets_topic_made_at_first_start() -> None:
     assert len(world.topics.logs["__consumer_offsets"]) == 5
 
 
-async def test_is_an_assignment_told_only_when_durable() -> None:
+async def test_is_an_assignment_sent_only_when_durable() -> None:
     g = await Coordinated.start()
     (joined,) = g.join()
     assert joined.generation_id == 1
@@ -194,7 +194,7 @@ async def test_has_the_group_without_a_name_members_once_it_has_offsets() -> Non
     assert c.leave("", "m", None) is ErrorCode.INVALID_GROUP_ID
 
 
-async def test_does_a_refused_join_leave_a_group_behind() -> None:
+async def test_does_a_refused_join_create_a_group() -> None:
     g = await Coordinated.start()
     assert g.join(session_timeout_ms=1)[0].error is ErrorCode.INVALID_SESSION_TIMEOUT
     assert g.coordinator.classic_groups == {}
@@ -319,7 +319,7 @@ async def test_may_offsets_of_a_busy_group_of_another_type_be_deleted() -> None:
     assert outcome == [ErrorCode.NON_EMPTY_GROUP]
 
 
-async def test_may_offsets_of_nobody_be_deleted() -> None:
+async def test_may_offsets_without_a_group_be_deleted() -> None:
     outcome: list[ErrorCode] = []
     g = await Coordinated.start()
     g.coordinator.cleanup.delete_offsets("g", [("t", 0)], lambda error, _: outcome.append(error))

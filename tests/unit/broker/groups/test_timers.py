@@ -30,7 +30,7 @@ def test_a_later_wish_does_not_put_off_an_earlier_one() -> None:
     assert [name for name, _ in rung] == ["a"]
 
 
-def test_nobody_is_woken_after_all_is_cancelled() -> None:
+def test_no_callback_runs_after_all_is_cancelled() -> None:
     clock = FrozenClock()
     alarm, rung = timers(clock)
     alarm.set("a", clock.monotonic_ms() + 100)

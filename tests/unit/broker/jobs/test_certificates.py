@@ -9,7 +9,8 @@ import pytest
 
 from broker.jobs.certificates import CertificateWatch
 from broker.security.audit import AUDIT_LOGGER, Audit
-from broker.security.tls.contexts import TlsContexts, reveal
+from broker.security.secret_files import reveal
+from broker.security.tls.contexts import TlsContexts
 from broker.security.tls.listeners import TlsListeners
 from broker.threads import Pool
 from config import load
@@ -86,7 +87,7 @@ async def test_a_changed_file_is_read_once(
     assert [level for level, _ in lines(caplog)] == [logging.INFO]
 
 
-async def test_a_broken_file_is_said_once_and_changes_nothing(
+async def test_a_broken_file_is_reported_once_and_changes_nothing(
     watch: CertificateWatch, contexts: TlsContexts, live: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = contexts.current

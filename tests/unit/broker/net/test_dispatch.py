@@ -10,7 +10,7 @@ import pytest
 
 from broker.errors import ConnectionMustClose
 from broker.metrics import Metrics
-from broker.net.dispatch import ELEMENTS_AT_ONCE, Dispatcher, Exchange
+from broker.net.dispatch import ELEMENTS_AT_ONCE, OFTEN, Dispatcher, Exchange
 from broker.replies.pending import Pending
 from broker.replies.turns import Turns
 from broker.requests.answers import AnswerMemory
@@ -220,10 +220,12 @@ def test_unknown_version_of_api_versions_is_answered(bench: Bench) -> None:
     assert b"".join(known)[8:10] == b"\0\0"
 
 
-def test_warm_up_loads_every_handler(bench: Bench) -> None:
+def test_warm_up_loads_what_producers_and_consumers_use_and_nothing_else(bench: Bench) -> None:
     for _ in bench.dispatcher.warm_up():
         pass
-    assert all(route.handler is not None for route in bench.dispatcher._routes.values())
+    routes = bench.dispatcher._routes
+    assert {key for key, route in routes.items() if route.handler is not None} == set(OFTEN)
+    assert {key for key, route in routes.items() if route.codecs} == set(OFTEN)
 
 
 async def test_handler_in_steps_is_answered_at_once_if_it_is_quick(bench: Bench) -> None:

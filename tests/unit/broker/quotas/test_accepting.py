@@ -76,7 +76,7 @@ def test_the_longer_delay_counts() -> None:
     assert [scene.rates.delay_ms("PLAINTEXT") for _ in range(51)][-1] == 200
 
 
-def test_a_client_that_is_held_counts_for_nobody_else() -> None:
+def test_a_client_that_is_held_does_not_count_for_others() -> None:
     scene = Scene(max_connection_creation_rate="10")
     scene.limit_addresses(1.0)
     for _ in range(10):

@@ -48,7 +48,7 @@ def test_abandon_tells_the_parker_and_drops_the_subscriber() -> None:
     assert told == ["parker"]
 
 
-def test_abandon_after_settlement_tells_nobody() -> None:
+def test_abandon_after_settlement_calls_nothing() -> None:
     told: list[str] = []
     pending: Pending[int] = Pending(lambda: told.append("parker"))
     pending.resolve(1)

@@ -48,7 +48,7 @@ async def test_what_fits_into_a_slice_is_answered_at_once(turns: Turns) -> None:
     assert turns.taken == 0
 
 
-async def test_long_work_goes_on_in_turns_that_others_share(turns: Turns) -> None:
+async def test_long_work_continues_in_turns_that_others_share(turns: Turns) -> None:
     seen: list[str] = []
     first, second = (turns.begin(counting(4, seen, name)) for name in "ab")
     assert isinstance(first, Work)

@@ -80,7 +80,7 @@ def test_peer_that_is_being_answered_is_spared() -> None:
     assert (answered.reason, bool(stalled.reason)) == ("", True)
 
 
-def test_nobody_is_asked_before_it_could_be_too_much() -> None:
+def test_no_connection_is_asked_before_it_could_be_too_much() -> None:
     """The cost of an answer is an addition and a comparison."""
     peer = Peer()
     answers = memory(peer)

@@ -1,6 +1,7 @@
 """Access rules: decisions against brute force, filters, and rules that cannot be."""
 
 import itertools
+import os
 import random
 
 import pytest
@@ -44,7 +45,7 @@ def test_nothing_is_allowed_without_a_rule() -> None:
     assert may(Access(allow_if_no_acl=True), Operation.DESCRIBE)
 
 
-def test_a_rule_of_somebody_else_ends_the_default() -> None:
+def test_a_rule_of_another_user_ends_the_default() -> None:
     for other in (acl(to="User:bob"), acl("*", to="User:bob"), acl("", to="User:bob")):
         access = Access([other], allow_if_no_acl=True)
         expected = other.name == ""
@@ -86,27 +87,30 @@ def test_every_user_is_also_the_anonymous_one() -> None:
 
 
 def test_decisions_equal_brute_force() -> None:
-    rng = random.Random(7)
+    """`ACL_DECISIONS=1000000` makes more of them, of other rules."""
+    wanted = int(os.environ.get("ACL_DECISIONS", "50000"))
+    rng = random.Random(wanted)
     names = ["a", "ab", "abc", "b", "*"]
-    for _ in range(300):
+    made = 0
+    while made < wanted:
         rules = [
             acl(
                 rng.choice(names),
-                to=rng.choice(["User:alice", "User:bob", "User:*"]),
+                to=rng.choice(["User:alice", "User:bob", "User:ANONYMOUS", "User:*"]),
                 operation=rng.choice(
                     [Operation.ALL, Operation.READ, Operation.ALTER_CONFIGS, Operation.DESCRIBE]
                 ),
                 permission=rng.choice([Permission.ALLOW, Permission.ALLOW, Permission.DENY]),
                 pattern=rng.choice([PatternType.LITERAL, PatternType.PREFIXED]),
-                host=rng.choice(["*", "10.0.0.1"]),
+                host=rng.choice(["*", "10.0.0.1", "::1"]),
             )
-            for _ in range(rng.randrange(8))
+            for _ in range(rng.choice([rng.randrange(8), rng.randrange(41)]))
         ]
         default = rng.random() < 0.3
         access = Access(rules, allow_if_no_acl=default)
         for who, host, name, operation in itertools.product(
-            (ALICE, BOB),
-            ("10.0.0.1", "10.0.0.2"),
+            (ALICE, BOB, ANONYMOUS),
+            ("10.0.0.1", "10.0.0.2", "::1"),
             ("a", "ab", "abcd", "b", "c"),
             (
                 Operation.READ,
@@ -116,6 +120,7 @@ def test_decisions_equal_brute_force() -> None:
             ),
         ):
             expected = _brute_force(rules, who, host, operation, name, default=default)
+            made += 1
             for _ in range(2):  # the second time from the kept decisions
                 assert access.allows(who, host, operation, TOPIC, name) is expected
 

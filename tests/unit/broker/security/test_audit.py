@@ -20,7 +20,7 @@ def test_equal_failures_are_one_line_and_a_count(caplog: pytest.LogCaptureFixtur
     audit = Audit(clock)
     for _ in range(1000):
         audit.login_failed("10.0.0.1", "PLAIN", "SASL", "credentials")
-        audit.refused(SESSION, "FETCH", Operation.READ, ResourceType.TOPIC, "a")
+        audit.decided(SESSION, "FETCH", Operation.READ, ResourceType.TOPIC, "a", is_allowed=False)
     audit.login_failed("10.0.0.2", "PLAIN", "SASL", "credentials", "bob")
     failed = "10.0.0.1 failed to authenticate with PLAIN on listener SASL: credentials"
     refused = "User:bob at 10.0.0.1 may not READ the topic 'a' (FETCH)"
@@ -39,7 +39,7 @@ def test_equal_failures_are_one_line_and_a_count(caplog: pytest.LogCaptureFixtur
     assert caplog.messages[5:] == [failed], "a new series begins"
 
 
-def test_a_series_that_goes_on_is_one_line_in_each_time(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_series_that_continues_is_one_line_in_each_time(caplog: pytest.LogCaptureFixture) -> None:
     clock = FrozenClock()
     audit = Audit(clock)
     for _ in range(300):
@@ -83,7 +83,7 @@ def test_ten_thousand_addresses_write_no_ten_thousand_lines(
     audit = Audit(clock)
     for number in range(10_000):
         audit.login_failed(f"host-{number}", "PLAIN", "SASL", "credentials")
-    audit.refused(SESSION, "FETCH", Operation.READ, ResourceType.TOPIC, "a")
+    audit.decided(SESSION, "FETCH", Operation.READ, ResourceType.TOPIC, "a", is_allowed=False)
     assert len(caplog.messages) <= KINDS_MAX + 1
     assert len(audit._folds) <= KINDS_MAX + 2
     clock.advance(FOLD_MS)
@@ -142,9 +142,36 @@ def test_a_name_cannot_end_a_line_or_hide_text_of_it(caplog: pytest.LogCaptureFi
     audit.changed(request, f"deleted topic {FORGED}")
     audit.login_failed("10.0.0.1", "PLAIN", "SASL", "credentials", FORGED)
     audit.refused_certificate("10.0.0.1", "SSL", ValueError(FORGED))
-    audit.refused(session, "FETCH", Operation.READ, ResourceType.TOPIC, FORGED)
+    audit.decided(session, "FETCH", Operation.READ, ResourceType.TOPIC, FORGED, is_allowed=False)
     assert len(caplog.messages) == 5
     for line in caplog.messages:
         assert line.isprintable(), line
         escaped = r"bob\n10.0.0.9 authenticated as User:admin\x1b[2K\u202e é"
         assert escaped in line
+
+
+def test_rights_that_are_there_are_distinguished_by_name(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "tidelog.audit")
+    audit = Audit(FrozenClock())
+    assert audit.notes_allowed()
+    for name in ("a", "b", "a"):
+        audit.decided(SESSION, "FETCH", Operation.READ, ResourceType.TOPIC, name, is_allowed=True)
+    assert caplog.messages == [
+        f"User:bob at 10.0.0.1 may READ the topic '{name}' (FETCH)" for name in "ab"
+    ]
+    assert audit.refusals == 0
+    caplog.set_level("INFO", "tidelog.audit")
+    assert not audit.notes_allowed()
+
+
+def test_a_login_names_its_client_without_what_would_end_the_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "tidelog.audit")
+    session = Session(peer_host="10.0.0.1", listener="SASL", principal=user("bob"))
+    session.client_id = "x\nevil" + "y" * 300
+    Audit(FrozenClock()).authenticated(session, "PLAIN")
+    (line,) = caplog.messages
+    assert line.startswith("10.0.0.1 authenticated as User:bob with PLAIN on listener SASL")
+    assert "\n" not in line
+    assert line.endswith("y" * 250 + "')")

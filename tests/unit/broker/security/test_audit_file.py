@@ -100,7 +100,7 @@ async def test_a_file_that_cannot_be_reopened_stays_in_use(
     place.file.close()
     place.thread.close()
     assert [line["number"] for line in lines(moved)] == [0]
-    assert "lines go on to the former file" in caplog.text
+    assert "lines are still written to the former file" in caplog.text
 
 
 async def test_a_slow_disk_loses_no_change_and_counts_the_rest(
@@ -206,14 +206,22 @@ async def test_events_have_their_facts_one_by_one(tmp_path: Path) -> None:
     audit.login_failed("10.0.0.1", "PLAIN", "SASL", "credentials", forged)
     audit.refused_certificate("10.0.0.1", "SSL", ValueError(forged))
     for _ in range(3):
-        audit.refused(BOB, "FETCH", Operation.READ, ResourceType.TOPIC, forged)
+        audit.decided(BOB, "FETCH", Operation.READ, ResourceType.TOPIC, forged, is_allowed=False)
     audit.reloaded("num.partitions")
     over_tls = Session(
         peer_host="10.0.0.1", principal=user("eve"), connection_id=7, tls="TLSv1.3 SUITE"
     )
     over_tls.software = ("librdkafka", "2.0.2")
     why = "no rule allows it"
-    audit.refused(over_tls, "FETCH", Operation.READ, ResourceType.TOPIC, "t", lambda: why)
+    audit.decided(
+        over_tls,
+        "FETCH",
+        Operation.READ,
+        ResourceType.TOPIC,
+        "t",
+        is_allowed=False,
+        why=lambda: why,
+    )
     place.close()
     for line in (found := lines(place.path)):
         del line["time"]

@@ -49,7 +49,7 @@ def test_the_one_that_was_silent_for_longest_goes_first() -> None:
     assert len(instances) == 9
 
 
-def test_a_stored_subscription_that_is_not_valid_asks_nobody() -> None:
+def test_a_stored_subscription_that_is_not_valid_has_no_effect() -> None:
     stored: dict[str, Json] = {
         "bad": {"metrics": "*", "interval.ms": "1"},
         "worse": {"metrics": "*", "match": "client_id=("},

@@ -431,7 +431,7 @@ async def test_do_those_who_wait_go_on_in_the_order_they_came() -> None:
     assert not c.txns.must_wait("x", me, [T0, T1], joins=True)
 
 
-async def test_is_nobody_admitted_when_the_log_refuses() -> None:
+async def test_is_no_producer_admitted_when_the_log_refuses() -> None:
     c = await Coordinated.start()
     me = c.init()
     c.world.group_commit.is_holding = True

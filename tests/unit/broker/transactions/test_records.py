@@ -70,7 +70,7 @@ def test_is_something_newer_unknown(value: str) -> None:
 
 
 @pytest.mark.parametrize("size", range(len(VALUE)))
-def test_is_a_torn_value_told_apart(size: int) -> None:
+def test_is_a_torn_value_recognised(size: int) -> None:
     with pytest.raises(UnknownRecord):
         decode_value("x", VALUE[:size])
 

@@ -61,7 +61,7 @@ def test_is_a_retried_bump_the_same_bump() -> None:
 
 
 @pytest.mark.parametrize("expected", [(1, 1), (1, 4), (2, 3)])
-def test_is_whoever_has_another_epoch_or_id_fenced(expected: tuple[int, int]) -> None:
+def test_is_a_producer_of_another_epoch_or_id_fenced(expected: tuple[int, int]) -> None:
     assert _init(EMPTY, expected) == Plan(error=ErrorCode.PRODUCER_FENCED)
 
 

@@ -5,9 +5,11 @@ import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
+from broker.groups.share_partitions import SharePartitions
 from broker.security.service import Security
 from broker.topics.registry import TopicRegistry
 from broker.workers.first import FirstWorker
@@ -41,6 +43,9 @@ class FakeTopics:
         self.may_apply = asyncio.Event()
         self.error: StorageFailed | None = None
         self.followed: list[str] = []
+
+    def when_deleted(self, callback: Callable[[Any], object]) -> None:
+        pass
 
     async def follow(self, kind: str, keys: list[str]) -> None:
         await self.may_apply.wait()
@@ -105,7 +110,10 @@ async def _started(
     await further.open_data_dir(config, {}, files=RealFiles(), now_ms=0)
     starting = asyncio.create_task(
         further.begin(
-            cast(TopicRegistry, topics), cast(Security, None), cast(FollowingTransactions, None)
+            cast(TopicRegistry, topics),
+            cast(Security, None),
+            Mock(spec=FollowingTransactions),
+            Mock(spec=SharePartitions),
         )
     )
     await wait_until(lambda: any("opened" in message for message in peer.received))

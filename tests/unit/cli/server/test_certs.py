@@ -29,3 +29,33 @@ def test_what_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "No such file" in bad["problem"]
     assert run([*words[:2], *words[3:]]) == ExitCode.FAILED
     assert "kafka.example" in capsys.readouterr().out
+
+
+def test_a_new_certificate_is_made_once_and_serves_its_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "tls"
+    words = ["certs", "new", str(place), "--host", "a.example", "--host", "10.0.0.7"]
+    assert run(words) == 0
+    assert capsys.readouterr().out == f"ssl.keystore.location={place}/server.pem\n"
+    files = {path.name: path.read_bytes() for path in place.iterdir()}
+    assert set(files) == {"ca.pem", "ca.key", "server.pem"}
+    assert {path.stat().st_mode & 0o777 for path in place.iterdir()} == {0o600}
+    shown = ["certs", "show", "--json", "--set", "listeners=SSL://127.0.0.1:0"]
+    assert run([*shown, "--set", f"ssl.keystore.location={place}/server.pem"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["names"] == ["a.example", "10.0.0.7"]
+    assert run(words) == 0
+    assert "the certificate that is there serves these names" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in place.iterdir()} == files
+    assert run([*words, "--host", "b.example"]) == 0
+    assert (place / "ca.pem").read_bytes() == files["ca.pem"]
+    assert (place / "server.pem").read_bytes() != files["server.pem"]
+
+
+@pytest.mark.parametrize("host", ["a,DNS:evil.example", "a b", "", "a\nb", "-a"])
+def test_a_name_that_would_write_an_extension_is_refused(
+    host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["certs", "new", str(tmp_path / "tls"), f"--host={host}"]) == ExitCode.USAGE
+    assert "write a host's name or an IP address" in capsys.readouterr().err
+    assert not (tmp_path / "tls").exists()

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.security.acls import format_acl
+from broker.security.acls import KIND_ACL, format_acl
 from broker.security.credentials import Upsertion
-from broker.security.service import KIND_ACL
 from cli.security import offline_users
 from cli.security.offline_users import set_user
 from cli.server import checkup
@@ -238,7 +237,7 @@ SASL = {"listeners": "SASL_PLAINTEXT://127.0.0.1:9092"}
 
 
 class TestUsers:
-    def test_a_listener_that_lets_nobody_in(self, data: Path) -> None:
+    def test_a_listener_that_lets_no_client_in(self, data: Path) -> None:
         ((verdict, seen, cure),) = weaknesses(data, **SASL)
         assert (verdict, "there are none" in seen) == (BAD, True)
         assert cure == f"tidelog user add admin --data-dir {data}"
@@ -361,6 +360,17 @@ def test_the_metrics_port_beside_rules(data: Path) -> None:
     ((_, seen, cure),) = weaknesses(data, **RULES)
     assert "reads names of topics" in seen
     assert "metrics.auth=basic" in cure
+
+
+def test_settings_made_at_run_time_that_do_not_fit_are_a_line_each(data: Path) -> None:
+    names = [f"listener.name.gone.ssl.keystore.{what}" for what in ("location", "type")]
+    config = load(command_line={"log.dirs": str(data)})
+    with open_journal(config, files=RealFiles(), random_bytes=secrets.token_bytes) as journal:
+        journal.set_broker_overrides(dict.fromkeys(names, "PEM"))
+    found = findings(data)
+    assert [(one.verdict, one.seen.partition(" = ")[0]) for one in found] == [
+        (BAD, name) for name in names
+    ]
 
 
 def test_a_damaged_journal_is_named_and_no_more_is_asked(data: Path) -> None:

@@ -18,9 +18,7 @@ def test_a_good_file_is_said_to_be_good(tmp_path: Path, capsys: pytest.CaptureFi
     assert "num.io.threads" in shown.err
 
 
-def test_all_problems_are_told_to_programs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_problems_are_in_the_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "broker.toml"
     file.write_text('"num.partitons" = 3\n"node.id" = -1\n')
     assert run(["config", "check", "--json", str(file)]) == ExitCode.CONFIG
@@ -34,6 +32,6 @@ def test_settings_are_listed_with_defaults(capsys: pytest.CaptureFixture[str]) -
     assert (setting["name"], setting["default"]) == ("auto.create.topics.enable", "true")
 
 
-def test_a_word_in_no_setting_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_word_in_no_setting_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["config", "list", "xyzzy"]) == ExitCode.NOT_FOUND
     assert "no setting has 'xyzzy'" in capsys.readouterr().err

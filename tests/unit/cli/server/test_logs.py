@@ -52,7 +52,7 @@ def test_a_text_line_has_its_time_with_the_zone(tmp_path: Path) -> None:
     assert (level, name, words) == ("INFO", "tides:", ["high", "water"])
 
 
-def test_a_moved_file_is_opened_anew(tmp_path: Path) -> None:
+def test_a_moved_file_is_opened_again(tmp_path: Path) -> None:
     file = tmp_path / "log"
     set_up(level="warning", form="text", file=str(file))
     logger.warning("one")

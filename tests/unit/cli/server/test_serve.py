@@ -5,7 +5,8 @@ import pytest
 
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.server.serve import command_line_settings, read_config, warn_if_slow
+from cli.server.serve import warn_if_slow
+from cli.server.settings import command_line_settings, read_config
 
 
 def test_shortcuts_are_settings_and_set_wins() -> None:

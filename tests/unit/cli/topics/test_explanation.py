@@ -43,5 +43,5 @@ def test_map_names_the_minute_to_begin_with() -> None:
 
 
 @pytest.mark.parametrize("index", ["timeindex", "minute"])
-def test_no_entry_is_said_so(index: str) -> None:
+def test_no_entry_is_shown(index: str) -> None:
     assert "no entry before the time" in told(index, timestamp=-1)

@@ -68,7 +68,7 @@ async def test_nothing_goes_until_all_under_way_came_back() -> None:
     assert not queue.is_recovering
 
 
-async def test_after_a_refusal_the_numbers_of_later_batches_are_given_anew() -> None:
+async def test_after_a_refusal_later_batches_get_new_numbers() -> None:
     queue = filled(3)
     first, second, third = queue.in_flight
     queue.send_again(third)

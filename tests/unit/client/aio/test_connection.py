@@ -104,7 +104,7 @@ async def test_a_refusal_that_names_nothing_falls_back_to_0() -> None:
     assert [header.api_version for header in transport.requests] == [4, 0]
 
 
-async def test_another_refusal_is_told() -> None:
+async def test_another_refusal_is_reported() -> None:
     with pytest.raises(BrokerRefused, match="CLUSTER_AUTHORIZATION_FAILED"):
         await negotiated(
             lambda h: answer(
@@ -123,13 +123,13 @@ async def test_the_highest_common_version_is_used(limits: dict[str, int], expect
 
 
 @pytest.mark.parametrize("limits", [{"max_version": 1}, {"max_version": 12, "min_version": 6}])
-async def test_no_common_version_is_told_with_both_ranges(limits: dict[str, int]) -> None:
+async def test_no_common_version_is_reported_with_both_ranges(limits: dict[str, int]) -> None:
     connection, _ = opened(METADATA)
     with pytest.raises(UnsupportedByBroker, match="h:1 offers METADATA 2-5, and this call needs"):
         connection.version_of(ApiKey.METADATA, **limits)
 
 
-async def test_a_missing_api_is_told() -> None:
+async def test_a_missing_api_is_reported() -> None:
     connection, _ = opened(METADATA)
     with pytest.raises(UnsupportedByBroker, match="does not offer FETCH"):
         connection.version_of(ApiKey.FETCH, max_version=4)
@@ -170,7 +170,7 @@ async def test_an_answer_out_of_step_ends_the_connection() -> None:
         await call
 
 
-async def test_an_answer_nobody_asked_for_ends_the_connection() -> None:
+async def test_an_answer_without_a_request_ends_the_connection() -> None:
     connection, transport = opened(METADATA)
     connection.data_received(b"\x00\x00\x00\x04\x00\x00\x00\x01")
     assert transport.is_aborted

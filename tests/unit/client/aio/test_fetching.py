@@ -68,7 +68,7 @@ def test_records_before_the_position_are_passed_over() -> None:
     assert values(reader_with(batch(0, "a", "b", "c"), position=1)) == ["b", "c"]
 
 
-def test_taking_stops_at_the_limit_and_goes_on_there() -> None:
+def test_taking_stops_at_the_limit_and_continues_there() -> None:
     reader = reader_with(batch(0, "a", "b", "c"))
     assert values(reader, 2) == ["a", "b"]
     assert reader.position == 2
@@ -83,7 +83,7 @@ def test_taking_one_by_one_moves_the_position_each_time() -> None:
     assert seen == [(5, 6), (6, 7)]
 
 
-def test_the_next_fetch_begins_behind_what_is_here() -> None:
+def test_the_next_fetch_begins_after_what_is_here() -> None:
     assert reader_with(batch(0, "a", "b"), batch(2, "c")).fetch_offset == 3
 
 

@@ -211,7 +211,7 @@ async def test_time_up_with_unknown_fate_says_so_and_takes_a_new_identity() -> N
     assert broker.sent[-1] == (101, 0, [b"b"])
 
 
-async def test_what_waits_behind_a_batch_of_unknown_fate_is_sent_by_itself() -> None:
+async def test_what_waits_for_a_batch_of_unknown_fate_is_sent_by_itself() -> None:
     """Nothing else happens then: the sender has to wake itself."""
     broker = FakeBroker(*[LOST] * 1000)
     async with sending(broker, delivery_timeout_ms=200) as send:

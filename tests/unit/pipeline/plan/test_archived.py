@@ -14,7 +14,7 @@ from pipeline.errors import BadOptions, DataLoss  # noqa: E402
 from pipeline.plan import archived  # noqa: E402
 from pipeline.plan.archived import Archive, FilePart, pack_files  # noqa: E402
 from pipeline.plan.journal import Journal  # noqa: E402
-from pipeline.plan.lake_files import read_part  # noqa: E402
+from pipeline.plan.lake_files import read_in_order, read_part  # noqa: E402
 from pipeline.plan.splits import OffsetRange  # noqa: E402
 from pipeline.records.arrow_loops import MICROS_MS_MAX  # noqa: E402
 from pipeline.records.batches import COLUMN_TYPES, DecodeRules  # noqa: E402
@@ -183,6 +183,37 @@ def test_rows_of_a_file_are_those_of_the_ranges_and_the_window(tmp_path: Path, s
         if "value" in columns:
             values = [value.as_py() for batch in batches for value in batch.column("value")]
             assert values == [b"%d-%d" % row[:2] for row in expected]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_files_of_a_partition_are_merged_in_the_order_of_their_offsets(
+    tmp_path: Path, seed: int
+) -> None:
+    """Against a sort of all rows, where dates alternate, follow each other, and are alone."""
+    luck = random.Random(seed)
+    offsets = [offset for offset in range(300) if luck.random() < 0.8]
+    files: list[list[tuple[int, int, int]]] = [[] for _ in range(luck.randrange(1, 9))]
+    place = 0
+    for offset in offsets:
+        place = luck.randrange(len(files)) if luck.random() < 0.3 else place
+        files[place] += [(1, offset, offset)]
+        # Small partitions share files.
+        files[place] += [(2, offset, -5)] if luck.random() < 0.2 else []
+    start, end = luck.randrange(150), luck.randrange(150, 320)
+    parts = []
+    for number, rows in enumerate(files):
+        path = tmp_path / f"{number}.parquet"
+        write(path, sorted(rows), luck.choice((5, 50, 1000)))
+        first = min((row[1] for row in rows), default=0)
+        parts.append(FilePart(str(path), 1, "t", tuple(ranges((1, start, end))), first))
+    luck.shuffle(parts)
+    for columns in (("value",), ("timestamp", "offset")):
+        rules = DecodeRules(columns=columns, rows_per_batch=luck.choice((3, 40, 999)))
+        batches = list(read_in_order(parts, rules, fail_on_data_loss=True))
+        assert all(batch.schema == rules.schema for batch in batches)
+        found = [value for batch in batches for value in batch.column(columns[-1]).to_pylist()]
+        wanted = [offset for offset in offsets if start <= offset < end]
+        assert found == ([b"1-%d" % one for one in wanted] if len(columns) == 1 else wanted)
 
 
 def test_times_that_were_cut_are_null_where_that_is_asked_for(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ def test_the_first_writer_wins_and_both_learn_it(tmp_path: Path) -> None:
     assert Journal(tmp_path / "new" / "place").get("start") == {"a": 1}
 
 
-def test_nothing_but_documents_is_left_behind(tmp_path: Path) -> None:
+def test_nothing_but_documents_is_left(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.put("plans/1", [1])
     journal.put("plans/1", [2])

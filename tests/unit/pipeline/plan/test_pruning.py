@@ -97,7 +97,7 @@ def test_a_maximum_that_is_a_markers_keeps_no_segment(tmp_path: Path) -> None:
         assert parse_segments("t", document)["t", 0][0].youngest_ms == youngest
 
 
-def test_a_minimum_that_nobody_measured_prunes_no_end(tmp_path: Path) -> None:
+def test_a_minimum_that_was_not_measured_prunes_no_end(tmp_path: Path) -> None:
     write_partition(tmp_path, [(INT64_MIN, 904), (INT64_MIN, 2000)])
     hybrid = options(readFrom="hybrid", segments__path=str(tmp_path))
     assert prune(hybrid, [OffsetRange("t", 0, 0, 20)], 910, 1000)[0] == [
@@ -176,7 +176,7 @@ def test_the_broker_tells_over_http() -> None:
     assert (pruned.skipped, pruned.problem) == (1, "")
 
 
-def test_a_broker_without_statistics_prunes_nothing_and_it_is_said() -> None:
+def test_a_broker_without_statistics_prunes_nothing_and_it_is_reported() -> None:
     kept, pruned = prune(options(segments__statistics="127.0.0.1:1"), [WHOLE], 910, 1000)
     assert kept == [WHOLE]
     assert "127.0.0.1:1" in pruned.problem
@@ -198,7 +198,7 @@ def every_ten_ms() -> PartitionDouble:
     return log
 
 
-def test_a_promised_lateness_ends_reading_behind_the_window() -> None:
+def test_a_promised_lateness_ends_reading_after_the_window() -> None:
     cluster = every_ten_ms().cluster
 
     def ended(newest_ms: int, **named: str) -> list[OffsetRange]:

@@ -138,7 +138,7 @@ def test_a_closed_segment_that_ends_early_is_believed_only_with_its_manifest(
     assert going_on[0] == [*seen, *range(40, 60)]
 
 
-def test_files_that_begin_behind_the_range_leave_it_to_the_broker(tmp_path: Path) -> None:
+def test_files_that_begin_after_the_range_leave_it_to_the_broker(tmp_path: Path) -> None:
     for base in (20, 40, 60):
         write_segment(tmp_path / "t-0", base, 4)
     assert read(tmp_path, 10, 60) == ([], OffsetRange("t", 0, 10, 60))
@@ -184,7 +184,7 @@ def test_an_abort_in_a_later_segment_hides_the_rows_before_it(tmp_path: Path) ->
 
 @pytest.mark.parametrize("start", [0, 1, 3])
 @pytest.mark.parametrize("size", [10, 3_000_000], ids=["one chunk", "several chunks"])
-def test_committed_rows_behind_an_abort_of_the_same_producer_stay(
+def test_committed_rows_after_an_abort_of_the_same_producer_stay(
     tmp_path: Path, start: int, size: int
 ) -> None:
     folder = tmp_path / "t-0"

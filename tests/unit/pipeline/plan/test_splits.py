@@ -93,7 +93,7 @@ def test_many_small_ranges_share_tasks_and_keep_their_order() -> None:
     assert [one for task in tasks for one in task] == many
 
 
-def test_a_limit_is_shared_by_size_and_starves_nobody() -> None:
+def test_a_limit_is_shared_by_size_and_starves_no_partition() -> None:
     starts = {("t", 0): 0, ("t", 1): 0, ("t", 2): 5}
     ends = {("t", 0): 900, ("t", 1): 100, ("t", 2): 6}
     limited = limit_ends(starts, ends, 100)

@@ -209,7 +209,7 @@ def test_a_flipped_bit_is_named_with_its_offset() -> None:
 
 
 @pytest.mark.parametrize("position", range(61, 90))
-def test_nonsense_behind_a_good_checksum_never_crashes(position: int) -> None:
+def test_nonsense_under_a_good_checksum_never_crashes(position: int) -> None:
     data = bytearray(batch(0, 3))
     data[position] ^= 0xFF
     try:

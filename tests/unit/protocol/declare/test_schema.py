@@ -28,6 +28,7 @@ from protocol.api.list_offsets import (
 from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.declare import schema
+from protocol.declare.layout import least_size, structure
 from protocol.errors import MalformedRequest
 from tests.unit.protocol.samples import LAYOUTS, Layout, sample
 
@@ -231,11 +232,11 @@ def test_varint_beyond_32_bits_is_not_written() -> None:
 
 
 def test_trees_are_built_once() -> None:
-    assert schema.structure(HeartbeatRequest, 3) is schema.structure(HeartbeatRequest, 3)
+    assert schema.tree(HeartbeatRequest, 3) is schema.tree(HeartbeatRequest, 3)
 
 
 def test_least_size_counts_every_mandatory_byte() -> None:
     # acks, timeout, count in v0; one byte each of null id, count and tag section more in v9.
-    assert schema.least_size(schema.structure(ProduceRequest, 0)) == 2 + 4 + 4
-    assert schema.least_size(schema.structure(ProduceRequest, 9)) == 1 + 2 + 4 + 1 + 1
-    assert schema.least_size(schema.structure(DescribeTopicPartitionsRequest, 0)) == 1 + 4 + 1 + 1
+    assert least_size(structure(ProduceRequest, 0)) == 2 + 4 + 4
+    assert least_size(structure(ProduceRequest, 9)) == 1 + 2 + 4 + 1 + 1
+    assert least_size(structure(DescribeTopicPartitionsRequest, 0)) == 1 + 4 + 1 + 1

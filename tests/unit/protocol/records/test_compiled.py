@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from broker.net import produce_lane
+from broker.net import fetch_lane, produce_lane, request_fields
 from protocol.records import record_loops
 from storage.append import plain
 from storage.log import lane
@@ -17,8 +17,8 @@ from tests.unit.protocol.records.flavours import LOADED, source_of
 ROOT = Path(__file__).parents[4]
 
 
-WAYS = (plain, feed, lane, produce_lane)
-"""What else is compiled: the lane of Produce and what it shares with the general way."""
+WAYS = (plain, feed, lane, request_fields, produce_lane, fetch_lane)
+"""What else is compiled: the lanes and what they share with the general way."""
 
 
 @pytest.mark.parametrize("module", [*LOADED, *WAYS], ids=lambda module: str(module.__name__))

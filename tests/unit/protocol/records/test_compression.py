@@ -120,7 +120,7 @@ def test_every_truncation_is_corrupt(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("codec", REAL_CODECS)
-def test_foreign_bytes_behind_the_stream_are_corrupt(codec: Codec) -> None:
+def test_foreign_bytes_after_the_stream_are_corrupt(codec: Codec) -> None:
     with pytest.raises(CorruptRecords):
         unlimited(codec, compress(codec, TEXT) + b"\x00\x00\x00\x05junk!")
 

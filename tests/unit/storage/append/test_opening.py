@@ -14,13 +14,14 @@ from protocol.records.builder import (
     build_end_txn_marker,
     build_message_set,
 )
+from protocol.records.compression import PIECES_MAX
 from protocol.records.layout import INT64_MAX, Codec, TimestampType
 from protocol.records.legacy import encode_message
 from protocol.records.record import Record, record_bytes
 from storage.append.opening import (
     AT_ONCE_BYTES,
     AT_ONCE_PIECES,
-    WRITTEN_ANEW_AT_ONCE_BYTES,
+    REWRITTEN_AT_ONCE_BYTES,
     Opening,
 )
 from storage.append.plan import AppendRules, Examined, examine_append, place_append, plan_append
@@ -92,6 +93,107 @@ def test_refused_batch_uses_the_budget() -> None:
     assert opened == 20 * MIB
 
 
+class Codecs:
+    """Stands for a codec: notes its limits; the result has `size` bytes, or is too large."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.limits: list[tuple[int, int]] = []
+
+    def decompress(self, max_bytes: int, max_pieces: int) -> bytes:
+        self.limits.append((max_bytes, max_pieces))
+        if self.size > max_bytes:
+            raise DecompressionLimitExceeded("more")
+        return bytes(self.size)
+
+    def open(self, opening: Opening, size: int, cap: int = INT64_MAX) -> int:
+        """The size of a batch of `size` bytes, opened with at most `cap`."""
+        self.size = size
+        return len(opening.open(cap, self.decompress))
+
+
+def test_each_batch_has_the_least_of_three_limits() -> None:
+    """What one batch may have, what is left of the request, what is left of the turn."""
+    codecs, opening = Codecs(), Opening(AT_ONCE_BYTES + 50)
+    assert codecs.open(opening, 30, cap=40) == 30
+    assert codecs.open(opening, AT_ONCE_BYTES - 40) == AT_ONCE_BYTES - 40
+    assert codecs.open(opening, 10) == 10
+    with pytest.raises(TooMuchAtOnce):
+        codecs.open(opening, 1)
+    assert codecs.open(opening.aside(), 45) == 45
+    with pytest.raises(MessageTooLarge):
+        codecs.open(opening, 6)
+    pieces = AT_ONCE_PIECES
+    assert codecs.limits == [
+        (40, pieces),
+        (AT_ONCE_BYTES - 30, pieces),
+        (10, pieces),
+        (0, pieces),
+        (50, PIECES_MAX),
+        (5, PIECES_MAX),
+    ]
+
+
+def test_a_budget_without_a_byte_left_opens_nothing() -> None:
+    codecs, opening = Codecs(), Opening(5, at_once=False)
+    assert codecs.open(opening, 4) == 4
+    assert codecs.open(opening, 1) == 1
+    text = "the batches of this request decompress to more than 5 bytes "
+    text += "(queued.max.decompressed.bytes); send fewer at a time"
+    with pytest.raises(MessageTooLarge) as caught:
+        codecs.open(opening, 0)
+    assert str(caught.value) == text
+    assert len(codecs.limits) == 2
+
+
+@pytest.mark.parametrize(
+    ("left", "refusal"),
+    [(9, MessageTooLarge), (10, DecompressionLimitExceeded), (11, DecompressionLimitExceeded)],
+)
+def test_a_batch_above_its_own_limit_is_refused_for_itself(
+    left: int, refusal: type[Exception]
+) -> None:
+    """Only where the request's budget was the lower limit is the request too large."""
+    with pytest.raises(refusal):
+        Codecs().open(Opening(left, at_once=False), 99, cap=10)
+
+
+def test_a_batch_that_was_refused_in_another_thread_has_used_its_limit() -> None:
+    codecs, opening = Codecs(), Opening(100, at_once=False)
+    with pytest.raises(DecompressionLimitExceeded):
+        codecs.open(opening, 99, cap=60)
+    assert codecs.open(opening, 40) == 40
+    assert codecs.limits[-1] == (40, PIECES_MAX)
+
+
+def test_the_next_request_begins_with_a_whole_budget() -> None:
+    codecs, opening = Codecs(), Opening(AT_ONCE_BYTES + 50)
+    was_used = [opening.is_used]
+    codecs.open(opening, AT_ONCE_BYTES)
+    was_used.append(opening.is_used)
+    opening.renew()
+    was_used.append(opening.is_used)
+    assert [used is True for used in was_used] == [False, True, False]
+    assert [used is False for used in was_used] == [True, False, True]
+    codecs.open(opening, AT_ONCE_BYTES)
+    codecs.open(opening.aside(), 50)
+    with pytest.raises(MessageTooLarge):
+        codecs.open(opening, 1)
+
+
+def test_back_in_the_loop_its_limits_are_in_force_again() -> None:
+    codecs, opening = Codecs(), Opening(INT64_MAX)
+    assert opening.aside() is opening
+    assert codecs.open(opening, AT_ONCE_BYTES + 1) == AT_ONCE_BYTES + 1
+    opening.check_rewrite(REWRITTEN_AT_ONCE_BYTES + 1)
+    opening.return_to_loop()
+    with pytest.raises(TooMuchAtOnce):
+        codecs.open(opening, AT_ONCE_BYTES + 1)
+    opening.check_rewrite(REWRITTEN_AT_ONCE_BYTES)
+    with pytest.raises(TooMuchAtOnce):
+        opening.check_rewrite(REWRITTEN_AT_ONCE_BYTES + 1)
+
+
 def test_batch_of_many_pieces_is_not_done_at_once() -> None:
     member = zlib.compress(b"", wbits=31)
     batch = bytearray(build_batch([Record(0, NOW, None, b"v" * 100)], codec=Codec.GZIP))
@@ -106,14 +208,14 @@ def test_batch_of_many_pieces_is_not_done_at_once() -> None:
     assert calls == [AT_ONCE_PIECES]
 
 
-def test_large_batch_that_is_to_be_written_anew_is_not_done_at_once() -> None:
+def test_large_batch_that_is_to_be_rewritten_is_not_done_at_once() -> None:
     rules = replace(RULES, codec=Codec.GZIP)
     plan(compressed(10_000, Codec.NONE), Opening(INT64_MAX), rules)
     with pytest.raises(TooMuchAtOnce):
         plan(compressed(100_000, Codec.NONE), Opening(INT64_MAX), rules)
 
 
-def test_what_compresses_well_counts_with_its_clear_size_when_written_anew() -> None:
+def test_what_compresses_well_counts_with_its_clear_size_when_rewritten() -> None:
     rules = replace(RULES, codec=Codec.ZSTD)
     plan(compressed(10_000, Codec.GZIP), Opening(INT64_MAX), rules)
     with pytest.raises(TooMuchAtOnce):
@@ -121,8 +223,8 @@ def test_what_compresses_well_counts_with_its_clear_size_when_written_anew() -> 
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_as_much_as_is_allowed_is_written_anew_at_once(more: int) -> None:
-    records = memoryview(batch(NOW, size=WRITTEN_ANEW_AT_ONCE_BYTES + more))
+def test_as_much_as_is_allowed_is_rewritten_at_once(more: int) -> None:
+    records = memoryview(batch(NOW, size=REWRITTEN_AT_ONCE_BYTES + more))
     rules = replace(RULES, codec=Codec.GZIP)
     if more:
         with pytest.raises(TooMuchAtOnce):
@@ -185,7 +287,7 @@ def test_a_large_batch_that_is_only_stamped_is_done_at_once() -> None:
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_the_clear_size_is_allowed_to_the_last_byte(more: int) -> None:
-    wanted = WRITTEN_ANEW_AT_ONCE_BYTES + more
+    wanted = REWRITTEN_AT_ONCE_BYTES + more
     for size in range(wanted - 30, wanted):
         sent = build_batch([Record(0, NOW, None, bytes(size))], codec=Codec.GZIP)
         _, start, end = record_bytes(RecordBatch(sent))
@@ -202,7 +304,7 @@ def test_the_clear_size_is_allowed_to_the_last_byte(more: int) -> None:
         plan(records, Opening(INT64_MAX), rules)
 
 
-def test_messages_that_are_written_anew_count_together() -> None:
+def test_messages_that_are_rewritten_count_together() -> None:
     message = encode_message(1, 0, NOW, None, bytes(30_000))
     plan(memoryview(bytearray(message * 2)), Opening(INT64_MAX))
     with pytest.raises(TooMuchAtOnce):

@@ -14,6 +14,7 @@ from protocol.records.encode_loops import encode_record
 from protocol.records.entry import Entry
 from protocol.records.layout import (
     INT64_MAX,
+    INT64_MIN,
     LAST_OFFSET_DELTA_AT,
     LEGACY_CRC_AT,
     MAX_TIMESTAMP_AT,
@@ -27,8 +28,9 @@ from protocol.records.layout import (
     TimestampType,
 )
 from protocol.records.legacy import Message, encode_message
-from protocol.records.record import Record
+from protocol.records.record import DECOMPRESSED_BYTES_MAX, Record
 from protocol.records.scan import iter_records, scan_entries
+from storage.append.entries import Window
 from storage.append.plan import AppendPlan, AppendRules, Origin, plan_append
 from storage.errors import (
     AppendRejected,
@@ -421,7 +423,7 @@ def test_writable_buffer_is_borrowed_and_a_read_only_one_copied() -> None:
 
 
 @pytest.mark.parametrize("junk", [b"\x00", bytes(11), build_batch(records_at(1))[:-1]])
-def test_bytes_behind_the_last_whole_entry_are_dropped(junk: bytes) -> None:
+def test_bytes_after_the_last_whole_entry_are_dropped(junk: bytes) -> None:
     data = build_batch(records_at(1))
     assert len(plan(data + junk).buffer) == len(data)
     old = build_message_set(records_at(1, 2), 1)
@@ -716,6 +718,16 @@ def test_decoding_faults_never_leave_as_protocol_errors() -> None:
             {"compression.type": "zstd", "compression.zstd.level": "7"},
             AppendRules(codec=Codec.ZSTD, compression_level=7),
         ),
+        (
+            {"compression.type": "gzip", "compression.gzip.level": "3",
+             "compression.lz4.level": "4", "compression.zstd.level": "7"},
+            AppendRules(codec=Codec.GZIP, compression_level=3),
+        ),
+        (
+            {"compression.type": "lz4", "compression.gzip.level": "3",
+             "compression.lz4.level": "4", "compression.zstd.level": "7"},
+            AppendRules(codec=Codec.LZ4, compression_level=4),
+        ),
         ({"cleanup.policy": "compact,delete"}, AppendRules(compacted=True)),
         (
             {"max.message.bytes": "77", "segment.bytes": "2097152",
@@ -732,6 +744,40 @@ def test_rules_follow_the_topic(overrides: dict[str, str], expected: AppendRules
     if after not in overrides:
         expected = replace(expected, timestamp_after_max_ms=default)
     assert made == expected
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize(
+    ("rules", "now_ms", "oldest", "newest"),
+    [
+        (AppendRules(timestamp_before_max_ms=5, timestamp_after_max_ms=6), 1000, 995, 1006),
+        (AppendRules(timestamp_before_max_ms=5, timestamp_after_max_ms=INT64_MAX),
+         1000, 995, INT64_MAX),
+        (AppendRules(timestamp_before_max_ms=INT64_MAX, timestamp_after_max_ms=6),
+         -1000, INT64_MIN, -994),
+        (STAMP, 1000, INT64_MIN, INT64_MAX),
+    ],
+)  # fmt: skip
+def test_the_window_lies_around_the_clock(
+    rules: AppendRules, now_ms: int, oldest: int, newest: int, compacted: bool
+) -> None:
+    found = replace(rules, compacted=compacted).window(now_ms)
+    assert found == Window(oldest, newest, rules is STAMP, compacted)
+    assert type(found.stamps) is bool
+
+
+def test_a_log_without_settings_takes_what_apache_kafka_takes() -> None:
+    assert AppendRules() == AppendRules(
+        timestamp_type=TimestampType.CREATE_TIME,
+        timestamp_before_max_ms=INT64_MAX,
+        timestamp_after_max_ms=INT64_MAX,
+        codec=None,
+        compression_level=None,
+        compacted=False,
+        max_message_bytes=1024 * 1024 + 12,
+        segment_bytes=1024**3,
+        decompressed_bytes_max=DECOMPRESSED_BYTES_MAX,
+    )
 
 
 # --- what a refusal says ------------------------------------------------------------------------

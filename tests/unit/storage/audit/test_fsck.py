@@ -15,6 +15,7 @@ from storage.directory.data_dir import DataDir
 from storage.disk.checkpoints import CLEAN_SHUTDOWN_FILE, write_clean_shutdown
 from storage.disk.files import Files, RealFiles
 from storage.disk.steps import run_steps
+from storage.errors import HalfWrittenDataDir
 from storage.log.log import Log
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import Operation, PowerCut, SimulatedDisk
@@ -84,7 +85,7 @@ def test_audit_changes_nothing() -> None:
     assert disk.tree() == before
 
 
-def test_progress_is_told_per_partition() -> None:
+def test_progress_is_reported_per_partition() -> None:
     steps: list[tuple[int, int]] = []
     audit_directory(
         ROOT, sound_directory(), progress=lambda done, total: steps.append((done, total))
@@ -228,6 +229,15 @@ def test_damaged_identity_or_journal_is_found(name: str) -> None:
     assert "D7" in rules(disk)
     disk.unlink(f"{ROOT}/meta.properties")
     assert "D7" in rules(disk)
+
+
+def test_a_journal_without_its_first_line_is_found() -> None:
+    """A start refuses it, though each of its lines is good."""
+    disk = sound_directory()
+    rewrite(disk, f"{ROOT}/metadata.journal", lambda content: content.partition(b"\n")[2])
+    assert "D7" in rules(disk)
+    with pytest.raises(HalfWrittenDataDir, match="does not begin with its format"):
+        DataDir.open(ROOT, files=disk, broker_config=load(), now_ms=NOW)
 
 
 def test_torn_journal_is_a_warning_after_a_crash() -> None:

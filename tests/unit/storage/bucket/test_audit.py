@@ -2,6 +2,7 @@
 
 from itertools import chain
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from storage.errors import DirectoryOlder, StoreFailed
 from storage.log.compaction import compact
 from storage.log.log import Log
 from storage.log.retention import delete_expired
-from storage.remote.erase import erase_below_start
+from storage.remote.erase import erase_unused
 from storage.segment.remote.object import RemoteObject
 from storage.segment.segment import Segment
 from tests.support.logs import batch
@@ -77,7 +78,7 @@ class Machine:
             return not self.shipper.names(where)
 
         logs = [log for topic in self.dir.topics.values() for log in topic.logs]
-        erased = sum(run_steps(erase_below_start(log, self.store, may_go)) for log in logs)
+        erased = sum(run_steps(erase_unused(log, self.store, may_go)) for log in logs)
         return erased + run_steps(self.dir.erase_remote(10_000_000, self.store, may_go))
 
 
@@ -340,9 +341,9 @@ def test_a_log_that_is_in_the_bucket_costs_no_look_at_its_segments(
     looked: list[Log] = []
     unsealed = shipping._unsealed
 
-    def counted(log: Log) -> list[Segment]:
+    def counted(log: Log, found: Any) -> list[Segment]:
         looked.append(log)
-        return unsealed(log)
+        return unsealed(log, found)
 
     monkeypatch.setattr(shipping, "_unsealed", counted)
     assert list(machine.shipper.waiting()) == []

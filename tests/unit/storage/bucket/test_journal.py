@@ -9,7 +9,7 @@ import pytest
 from storage.bucket import journal as journals
 from storage.bucket.journal import (
     BucketJournal,
-    Entry,
+    JournalEntry,
     catch_up,
     decode_entry,
     encode_entry,
@@ -228,7 +228,7 @@ def test_what_is_damaged_in_the_middle_is_refused() -> None:
 
 def test_a_newer_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journals, "JOURNAL_VERSION", 2)
-    newer = encode_entry(Entry(number=0, epoch=1, owner=A, nonce=0, changes={}))
+    newer = encode_entry(JournalEntry(number=0, epoch=1, owner=A, nonce=0, changes={}))
     monkeypatch.undo()
     with pytest.raises(UnknownBucketFormat, match="format 2, and this program knows 1"):
         decode_entry(newer)

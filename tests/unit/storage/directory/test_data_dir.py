@@ -162,7 +162,7 @@ def test_refused_directory_is_unlocked_again() -> None:
     disk.lock(f"{ROOT}/.lock").release()
 
 
-def test_failing_disk_is_told_in_one_sentence() -> None:
+def test_failing_disk_is_reported_in_one_sentence() -> None:
     disk = SimulatedDisk()
     open_dir(disk).close(NOW)
     disk.fault = Fault(at=0, errno=errno.EROFS, for_ever=True)
@@ -673,7 +673,7 @@ def test_directory_with_a_metadata_log_of_kafka_is_left_to_import() -> None:
     assert not disk.exists(f"{ROOT}/metadata.journal")
 
 
-def test_progress_is_told_per_partition() -> None:
+def test_progress_is_reported_per_partition() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
     run_steps(data_dir.create_topic("t", 3, {}, NOW))
@@ -689,7 +689,7 @@ def test_progress_is_told_per_partition() -> None:
     assert steps == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_journal_tail_that_was_cut_is_told() -> None:
+def test_journal_tail_that_was_cut_is_reported() -> None:
     disk = SimulatedDisk()
     open_dir(disk)
     disk.open(f"{ROOT}/metadata.journal").append(b"1234abcd {")
@@ -697,7 +697,7 @@ def test_journal_tail_that_was_cut_is_told() -> None:
     assert any("cut 10 bytes" in notice for notice in again.notices)
 
 
-def test_settings_that_are_no_longer_known_are_left_out_and_told() -> None:
+def test_settings_that_are_no_longer_known_are_left_out_and_reported() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
     run_steps(data_dir.create_topic("t", 1, {}, NOW))

@@ -6,8 +6,14 @@ from config import load
 from protocol.records.builder import build_batch
 from protocol.records.record import Record
 from storage.directory.data_dir import DataDir
-from storage.directory.offset_checkpoints import OffsetCheckpoints
-from storage.disk.checkpoints import CLEANER_FILE, LOG_START_FILE, RECOVERY_POINT_FILE, read_offsets
+from storage.directory.offset_checkpoints import Hints, OffsetCheckpoints
+from storage.disk.checkpoints import (
+    CLEANER_FILE,
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    read_offsets,
+)
 from storage.disk.file_names import MANIFEST_NAME
 from storage.disk.steps import run_steps
 from storage.errors import StorageFailed
@@ -20,21 +26,51 @@ from tests.unit.storage.directory.test_data_dir import NOW, ROOT, open_dir, prod
 def test_missing_files_say_nothing() -> None:
     disk = SimulatedDisk()
     disk.make_directory(ROOT)
-    hints, notices = OffsetCheckpoints(ROOT, disk).read()
+    hints, notices = OffsetCheckpoints(ROOT, disk).read(stopped_cleanly=False)
     assert (hints.recovery_points, hints.log_starts, notices) == ({}, {}, [])
 
 
-def test_broken_file_is_told_and_says_nothing() -> None:
+def test_broken_file_is_reported_and_counts_as_empty() -> None:
     disk = SimulatedDisk()
     disk.make_directory(ROOT)
     disk.replace_atomically(f"{ROOT}/{RECOVERY_POINT_FILE}", b"7\n")
     disk.replace_atomically(f"{ROOT}/{LOG_START_FILE}", b"0\n1\nt 0 5\n")
-    hints, notices = OffsetCheckpoints(ROOT, disk).read()
+    hints, notices = OffsetCheckpoints(ROOT, disk).read(stopped_cleanly=True)
     assert (hints.recovery_points, hints.log_starts) == ({}, {("t", 0): 5})
     assert notices == [
         f"{RECOVERY_POINT_FILE} cannot be read and is taken for empty: "
         "expected a version and a count, found one line"
     ]
+
+
+@pytest.mark.parametrize(
+    ("recovery_point", "high_watermark", "clean", "unclean"),
+    [(5, 7, 7, 5), (7, 5, 7, 7), (None, 7, 7, 0), (5, None, 5, 5), (None, None, 0, 0)],
+)
+def test_a_clean_stop_has_synced_everything_below_the_high_watermark(
+    recovery_point: int | None, high_watermark: int | None, clean: int, unclean: int
+) -> None:
+    key = ("t", 0)
+    hints = Hints(
+        recovery_points={} if recovery_point is None else {key: recovery_point},
+        high_watermarks={} if high_watermark is None else {key: high_watermark},
+    )
+    assert hints.recovery_point(key, is_clean=True) == clean
+    assert hints.recovery_point(key, is_clean=False) == unclean
+
+
+def test_new_topic_is_not_held_to_the_high_watermark_of_its_predecessor() -> None:
+    """Also when the other checkpoints, which had an entry for it as well, are gone."""
+    disk, data_dir = prepared()
+    data_dir.close(NOW)
+    disk.replace_atomically(f"{ROOT}/{HIGH_WATERMARK_FILE}", b"0\n1\nt 1 6\n")
+    disk.unlink(f"{ROOT}/{RECOVERY_POINT_FILE}")
+    data_dir = open_dir(disk)
+    run_steps(data_dir.create_topic("t", 2, {}, NOW))
+    assert read_offsets(ROOT, HIGH_WATERMARK_FILE, disk) == {}
+    data_dir.close(NOW)
+    log = open_dir(disk).topics["t"].logs[1]
+    assert (log.log_end_offset, log.offline_reason) == (0, None)
 
 
 def prepared() -> tuple[SimulatedDisk, DataDir]:

@@ -108,7 +108,7 @@ def test_sync_without_pin_is_a_bug(tmp_path: Path) -> None:
         file.end_sync(0)
 
 
-def test_interrupted_write_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_write_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = RealFiles().create(f"{tmp_path}/a")
     real = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, bytes(data)[:3], at))

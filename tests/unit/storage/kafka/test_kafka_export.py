@@ -70,7 +70,7 @@ def test_run_time_settings_go_along_where_kafka_has_them() -> None:
     assert any(b"log.retention.ms" in value for value in plan.records)
 
 
-def test_settings_of_groups_are_named_since_they_stay_behind() -> None:
+def test_settings_of_groups_are_named_since_they_are_not_exported() -> None:
     data_dir: DataDir = open_dir(SimulatedDisk())
     data_dir.set_group_overrides("g", {"consumer.session.timeout.ms": "50000"})
     plan = plan_export(data_dir, directory_id=DIRECTORY_ID)

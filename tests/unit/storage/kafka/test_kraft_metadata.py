@@ -1,5 +1,8 @@
 """What the records of a metadata log add up to, and the directory that is written for Kafka."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 
 from protocol.records.builder import build_batch
@@ -7,12 +10,20 @@ from protocol.records.layout import ControlType
 from protocol.records.record import Record, control_type
 from protocol.records.scan import iter_records, scan_checked
 from protocol.stored.kraft import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotaEntityData,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
 from storage.kafka.kraft_metadata import (
     METADATA_DIRECTORY,
@@ -61,7 +72,7 @@ def test_topics_partitions_and_settings_come_and_go() -> None:
         setting("retention.ms", "4", of="gone"),
         RemoveTopicRecord(topic_id=OTHER_ID),
         ProducerIdsRecord(broker_id=1, next_producer_id=1000),
-        OtherRecord(key=18),
+        setting("retention.ms", "1", kind=32, of="group"),
         OtherRecord(key=0),
     ):
         metadata.apply(record)
@@ -69,7 +80,40 @@ def test_topics_partitions_and_settings_come_and_go() -> None:
     assert metadata.topic_settings == {"t": {"segment.ms": "2"}}
     assert metadata.broker_settings == {"": {"log.retention.ms": "3"}}
     assert metadata.next_producer_id == 1000
-    assert metadata.others == {"ACLs": 1}
+    assert metadata.others == {"settings of groups and client metrics": 1}
+
+
+def limit(value: float, *names: str, remove: bool = False) -> ClientQuotaRecord:
+    entity = [QuotaEntityData(entity_type=name, entity_name="a") for name in names]
+    return ClientQuotaRecord(entity=entity, key="k", value=value, remove=remove)
+
+
+def test_security_is_what_was_set_last_and_not_removed() -> None:
+    metadata = ClusterMetadata()
+    user = UserScramCredentialRecord(name="ann", mechanism=1, iterations=4096)
+    kept = (
+        replace(user, mechanism=2),
+        replace(user, iterations=8192),
+        AccessControlEntryRecord(id=ID, resource_name="t"),
+        limit(3.0, "client-id", "user"),
+        DelegationTokenRecord(token_id="kept"),
+    )
+    for record in (
+        user,
+        replace(user, name="gone"),
+        AccessControlEntryRecord(id=OTHER_ID),
+        limit(1.0, "user"),
+        limit(2.0, "user", "client-id"),
+        DelegationTokenRecord(token_id="gone"),
+        *kept,
+        RemoveUserScramCredentialRecord(name="gone", mechanism=1),
+        RemoveAccessControlEntryRecord(id=OTHER_ID),
+        limit(0.0, "user", remove=True),
+        RemoveDelegationTokenRecord(token_id="gone"),
+    ):
+        metadata.apply(record)
+    assert len(metadata.security) == len(kept)
+    assert all(record in metadata.security for record in kept)
 
 
 def test_transaction_counts_as_a_whole_or_not_at_all() -> None:
@@ -155,18 +199,73 @@ def test_snapshot_is_named_by_its_records_and_framed_by_control_batches() -> Non
     assert control_type(last) is ControlType.SNAPSHOT_FOOTER
 
 
-def test_log_behind_the_snapshot_is_added_and_its_torn_tail_is_not() -> None:
-    disk = written()
+def later(disk: SimulatedDisk, *names: str, lost: int = 0) -> list[bytes]:
+    """Batches of the log after the snapshot of `disk`, each with a topic; `lost` come before."""
     (snapshot,) = disk.list_directory(DIRECTORY)
-    end = int(snapshot.partition("-")[0])
-    old, new = (
-        build_batch([Record(0, NOW, None, encode(record))], base_offset=offset)
-        for record, offset in (
-            (TopicRecord(name="below", topic_id=OTHER_ID), end - 1),
-            (TopicRecord(name="above", topic_id=OTHER_ID), end),
+    end = int(snapshot.partition("-")[0]) + lost
+    return [
+        build_batch(
+            [Record(0, NOW, None, encode(TopicRecord(name=name, topic_id=name.encode() * 16)))],
+            base_offset=end + number,
         )
-    )
+        for number, name in enumerate(names)
+    ]
+
+
+def with_log(disk: SimulatedDisk, content: bytes) -> SimulatedDisk:
     log = disk.create(f"{DIRECTORY}/{0:020d}.log")
-    log.append(old + new + new[:-3])
+    log.append(content)
     log.close()
-    assert sorted(read_cluster_metadata(DIRECTORY, disk).topics) == ["above", "t1"]
+    return disk
+
+
+@pytest.mark.parametrize("tail", [lambda batch: batch[:-3], lambda _: bytes(4096)])
+def test_log_after_the_snapshot_is_added_and_its_unfinished_write_is_not(
+    tail: Callable[[bytes], bytes],
+) -> None:
+    disk = written()
+    (below,) = later(disk, "b", lost=-1)
+    above, unfinished = later(disk, "a", "u")
+    with_log(disk, below + above + tail(unfinished))
+    assert sorted(read_cluster_metadata(DIRECTORY, disk).topics) == ["a", "t1"]
+
+
+@pytest.mark.parametrize("keeps", [0.5, 0.9])
+def test_shortened_snapshot_is_damage(keeps: float) -> None:
+    disk = written(topics=2000)
+    (name,) = disk.list_directory(DIRECTORY)
+    content = disk.read_all(f"{DIRECTORY}/{name}")
+    ends = [entry.position for entry in scan_checked(content).entries]
+    for end in (int(len(content) * keeps), *ends):
+        disk.replace_atomically(f"{DIRECTORY}/{name}", content[:end])
+        with pytest.raises(CorruptMetadata, match="is damaged at byte"):
+            read_cluster_metadata(DIRECTORY, disk)
+
+
+def test_damage_amid_a_snapshot_or_a_log_drops_no_record() -> None:
+    disk = written(topics=2000)
+    (name,) = disk.list_directory(DIRECTORY)
+    content = bytearray(disk.read_all(f"{DIRECTORY}/{name}"))
+    content[len(content) // 2] ^= 1
+    disk.replace_atomically(f"{DIRECTORY}/{name}", bytes(content))
+    with pytest.raises(CorruptMetadata, match="is damaged at byte"):
+        read_cluster_metadata(DIRECTORY, disk)
+
+    disk = written()
+    first, second = later(disk, "a", "b")
+    with_log(disk, first[:-1] + bytes([first[-1] ^ 1]) + second)
+    with pytest.raises(CorruptMetadata, match="is damaged at byte 0"):
+        read_cluster_metadata(DIRECTORY, disk)
+
+
+def test_gap_after_a_snapshot_or_in_a_log_is_damage() -> None:
+    disk = written()
+    with_log(disk, *later(disk, "a", lost=1))
+    with pytest.raises(CorruptMetadata, match=r"\.log lacks the records from offset 6 on"):
+        read_cluster_metadata(DIRECTORY, disk)
+
+    disk = written()
+    first, _, third = later(disk, "a", "b", "c")
+    with_log(disk, first + third)
+    with pytest.raises(CorruptMetadata, match=r"\.log lacks the records from offset 7 on"):
+        read_cluster_metadata(DIRECTORY, disk)

@@ -22,6 +22,7 @@ from storage.errors import (
     LogOffline,
     OffsetOutOfRange,
     OutOfOrderSequence,
+    StorageError,
     StorageFailed,
 )
 from storage.log.retention import delete_expired
@@ -180,6 +181,18 @@ def test_duplicates_are_known_after_a_restart(restart: str) -> None:
     with pytest.raises(OutOfOrderSequence):
         log.write(produced(10, producer_id=7, sequence=5))
     assert log.write(produced(10, producer_id=7, sequence=2)).first_offset == 2
+
+
+@pytest.mark.parametrize("restart", ["clean", "crash"])
+def test_a_producer_id_below_none_is_none(restart: str) -> None:
+    """As in Kafka: its batches are repeated, skipped and fenced by nothing."""
+    log = LogHarness()
+    for offset, (sequence, epoch) in enumerate([(0, 3), (0, 3), (9, 0)]):
+        sent = produced(10, producer_id=-2, sequence=sequence, epoch=epoch)
+        assert log.write(sent).first_offset == offset
+    _ = log.reopen() if restart == "clean" else log.crash()
+    assert not len(log.log.producers.state)
+    assert log.write(produced(10, producer_id=-2, sequence=0, epoch=3)).first_offset == 3
 
 
 def test_fenced_producer_is_refused() -> None:
@@ -522,6 +535,25 @@ def test_failure_while_rolling_leaves_the_log_usable(kind: Operation, count: int
     log.crash()
     assert [record.timestamp for record in log.records()] == list(range(5))
     assert [log.log.offset_for_timestamp(t).offset for t in range(5)] == list(range(5))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("failed", [Operation.APPEND, Operation.SYNC_DIRECTORY])
+def test_no_power_cut_after_a_failed_roll_leaves_a_hole(failed: Operation) -> None:
+    """The next roll took the file of the failed one for a manifest with a durable name."""
+    log = LogHarness(index_interval_bytes=4096)
+    log.append(0)
+    fail_next(log.files, failed, skip=2 if failed is Operation.APPEND else 0)
+    with pytest.raises(StorageError):
+        log.log.roll(log.now_ms)
+    log.files.fault = None
+    for timestamp in (1, 2):
+        log.append(timestamp, flush=False)
+        log.log.roll(log.now_ms)
+    log.append(3, flush=False)
+    for seed in range(100):
+        found = LogHarness.after_power_cut(log, seed, Survival.MIXED)
+        offsets = [record.offset for record in found.records()]
+        assert offsets == list(range(found.log.log_end_offset)), seed
 
 
 @pytest.mark.parametrize("restart", ["none", "clean", "crash"])

@@ -129,7 +129,7 @@ def test_case_63_committed_readers_do_not_find_what_is_unstable() -> None:
     assert log.log.offset_for_timestamp(20, isolation=committed) == TimestampOffset(20, 1, 0)
 
 
-def test_case_64_hit_below_the_start_goes_on_to_later_segments() -> None:
+def test_case_64_hit_below_the_start_continues_in_later_segments() -> None:
     """Intended difference: Kafka answers nothing here."""
     log = log_of(90, 10, 80, 20, 95, roll_after=(1, 3))
     log.log.delete_before(1)
@@ -319,7 +319,7 @@ def test_no_more_is_read_than_an_interval_and_a_batch_in_whole_blocks(size: int)
         assert explained.bytes_read <= 4096 + size + WALK_BLOCK_BYTES
 
 
-def test_the_record_in_front_is_found_behind_what_compaction_emptied() -> None:
+def test_the_record_before_is_found_beyond_what_compaction_emptied() -> None:
     log = LogHarness(index_interval_bytes=0, cleanup_policy="compact", min_cleanable_dirty_ratio=0)
     for number, key in enumerate(b"abbbbcbbbdbbbbz"):
         log.write(batch(number * 10, key=bytes([key])))

@@ -74,7 +74,7 @@ def test_case_48_all_old_leaves_one_empty_segment_at_the_end() -> None:
     assert log.append(5).first_offset == 4
 
 
-def test_case_49_first_survivor_protects_what_is_behind_it() -> None:
+def test_case_49_first_survivor_protects_what_follows_it() -> None:
     old, new = NOW - 5000, NOW
     assert plan(old, new, old, retention_ms=1000).reasons == (DeletionReason.TIME,)
 

@@ -15,11 +15,18 @@ import pytest
 
 from config import load
 from storage.audit.accept_loss import accept_loss
-from storage.audit.fsck import audit_directory
+from storage.audit.fsck import Severity, audit_directory
 from storage.directory.data_dir import DataDir
 from storage.directory.offline import open_journal
-from storage.disk.checkpoints import read_unclean
-from storage.disk.file_names import INDEX_SUFFIXES, LOG_SUFFIX, MANIFEST_NAME, segment_file_path
+from storage.disk.checkpoints import HIGH_WATERMARK_FILE, RECOVERY_POINT_FILE, read_unclean
+from storage.disk.file_names import (
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    MANIFEST_NAME,
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    segment_file_path,
+)
 from storage.disk.files import RealFiles
 from storage.disk.steps import run_steps
 from storage.errors import LogQuarantined, QuarantineKind
@@ -129,8 +136,9 @@ def test_every_lost_segment_is_noticed(
     lose, left = DAMAGES[damage]
     lose(disk, base)
     good_until = base + left
-    # Found again by the next start, after a kill and after a clean stop.
+    # Found again by the next start, after a kill and after a clean stop, and by the auditor.
     for stops in (False, True, False):
+        assert audited_errors(disk)
         data_dir = opened(disk)
         log = log_of(data_dir)
         check_quarantined(log, good_until)
@@ -143,6 +151,13 @@ def test_every_lost_segment_is_noticed(
             run_steps(data_dir.checkpoint())
         disk = kill(disk)
     check_accepted(disk, good_until, base)
+
+
+def audited_errors(disk: SimulatedDisk) -> list[str]:
+    """The errors of an audit about the damaged log; its checkpoints name it."""
+    errors = [str(f) for f in audit_directory(ROOT, disk).findings if f.severity is Severity.ERROR]
+    assert all(DIRECTORY in error or "t-0 up to" in error for error in errors)
+    return errors
 
 
 def test_a_stop_with_a_quarantined_partition_is_clean_for_the_others() -> None:
@@ -283,6 +298,7 @@ def test_a_log_of_which_nothing_is_left(keeps_directory: bool, is_clean: bool) -
     if keeps_directory:
         disk.make_directory(DIRECTORY)
     for _ in range(2):
+        assert audited_errors(disk)
         data_dir = opened(disk)
         found = log_of(data_dir).quarantine
         assert found is not None
@@ -321,6 +337,107 @@ def test_after_a_clean_stop_either_fact_tells_where_the_log_ended(damage: str, w
     lose, left = DAMAGES[damage]
     lose(disk, ACTIVE)
     check_quarantined(log_of(opened(disk)), ACTIVE + left)
+
+
+def end_facts() -> dict[str, str]:
+    """The files that a clean stop leaves and that name the end of the log."""
+    return {
+        "manifest": f"{DIRECTORY}/{MANIFEST_NAME}",
+        "recovery point": f"{ROOT}/{RECOVERY_POINT_FILE}",
+        "high watermark": f"{ROOT}/{HIGH_WATERMARK_FILE}",
+        "snapshot": path(RECORDS, SNAPSHOT_SUFFIX),
+    }
+
+
+@pytest.mark.parametrize("kept", end_facts())
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_after_a_clean_stop_one_fact_about_the_end_is_enough(damage: str, kept: str) -> None:
+    """The loss is found again after a kill, when only the recovery point counts."""
+    disk = stopped(is_clean=True)
+    for name, file in end_facts().items():
+        if name != kept:
+            disk.unlink(file)
+    lose, left = DAMAGES[damage]
+    lose(disk, ACTIVE)
+    for _ in range(3):
+        data_dir = opened(disk)
+        check_quarantined(log_of(data_dir), ACTIVE + left)
+        disk = kill(disk)
+    check_accepted(disk, ACTIVE + left, ACTIVE)
+
+
+@pytest.mark.parametrize("what", ["manifest", "recovery point"])
+def test_a_quarantine_that_starts_and_stops_cleanly_keeps_its_proof(what: str) -> None:
+    disk = stopped(is_clean=True)
+    disk.unlink(end_facts()[what])
+    remove(disk, ACTIVE)
+    for _ in range(3):
+        data_dir = opened(disk)
+        check_quarantined(log_of(data_dir), ACTIVE)
+        data_dir.close(NOW_MS)
+        disk = kill(disk)
+
+
+def test_a_quarantine_deletes_no_snapshot() -> None:
+    """A snapshot above what is left of the log names offsets that were given out."""
+    disk = stopped(is_clean=True)
+    remove(disk, ACTIVE)
+    before = {name for name in disk.list_directory(DIRECTORY) if name.endswith(SNAPSHOT_SUFFIX)}
+    assert log_of(opened(disk)).quarantine is not None
+    assert before <= set(disk.list_directory(DIRECTORY))
+
+
+def test_a_directory_that_is_gone_is_known_by_its_high_watermark() -> None:
+    disk = stopped(is_clean=True)
+    disk.unlink(end_facts()["recovery point"])
+    disk.remove_tree(DIRECTORY)
+    for _ in range(3):
+        log = log_of(opened(disk))
+        assert log.offline_reason is not None
+        assert f"{DIRECTORY} is missing; offsets up to 59 were durable in it" in log.offline_reason
+        disk = kill(disk)
+
+
+def test_damage_in_a_closed_log_is_not_cut_by_the_start_after_it() -> None:
+    """The first start reads the log because its index is gone, the second because of the kill."""
+    disk = stopped(is_clean=True)
+    disk.unlink(end_facts()["recovery point"])
+    disk.unlink(path(ACTIVE, OFFSET_INDEX_SUFFIX))
+    disk.damage(path(ACTIVE), 2 * BATCH_BYTES, b"\xff" * BATCH_BYTES)
+    for _ in range(3):
+        log = log_of(opened(disk))
+        assert log.quarantine is not None
+        assert (log.quarantine.kind, log.quarantine.good_until) == (QuarantineKind.DAMAGED, 59)
+        disk = kill(disk)
+    assert disk.size(path(ACTIVE)) == PER_SEGMENT * BATCH_BYTES
+
+
+@pytest.mark.parametrize("policy", ["batch", "os"])
+def test_after_a_crash_the_high_watermark_proves_nothing(policy: str) -> None:
+    """With `flush.policy=os` it may lie above what a power cut has left."""
+    disk = SimulatedDisk()
+    data_dir = opened(disk)
+    log = log_of_new(data_dir, "t", {"flush.policy": policy})
+    fill(log, 2)
+    run_steps(data_dir.checkpoint())
+    disk = kill(disk)
+    disk.replace_atomically(end_facts()["high watermark"], b"0\n1\nt 0 9\n")
+    log = log_of(opened(disk))
+    assert (log.offline_reason, log.log_end_offset) == (None, 2)
+
+
+def test_a_clean_stop_whose_recovery_points_are_gone_is_reported() -> None:
+    disk = stopped(is_clean=True)
+    disk.unlink(end_facts()["recovery point"])
+    data_dir = opened(disk)
+    notice = (
+        "recovery-point-offset-checkpoint is missing, although a clean stop has written it; the "
+        "high watermarks and the files of each log say where it ended"
+    )
+    assert notice in data_dir.notices
+    assert serves(log_of(data_dir))
+    again = opened(kill(disk))
+    assert not any("recovery-point" in each for each in again.notices), "it has not stopped cleanly"
 
 
 def test_the_line_lies_at_the_recovery_point() -> None:

@@ -352,7 +352,7 @@ def test_case_76_index_files_without_a_log_are_removed() -> None:
 
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("damage", ["gone", "cut", "odd"])
-def test_a_transaction_index_is_made_anew(damage: str, is_clean: bool) -> None:
+def test_a_transaction_index_is_rebuilt(damage: str, is_clean: bool) -> None:
     log = LogHarness(index_interval_bytes=0)
     log.append(1)
     log.write(produced(2, 3, producer_id=7, sequence=0, is_transactional=True))
@@ -380,7 +380,7 @@ def test_a_transaction_index_is_made_anew(damage: str, is_clean: bool) -> None:
 
 
 @pytest.mark.parametrize("survival", [Survival.LOST, Survival.ZEROED, Survival.REORDERED])
-def test_a_transaction_index_made_anew_is_durable_before_it_is_remembered(
+def test_a_rebuilt_transaction_index_is_durable_before_it_is_remembered(
     survival: Survival,
 ) -> None:
     log = LogHarness(index_interval_bytes=0)
@@ -518,7 +518,7 @@ def test_an_unfinished_rewrite_leaves_nothing_when_its_removal_is_crashed(seed: 
     assert crashes > 3
 
 
-def test_case_80_log_that_ends_below_its_start_begins_anew() -> None:
+def test_case_80_log_that_ends_below_its_start_begins_empty() -> None:
     log = log_of_three_segments()
     log.log.abandon()
     log.open(is_clean=False, log_start_offset=50)
@@ -651,7 +651,7 @@ def test_index_of_a_directory_of_kafka_that_is_out_of_order_is_rebuilt(suffix: s
     assert log.files.read_all(path_of(3, suffix)) == before
 
 
-def test_damage_behind_the_last_index_entry_of_a_directory_of_kafka_is_named() -> None:
+def test_damage_after_the_last_index_entry_of_a_directory_of_kafka_is_named() -> None:
     log = of_kafka(log_of_three_segments())
     magic_at = 2 * len(batch(3)) + 16
     log.files.damage(path_of(3, ".log"), magic_at, b"\x09")
@@ -739,6 +739,8 @@ def test_directory_of_kafka_brings_what_was_compacted_already() -> None:
 def test_indexes_of_a_directory_of_kafka_whose_log_was_emptied_are_rebuilt() -> None:
     log = of_kafka(log_of_three_segments())
     log.files.open(path_of(6, ".log")).truncate(0)
+    # With it, the start would know that the log had ended at 9.
+    log.files.unlink(path_of(9, ".snapshot"))
     log.open(is_clean=True)
     assert [base for base, _ in log.log.recovery_report.rebuilt_indexes] == [6]
     assert log.append(70).first_offset == 6
@@ -748,7 +750,7 @@ def test_indexes_of_a_directory_of_kafka_whose_log_was_emptied_are_rebuilt() -> 
     assert (hit.timestamp, hit.offset) == (70, 6)
 
 
-def test_directory_of_somebody_else_is_read_without_a_manifest() -> None:
+def test_directory_of_another_program_is_read_without_a_manifest() -> None:
     """Kafka's files after a clean stop: no manifest, all indexes closed."""
     log = log_of_three_segments()
     log.log.close(log.now_ms)
@@ -764,7 +766,7 @@ def test_directory_of_somebody_else_is_read_without_a_manifest() -> None:
 
 
 @pytest.mark.parametrize("padding", [12, 24, 8, 3])
-def test_padded_index_of_somebody_else_is_rebuilt(padding: int) -> None:
+def test_padded_index_of_another_program_is_rebuilt(padding: int) -> None:
     """KAFKA-10207: zeros behind the entries would make the largest timestamp 0."""
     log = log_of_three_segments()
     log.log.close(log.now_ms)
@@ -829,7 +831,7 @@ def test_open_of_a_missing_directory_is_a_storage_error() -> None:
         log.open(is_clean=True)
 
 
-def test_a_start_goes_on_without_the_snapshots_that_it_cannot_write() -> None:
+def test_a_start_continues_without_the_snapshots_that_it_cannot_write() -> None:
     log = log_of_three_segments(producer_id=7)
     for name in log.names():
         if name.endswith(".snapshot"):

@@ -6,7 +6,7 @@ from storage.disk.steps import run_steps
 from storage.log.retention import DeletionReason, delete_expired
 from storage.log.segment_stats import collect_statistics
 from storage.log.values import Isolation
-from storage.remote.erase import erase_below_start, objects_to_erase
+from storage.remote.erase import erase_unused, objects_to_erase
 from storage.segment.remote.log import RemoteBytesNeeded
 from tests.property.remote_lookups import LookupTally, compare_lookups
 from tests.support.simulated_store import StoreFault
@@ -131,12 +131,12 @@ def test_retention_goes_over_both_parts_and_objects_follow() -> None:
     # The first DELETE is lost: the object stays named until one was answered.
     tiered.store.faults["DELETE"] = [StoreFault.REFUSED]
     with pytest.raises(Exception, match="does not answer"):
-        run_steps(erase_below_start(tiered.log, tiered.store))
+        run_steps(erase_unused(tiered.log, tiered.store))
     tiered.crash()
     assert [where.key for where in objects_to_erase(tiered.log)] == keys[:1]
-    assert run_steps(erase_below_start(tiered.log, tiered.store)) == 1
+    assert run_steps(erase_unused(tiered.log, tiered.store)) == 1
     assert list(tiered.store.objects) == keys[1:]
-    assert run_steps(erase_below_start(tiered.log, tiered.store)) == 0
+    assert run_steps(erase_unused(tiered.log, tiered.store)) == 0
     tiered.reopen()
     assert tiered.log.log_start_offset == 4
     assert len(tiered.all_records()) == 13

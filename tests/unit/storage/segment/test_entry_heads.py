@@ -70,7 +70,7 @@ def test_large_batches_are_jumped_over() -> None:
 
 
 @pytest.mark.parametrize("end", [0, 80])
-def test_walk_ends_where_it_is_told(end: int) -> None:
+def test_walk_ends_at_its_limit(end: int) -> None:
     segment = new_segment()
     for timestamp in range(3):
         add_at_end(segment, timestamp, size=80)

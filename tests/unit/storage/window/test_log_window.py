@@ -196,7 +196,7 @@ def test_offsets_beyond_the_log_are_refused() -> None:
             read(window, offset)
 
 
-def test_an_end_that_moves_back_strands_nobody() -> None:
+def test_an_end_that_moves_back_strands_no_reader() -> None:
     """Without statistics a segment may hold anything; when they are known, the end is before it."""
     log = LogHarness()
     log.append(20)

@@ -195,7 +195,7 @@ class GroupMachine(RuleBasedStateMachine):
             assert all(member.sync_waiter is None for member in group.members)
 
     @invariant()
-    def everybody_is_watched(self) -> None:
+    def every_member_is_watched(self) -> None:
         """Whoever may fall silent has a deadline, and the group wakes by the earliest."""
         due = list(self.group.members.pending.values())
         for member in self.group.members:

@@ -75,7 +75,7 @@ def test_does_adding_end_the_pending_state() -> None:
     assert members.pending == {}
 
 
-def test_has_everybody_joined_only_without_outstanding_ids() -> None:
+def test_has_every_member_joined_only_without_outstanding_ids() -> None:
     members = _members(_member("a", is_joining=True))
     assert members.has_all_joined
     members.pending["b"] = 5
@@ -138,7 +138,7 @@ def test_is_a_joined_member_elected_when_the_leader_is_absent() -> None:
     assert members.leader_id == "b"
 
 
-def test_is_nobody_elected_when_nobody_joined() -> None:
+def test_is_no_leader_elected_without_a_join() -> None:
     members = _members(_member("a"))
     assert not members.elect_joined_leader()
     assert members.leader_id == "a"

@@ -32,7 +32,7 @@ def test_what_is_stored_of_a_group() -> None:
     ]
 
 
-def test_what_has_a_group_that_nobody_joined() -> None:
+def test_what_has_a_group_without_a_join() -> None:
     snapshot = ClassicGroup("g", GroupLimits()).snapshot()
     assert (snapshot.protocol_type, snapshot.leader, snapshot.members) == ("", None, [])
 
@@ -50,7 +50,7 @@ def test_does_a_leader_that_is_no_member_matter() -> None:
     assert members.leader_id == snapshot.leader == "a"
 
 
-def test_is_only_the_leader_told_who_is_in() -> None:
+def test_does_only_the_leader_get_the_members() -> None:
     group = _group()
     leader, follower = group.members.get("a"), group.members.get("b")
     told = group.join_answer(leader)
@@ -67,7 +67,7 @@ def test_does_naming_another_leader_hide_the_members() -> None:
     assert (answer.leader_id, answer.members) == ("gone", ())
 
 
-def test_is_a_member_told_its_own_assignment() -> None:
+def test_does_a_member_get_its_own_assignment() -> None:
     group = _group()
     member = group.members.get("b")
     member.assignment = b"y"

@@ -53,7 +53,7 @@ def test_uniform_evens_out_different_subscriptions() -> None:
     assert targets["m1"] == {(A, i) for i in range(4)} | {(B, i) for i in range(3)}
 
 
-def test_a_topic_that_nobody_can_have_is_left_out() -> None:
+def test_a_topic_that_no_member_can_have_is_left_out() -> None:
     for name in ASSIGNORS:
         assert assign(name, {"m1": member("")}, TOPICS) == {"m1": NO_PARTITIONS}
         assert assign(name, {}, TOPICS) == {}

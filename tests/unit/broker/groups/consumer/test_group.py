@@ -70,7 +70,7 @@ class Table:
 
     def wait(self, delta_ms: int) -> None:
         self.now_ms += delta_ms
-        self.store(self.group.tick(self.topics, self.now_ms))
+        self.store(self.group.tick(self.now_ms))
 
     def store(self, changes: list[Change]) -> None:
         self.log.update(encode_change("g", change) for change in changes)
@@ -237,7 +237,7 @@ def test_one_who_joins_again_starts_with_nothing_and_is_given_all() -> None:
     assert (again.member_epoch, again.assigned) == (1, parts(0, 1, 2, 3))
 
 
-def test_a_full_group_takes_nobody() -> None:
+def test_a_full_group_takes_no_member() -> None:
     table = Table()
     for index in range(4):
         assert table.join(f"m{index}").error is ErrorCode.NONE
@@ -412,7 +412,7 @@ class Client:
 
 @settings(max_examples=80, deadline=None)
 @given(data=st.data())
-def test_nobody_reads_what_another_still_owns_and_all_is_read_in_the_end(
+def test_no_member_reads_what_another_still_owns_and_all_is_read_in_the_end(
     data: st.DataObject,
 ) -> None:
     table = Table(a=3, b=2)

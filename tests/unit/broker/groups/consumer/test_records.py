@@ -3,7 +3,6 @@
 import pytest
 
 from broker.groups.consumer.records import (
-    ConsumerKey,
     decode_consumer_key,
     encode_change,
     is_consumer_key,
@@ -19,6 +18,7 @@ from broker.groups.consumer.values import (
     Subscription,
 )
 from broker.groups.offsets.records import encode_group_key, encode_offset_key
+from broker.groups.record_keys import RecordKey
 from protocol.stored.codec import UnknownRecord
 
 TOPIC = bytes(range(16))
@@ -92,7 +92,7 @@ def test_is_what_was_stored_what_is_read() -> None:
         key, value = encode_change("g", change)
         about = decode_consumer_key(key)
         assert value is not None
-        assert about == ConsumerKey(change.kind, "g", change.member_id)
+        assert about == RecordKey(change.kind, "g", change.member_id)
         take_record(stored, about, value)
     assert (stored.epoch, stored.assignment_epoch) == (7, 7)
     assert stored.subscriptions == {"m": SUBSCRIPTION, "n": CLASSIC}
@@ -111,7 +111,7 @@ def test_have_partitions_without_an_epoch_that_of_their_member(
     stored = StoredConsumerGroup()
     topics_hex = TOPICS_HEX.removesuffix("00") + tags_hex
     value = bytes.fromhex(f"0000 {epoch_hex} 00000002 00 {topics_hex} 01 00")
-    take_record(stored, ConsumerKey(ChangeKind.CURRENT, "g", "m"), value)
+    take_record(stored, RecordKey(ChangeKind.CURRENT, "g", "m"), value)
     current = stored.current["m"]
     assert current.assigned == {(TOPIC, 0), (TOPIC, 1)}
     assert [current.had_since((TOPIC, index)) for index in range(3)] == [since, since, None]
@@ -140,7 +140,7 @@ def test_are_strange_keys_unknown(key: str) -> None:
 
 @pytest.mark.parametrize("value", ["0001 00000007 00", "0000 0000", ""])
 def test_are_strange_values_unknown(value: str) -> None:
-    about = ConsumerKey(ChangeKind.GROUP_EPOCH, "g", None)
+    about = RecordKey(ChangeKind.GROUP_EPOCH, "g", None)
     with pytest.raises(UnknownRecord):
         take_record(StoredConsumerGroup(), about, bytes.fromhex(value))
 
@@ -149,5 +149,5 @@ def test_are_a_kafka_hash_and_creation_time_skipped() -> None:
     """Kafka 4.1 and later put tagged fields behind the epoch."""
     stored = StoredConsumerGroup()
     value = bytes.fromhex("0000 00000007 01 00 08 0000000000000001")
-    take_record(stored, ConsumerKey(ChangeKind.GROUP_EPOCH, "g", None), value)
+    take_record(stored, RecordKey(ChangeKind.GROUP_EPOCH, "g", None), value)
     assert stored.epoch == 7

@@ -156,7 +156,7 @@ def test_are_newer_values_unknown(version: str) -> None:
 
 
 @pytest.mark.parametrize("size", range(len(GROUP_VALUE_3)))
-def test_is_a_torn_group_value_told_apart(size: int) -> None:
+def test_is_a_torn_group_value_recognised(size: int) -> None:
     with pytest.raises(UnknownRecord):
         decode_group_value(GROUP_VALUE_3[:size])
 

@@ -115,7 +115,7 @@ def test_does_a_tombstone_take_a_prepared_offset_away() -> None:
     assert not table.has_pending("g")
 
 
-def test_do_offsets_of_nobodys_group_age_from_their_commit() -> None:
+def test_do_offsets_of_a_group_without_members_age_from_their_commit() -> None:
     table = OffsetTable()
     table.commit("g", ("t", 0), _at(1, ms=100))
     table.commit("g", ("t", 1), _at(1, ms=101))

@@ -116,7 +116,7 @@ def test_a_failed_reading_keeps_the_keys_and_backs_off(tmp_path: Path) -> None:
     assert not keys.is_due(now_ms + 3_599_999)
 
 
-def test_a_first_reading_that_fails_is_said(tmp_path: Path) -> None:
+def test_a_first_reading_that_fails_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "none.json"
     with pytest.raises(KeysUnusable, match=f"{path.as_uri()} cannot be read: .*No such file"):
         IdentityKeys(settings(jwks_url=path.as_uri()), now_ms=0)

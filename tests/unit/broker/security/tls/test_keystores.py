@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509 import load_pem_x509_certificate
 
+from broker.security.secret_files import reveal
 from broker.security.tls.contexts import TlsContexts, TlsUnusable
 from broker.security.tls.keystores import StoreUnusable, read_store
 from config import ConfigErrors, load
@@ -21,7 +22,6 @@ from tests.support.certificates import authority, der_of, openssl, signed
 from tests.support.keystores import jks
 from tests.unit.broker.security.tls.test_contexts import (
     built_context,
-    reveal,
     settings,
     shake_hands,
     subject,

@@ -1,0 +1,225 @@
+"""What one request costs in instructions, in user space, counted by callgrind.
+
+Times on a shared machine are noise; instructions are nearly the same in every run. The broker runs
+in one process without sockets: a `LaneConnection` is fed with frames, one for each read, and its
+transport throws the answers away. What this driver does is counted, too: about 3,000 instructions
+for each request, and one for each byte that it copies into the receive buffer. System calls count
+as nothing. It needs valgrind. Start and warm-up run before counting is switched on.
+
+`python -m benchmarks.instructions [--rows TEXT;TEXT] [--requests N] [--flush-policy os|batch]
+[--functions N]`; the functions are known as long as no request has waited.
+"""
+
+import argparse
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from benchmarks import report, request_cost
+from broker.net.fetch_lane import FetchLane
+from broker.net.lane_connection import LaneConnection
+from broker.net.produce_lane import ProduceLane
+from broker.net.receive import SCRATCH
+from broker.node import Broker
+from config import load
+from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
+
+WARM_UP = 30
+MARK = "getpgid"
+"""A function of the C library that nothing here uses; callgrind writes its counts at each call."""
+
+_READY, _POLL_S, _SETTLE_S = "ready", 0.02, 10
+_ONE, _MANY = "one", "many"
+_NEW_TOPICS, _NEW_PARTITIONS = 3, 200
+_CREATE_V = 5
+_SUMMARY = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
+
+
+class Sink:
+    """A transport that throws answers away."""
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """The address of a peer."""
+        return ("127.0.0.1", 5555) if name == "peername" else default
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        """Nothing waits here."""
+
+    def get_write_buffer_size(self) -> int:
+        """Nothing is unread."""
+        return 0
+
+    def writelines(self, parts: object) -> None:
+        """The answers have left."""
+
+    def pause_reading(self) -> None:
+        """Reads are fed from outside."""
+
+    def resume_reading(self) -> None:
+        """See `pause_reading`."""
+
+    def is_closing(self) -> bool:
+        """It stays open."""
+        return False
+
+    def close(self) -> None:
+        """The driver closes it."""
+
+    abort = close
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures and prints a Markdown table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.instructions", description=__doc__)
+    parser.add_argument("--rows", default="", help="only rows whose title contains one of these;")
+    parser.add_argument("--requests", type=int, default=100, help="for each row")
+    parser.add_argument("--flush-policy", choices=("os", "batch"), default="os")
+    parser.add_argument("--functions", type=int, default=0, help="print so many of each row")
+    parser.add_argument("--drive", metavar="FOLDER", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.drive is not None:
+        asyncio.run(_drive(options.drive, options.rows, options.requests, options.flush_policy))
+        return 0
+    with tempfile.TemporaryDirectory(prefix="bench-instructions-") as folder:
+        lines = _counted(Path(folder), options)
+    print(report.table(["request", f"instructions, flush.policy={options.flush_policy}"], lines))
+    return 0
+
+
+def _rows(wanted: str, requests: int) -> Iterator[tuple[str, list[bytes]]]:
+    """(title, frames) of each row; a frame that changes something new is sent once."""
+    parts = wanted.split(";")
+    for row in (*request_cost.produce_rows(_ONE, _MANY), *request_cost.read_rows(_ONE)):
+        if any(part in row.title for part in parts):
+            yield row.title, list(row.frames) * requests
+    title = f"Create {_NEW_PARTITIONS} partitions"
+    if any(part in title for part in parts):
+        yield title, [_creation(f"made-{n}", _NEW_PARTITIONS) for n in range(_NEW_TOPICS)]
+    title = f"Produce to {_NEW_PARTITIONS} new partitions"
+    if any(part in title for part in parts):
+        batches = [request_cost.batch(1, 100)] * _NEW_PARTITIONS
+        yield title, [request_cost.produce(f"new-{n}", batches) for n in range(_NEW_TOPICS)]
+
+
+def _creation(name: str, partitions: int) -> bytes:
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
+    return request_cost.framed(request, _CREATE_V)
+
+
+def _counted(folder: Path, options: argparse.Namespace) -> list[list[str]]:
+    """A line for each row. The counts between two marks are a row's, or what comes between."""
+    command = [
+        "valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/counts",
+        "--instr-atstart=no", f"--dump-before={MARK}",
+        sys.executable, "-m", "benchmarks.instructions", "--drive", f"{folder}/data",
+        "--rows", options.rows, "--requests", str(options.requests),
+        "--flush-policy", options.flush_policy,
+    ]  # fmt: skip
+    ready = Path(folder, _READY)
+    with Path(folder, "errors").open("w+", encoding="utf-8") as errors:
+        # The places of keys in dictionaries are the same in every run.
+        seeded = {**os.environ, "PYTHONHASHSEED": "0"}
+        driver = subprocess.Popen(command, stdout=errors, stderr=errors, env=seeded)
+        while not ready.exists() and driver.poll() is None:
+            time.sleep(_POLL_S)
+        if driver.poll() is None:
+            switch = ["callgrind_control", "--instr=on", str(driver.pid)]
+            subprocess.run(switch, stdout=errors, stderr=errors, check=False)
+            ready.unlink()
+        if driver.wait():
+            errors.seek(0)
+            raise SystemExit(f"{' '.join(command)} failed:\n{errors.read()}")
+    lines = []
+    for number, (title, frames) in enumerate(_rows(options.rows, options.requests)):
+        counts = Path(folder, f"counts.{2 * number + 2}")
+        found = _SUMMARY.search(counts.read_text(encoding="utf-8"))
+        if found is None:
+            raise SystemExit(f"{counts.name} has no summary: is this another version of valgrind?")
+        lines.append([title, f"{int(found[1]) / len(frames):,.0f}"])
+        if options.functions:
+            command = ["callgrind_annotate", str(counts)]
+            listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            _, _, functions = listed.partition("file:function\n")
+            print(title, *functions.splitlines()[: options.functions + 1], sep="\n")
+    return lines
+
+
+async def _drive(folder: str, wanted: str, requests: int, flush_policy: str) -> None:
+    """Serve the requests of all rows, between marks."""
+    os.mkdir(folder)
+    settings = {
+        "log.dirs": folder,
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "metrics.listener": "",
+        "log.flush.policy": flush_policy,
+    }
+    broker = Broker(load(command_line=settings))
+    await broker.start()
+    connection = _connection(broker)
+    news = [(f"new-{number}", _NEW_PARTITIONS) for number in range(_NEW_TOPICS)]
+    for name, count in ((_ONE, 1), (_MANY, 16), *(news if "new" in wanted or not wanted else ())):
+        await _serve(connection, _creation(name, count))
+    fill = next(request_cost.produce_rows(_ONE, _MANY)).frames[0]
+    for _ in range(WARM_UP):
+        await _serve(connection, fill)
+    is_counted = False
+    for _, frames in _rows(wanted, requests):
+        if len(frames) > _NEW_TOPICS:
+            for frame in frames[:WARM_UP]:
+                await _serve(connection, frame)
+        if not is_counted:
+            is_counted = await _wait_for_counting(Path(folder).with_name(_READY))
+        os.getpgid(0)
+        for frame in frames:
+            await _serve(connection, frame)
+        os.getpgid(0)
+    connection.connection_lost(None)
+    await broker.stop()
+
+
+async def _wait_for_counting(ready: Path) -> bool:
+    """Let the parent switch counting on. It is heard between system calls, so none may be long.
+
+    Before that the broker loads what it loads in the background after a start.
+    """
+    await asyncio.sleep(_SETTLE_S)
+    ready.touch()
+    while ready.exists():
+        time.sleep(_POLL_S)  # no await: the functions of a later step all count as the loop's
+    return True
+
+
+def _connection(broker: Broker) -> LaneConnection:
+    """A connection as the broker's listener makes it, without its socket."""
+    dispatcher = next(iter(broker._dispatchers.values()))
+    context = dispatcher.context
+    lanes = ProduceLane(context, SCRATCH), FetchLane(context, SCRATCH)
+    connection = LaneConnection(dispatcher, broker.connections, None, *lanes)
+    connection.connection_made(cast("asyncio.BaseTransport", Sink()))
+    return connection
+
+
+async def _serve(connection: LaneConnection, frame: bytes) -> None:
+    """Feed `frame` as a transport would, in as few reads as the buffers allow."""
+    position = 0
+    while position < len(frame):
+        buffer = connection.get_buffer(65_536)
+        count = min(len(buffer), len(frame) - position)
+        buffer[:count] = frame[position : position + count]
+        del buffer
+        connection.buffer_updated(count)
+        position += count
+    while connection.is_busy:
+        await asyncio.sleep(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,208 @@
+"""What more workers bring: `workers=N` beside one, by rate and by CPU for each request.
+
+Each worker leads a partition of its own and gets raw requests for it. Two figures:
+
+* CPU of all worker processes together for one request, once with one worker driven at a time, as
+  if each had a core, and once with all of them driven at the same time by one sender;
+* the rate of Produce requests of 16 KB, with a sender process for each worker. Senders and workers
+  share the cores of the machine, so the rate says what this machine gains. With more workers than
+  cores it says nothing.
+
+`python -m benchmarks.workers [--workers 1,2,4,8] [--rounds N] [--seconds S] [--write]`
+"""
+
+import argparse
+import contextlib
+import multiprocessing
+import statistics
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+from benchmarks import brokers, loads, machine, report, request_cost, wire
+
+WORKERS = (1, 2, 4, 8)
+ROUNDS = 5
+SECONDS = 0.7
+RATE_ROW = f"Produce {request_cost.KIB_BATCH // 1_000} KB of 1024 B"
+WAYS = {"each worker driven alone": True, "all workers driven together": False}
+_PATIENCE_S = 120.0
+"""What a sender may take to start, to connect and to send, beyond the time it sends for."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures and prints Markdown tables."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.workers", description=__doc__)
+    parser.add_argument("--workers", default=",".join(map(str, WORKERS)), help="compare these")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="per row and round")
+    parser.add_argument("--write", action="store_true", help="renew docs/benchmarks.md")
+    options = parser.parse_args(arguments)
+    brokers.end_with_us()
+    counts = [int(count) for count in options.workers.split(",")]
+    with tempfile.TemporaryDirectory(prefix="bench-workers-") as folder:
+        document = measure(Path(folder), counts, options.rounds, options.seconds)
+    text = f"{machine.markdown(document['machine'])}\n\n{tables(document)}"
+    print(text)
+    if options.write:
+        report.replace_section("workers", text)
+    return 0
+
+
+def measure(
+    folder: Path, counts: Sequence[int], rounds: int, seconds: float, deadline: float = float("inf")
+) -> report.Document:
+    """Start a broker with each number of workers, and drive them in turns.
+
+    No round but the first begins after `deadline`, on time.monotonic.
+    """
+    costs: dict[str, dict[str, dict[str, list[float]]]] = {way: {} for way in WAYS}
+    rates: dict[str, list[float]] = {str(count): [] for count in counts}
+    with contextlib.ExitStack() as stack:
+        work = []
+        for count in counts:
+            contender = brokers.tidelog_of(count)
+            running = stack.enter_context(contender.start(folder / contender.name))
+            work.append((str(count), running, list(_rows(running))))
+        for number in range(rounds + 1):  # the first one warms up
+            if number > 1 and time.monotonic() > deadline:
+                break
+            for name, running, rows in work:
+                for row in rows:
+                    for way, by_turns in WAYS.items():
+                        cost = request_cost.request_cost(
+                            running, row, seconds, request_cost.IN_FLIGHT, by_turns=by_turns
+                        )
+                        if number:
+                            costs[way].setdefault(row.title, {}).setdefault(name, []).append(cost)
+                    if row.title == RATE_ROW:
+                        rate = _rate(running, row, seconds)
+                        if number:
+                            rates[name].append(rate)
+    return {
+        "kind": "workers",
+        "when": time.strftime("%Y-%m-%d %H:%M"),
+        "machine": machine.describe(folder),
+        "costs": costs,
+        "rates": rates,
+    }
+
+
+def gain(document: report.Document, count: int = 2) -> float | None:
+    """The rate with `count` workers beside that with one."""
+    rates = {name: statistics.median(found) for name, found in document["rates"].items() if found}
+    if "1" not in rates or str(count) not in rates:
+        return None
+    return float(rates[str(count)] / rates["1"])
+
+
+def dearest(document: report.Document, way: str, count: int) -> float | None:
+    """The largest CPU for a request with `count` workers beside that with one, of all kinds."""
+    found = [
+        statistics.median(by_count[str(count)]) / statistics.median(by_count["1"])
+        for by_count in document["costs"].get(way, {}).values()
+        if {"1", str(count)} <= by_count.keys()
+    ]
+    return max(found, default=None)
+
+
+def tables(document: report.Document) -> str:
+    """The tables of a run."""
+    names = list(document["rates"])
+    head = [f"{name} worker{'s' * (name != '1')}" for name in names]
+    rounds = max((len(found) for found in document["rates"].values()), default=0)
+    parts = [
+        f"Measured {document['when']}, medians of {report.plural(rounds, 'round')}, "
+        f"`flush.policy=os`, {request_cost.IN_FLIGHT} requests in flight on each connection. "
+        "CPU in microseconds for a request, of all workers together."
+    ]
+    for way, by_title in document["costs"].items():
+        lines = [[title, *_with_ratios(found, names)] for title, found in by_title.items()]
+        parts.append(report.table([f"CPU, {way}", *head], lines))
+    rates = {name: [value / 1e6 for value in found] for name, found in document["rates"].items()}
+    parts.append(
+        report.table(
+            ["rate, a sender for each worker", *head],
+            [[f"{RATE_ROW}, MB/s", *_with_ratios(rates, names)]],
+        )
+    )
+    return "\n\n".join(parts)
+
+
+def _with_ratios(found: Mapping[str, Sequence[float]], names: Sequence[str]) -> list[str]:
+    """The medians, and how many times the first one the others are."""
+    medians = {name: statistics.median(found[name]) for name in names if found.get(name)}
+    first = medians.get(names[0])
+    return [
+        "-"
+        if name not in medians
+        else f"{report.number(medians[name])}"
+        + (f" ({medians[name] / first:.2f})" if first and name != names[0] else "")
+        for name in names
+    ]
+
+
+def _rows(broker: brokers.Running) -> Iterator[request_cost.Row]:
+    """The requests that a worker serves for its own partitions, one partition for each worker."""
+    topic, count = f"cost-{uuid.uuid4().hex[:8]}", len(broker.workers) or 1
+    loads.create_topic(broker.bootstrap, topic, count, retention_bytes="200000000")
+    for size in (1_024, 100):
+        records = request_cost.batch(request_cost.KIB_BATCH // (size + 10), size)
+        frames = [request_cost.produce(topic, [records], number) for number in range(count)]
+        title = f"Produce {request_cost.KIB_BATCH // 1_000} KB of {size} B"
+        yield request_cost.Row(title=title, frames=tuple(frames))
+    one = request_cost.batch(1, 100)
+    frames = [request_cost.produce(topic, [one], number) for number in range(count)]
+    yield request_cost.Row(title="Produce 1 record of 100 B", frames=tuple(frames))
+    size = request_cost.KIB_BATCH + 1_000
+    frames = [request_cost.fetch(topic, size, number) for number in range(count)]
+    yield request_cost.Row(title=f"Fetch {size // 1_000} KB", frames=tuple(frames))
+
+
+def _rate(broker: brokers.Running, row: request_cost.Row, seconds: float) -> float:
+    """Bytes per second that all workers take together, each from a sender of its own.
+
+    The senders are fresh processes: a forked one would have librdkafka's handles without its
+    threads, and closing one of them never ends.
+    """
+    workers = broker.workers or (broker,)
+    context = multiprocessing.get_context("spawn")
+    together = context.Barrier(len(workers))
+    with ProcessPoolExecutor(
+        len(workers), context, initializer=_begin_together, initargs=(together,)
+    ) as pool:
+        sent = [
+            pool.submit(_send, one.bootstrap, frame, seconds)
+            for one, frame in zip(workers, row.frames, strict=True)
+        ]
+        return sum(one.result(seconds + 2 * _PATIENCE_S) for one in sent)
+
+
+_together: Barrier
+"""Where the senders wait for each other; set in each of their processes."""
+
+
+def _begin_together(together: Barrier) -> None:
+    """What each sender's process does first."""
+    global _together  # noqa: PLW0603 - a process has one
+    _together = together
+
+
+def _send(bootstrap: str, frame: bytes, seconds: float) -> float:
+    """Bytes per second of one sender, which begins with the others; in a process of its own."""
+    connection = wire.Connection(bootstrap)
+    _together.wait(_PATIENCE_S)
+    started = time.monotonic()
+    sent = request_cost.drive([(connection, frame)], seconds, request_cost.IN_FLIGHT)
+    elapsed = time.monotonic() - started
+    connection.close()
+    return sent * len(frame) / elapsed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

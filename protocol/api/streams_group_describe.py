@@ -1,0 +1,86 @@
+"""StreamsGroupDescribe (key 89): groups of Kafka Streams and their members (KIP-1071).
+
+| version | change                  |
+|---------|-------------------------|
+| 0       | flexible from the start |
+"""
+
+from protocol.api.streams_group_heartbeat import TaskIds, TaskOffset
+from protocol.declare import primitives as wire
+from protocol.streams import Endpoint, KeyValue, TopicInfo
+
+
+class StreamsGroupDescribeRequest(wire.Message, max_version=0, flexible_since=0):
+    """The groups of interest."""
+
+    group_ids: list[str] = wire.array(wire.STRING)
+    include_authorized_operations: bool = wire.boolean()
+
+
+class Subtopology(wire.Struct):
+    """A part of the application; the topics have numbers of partitions once the group is ready."""
+
+    subtopology_id: str = wire.string()
+    source_topics: list[str] = wire.array(wire.STRING)
+    repartition_sink_topics: list[str] = wire.array(wire.STRING)
+    state_changelog_topics: list[TopicInfo] = wire.array(TopicInfo)
+    repartition_source_topics: list[TopicInfo] = wire.array(TopicInfo)
+
+
+class Topology(wire.Struct):
+    """What the application reads, stores and writes."""
+
+    epoch: int = wire.int32()
+    subtopologies: list[Subtopology] | None = wire.array(
+        Subtopology, nullable_since=0, default=None
+    )
+
+
+class Assignment(wire.Struct):
+    """The tasks that a member has or should have."""
+
+    active_tasks: list[TaskIds] = wire.array(TaskIds)
+    standby_tasks: list[TaskIds] = wire.array(TaskIds)
+    warmup_tasks: list[TaskIds] = wire.array(TaskIds)
+
+
+class Member(wire.Struct):
+    """One member."""
+
+    member_id: str = wire.string()
+    member_epoch: int = wire.int32()
+    instance_id: str | None = wire.string(nullable_since=0, default=None)
+    rack_id: str | None = wire.string(nullable_since=0, default=None)
+    client_id: str = wire.string()
+    client_host: str = wire.string()
+    topology_epoch: int = wire.int32()
+    process_id: str = wire.string()
+    user_endpoint: Endpoint | None = wire.struct(Endpoint, nullable_since=0)
+    client_tags: list[KeyValue] = wire.array(KeyValue)
+    task_offsets: list[TaskOffset] = wire.array(TaskOffset)
+    task_end_offsets: list[TaskOffset] = wire.array(TaskOffset)
+    assignment: Assignment = wire.struct(Assignment)
+    target_assignment: Assignment = wire.struct(Assignment)
+    is_classic: bool = wire.boolean()
+
+
+class DescribedGroup(wire.Struct):
+    """One group."""
+
+    error_code: int = wire.int16()
+    error_message: str | None = wire.string(nullable_since=0, default=None)
+    group_id: str = wire.string()
+    group_state: str = wire.string()
+    group_epoch: int = wire.int32()
+    assignment_epoch: int = wire.int32()
+    topology: Topology | None = wire.struct(Topology, nullable_since=0)
+    members: list[Member] = wire.array(Member)
+    authorized_operations: int = wire.int32(default=-(2**31))
+    """Bit field of operation codes; the default means "not requested"."""
+
+
+class StreamsGroupDescribeResponse(wire.Message, max_version=0, flexible_since=0):
+    """The requested groups."""
+
+    throttle_time_ms: int = wire.int32()
+    groups: list[DescribedGroup] = wire.array(DescribedGroup)

@@ -1,0 +1,208 @@
+"""Odd cases: hostile names, times that cannot be, narrow screens, a broker that goes away."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from client.admin import Admin
+from client.producer import Producer
+from client.types import TopicPartition
+from protocol.acl import Acl, Operation, PatternType, Permission, ResourceType
+from tests.browser.conftest import Errors, running_console
+from tests.browser.steps import HOSTILE
+from tidelog.testing import RunningBroker, Seed, running_broker
+from tidelog.testing.topics import run
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+START = 1_767_225_600_000  # 2026-01-01T00:00Z
+NOW = START + 10 * HOUR
+SCRIPTED = "main script, main img, main iframe, main svg, main style"
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[RunningBroker]:
+    """One with an authorizer, so that there are rules; topics that are odd in one way each."""
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with running_broker(clock="settable", settings=settings) as running:
+        running.clock.freeze(NOW)
+        run(lambda: fill(running))
+        yield running
+
+
+async def fill(broker: RunningBroker) -> None:
+    async with Admin(broker.bootstrap) as admin:
+        free = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+        for name in ("hostile", "flights", "moments"):
+            await admin.create_topic(name, partitions=1, configs=free)
+        await admin.create_topic("stamped", configs={"message.timestamp.type": "LogAppendTime"})
+        await admin.create_topic("wide", partitions=40)
+        for text in HOSTILE:
+            # The client id is a name that the page of skew shows.
+            async with Producer(
+                broker.bootstrap, client_id=text, check_timestamps=False
+            ) as producer:
+                key = text.encode()
+                await producer.send_and_wait(
+                    "hostile", key, key=key, headers=[(text, key)], timestamp_ms=NOW + 5 * HOUR
+                )
+            await admin.alter_group_offsets(text, {TopicPartition("hostile", 0): 1})
+            await admin.set_user(text, "tide-pool")
+            await admin.alter_quotas({"client-id": text}, {"producer_byte_rate": 1e6})
+        await admin.add_rules(
+            Acl(
+                ResourceType.GROUP, text, PatternType.LITERAL, f"User:{text}", "*",
+                Operation.READ, Permission.ALLOW,
+            )
+            for text in HOSTILE
+        )  # fmt: skip
+        async with Producer(broker.bootstrap, check_timestamps=False) as producer:
+            for n in range(120):
+                await producer.send("flights", b"%d" % n, timestamp_ms=START + n * MINUTE)
+            for time_ms in (START // 1000, START, START * 1000, START * 1_000_000):
+                await producer.send("moments", b"x", timestamp_ms=time_ms)
+            await producer.send("stamped", b"x")
+            for number in range(40):
+                await producer.send("wide", b"x", partition=number, timestamp_ms=START)
+            await producer.flush()
+        await admin.alter_group_offsets("billing", {TopicPartition("flights", 0): 20})
+
+
+# How many of the hostile names each page shows: the overview has room for eight of nine groups.
+NAMED = {
+    "/": len(HOSTILE) - 1,
+    "/groups": len(HOSTILE),
+    "/security": len(HOSTILE),
+    "/topics": 1,
+    "/topics/hostile": len(HOSTILE),
+    "/topics/hostile?tab=skew": len(HOSTILE),
+}
+
+
+@pytest.mark.parametrize("path", NAMED)
+def test_hostile_names_are_text_on_every_page(page: Page, path: str) -> None:
+    """Of groups, clients, users, rules, quotas, keys, values; dialogs fail in the fixture."""
+    page.goto(path)
+    expect(page.locator("h1")).to_be_visible()
+    expect(page.locator(".skeleton")).to_have_count(0)
+    page.wait_for_load_state("networkidle")
+    texts = page.locator("main").inner_text()
+    assert sum(text in texts for text in HOSTILE) >= NAMED[path], texts
+    assert page.locator(SCRIPTED).count() == 0
+
+
+def test_a_hostile_group_has_its_page(page: Page) -> None:
+    for text in HOSTILE:
+        page.goto("/groups")
+        page.get_by_role("link", name=text, exact=True).click()
+        expect(page.locator("h1")).to_have_text(text)
+        expect(page.get_by_text("records behind", exact=True)).to_be_visible()
+        assert page.locator(SCRIPTED).count() == 0
+
+
+def test_a_hostile_user_is_changed_in_a_dialog(page: Page) -> None:
+    page.goto("/security")
+    text = HOSTILE[0]
+    page.get_by_role("button", name=f"Remove {text}", exact=True).click()
+    expect(page.get_by_role("dialog")).to_contain_text(text)
+    page.get_by_role("button", name="Cancel").click()
+
+
+@pytest.mark.parametrize("tab", ["", "?tab=segments", "?tab=skew", "?tab=partitions"])
+def test_seconds_and_nanoseconds_leave_every_page_alive(page: Page, tab: str) -> None:
+    page.goto(f"/topics/moments{tab}")
+    expect(page.locator(".skeleton")).to_have_count(0)
+    expect(page.locator(".note.bad")).to_have_count(0)
+    if tab == "?tab=segments":
+        expect(page.get_by_text(re.compile("reaches back to 1970-01-21.*left of"))).to_be_visible()
+        expect(page.get_by_text(re.compile("right of the map"))).to_be_visible()
+        page.get_by_text("The numbers as a table").first.click()
+        numbers = page.get_by_role("region", name="The numbers")
+        expect(numbers).to_contain_text("1970-01-21")
+    if tab == "?tab=skew":
+        expect(page.get_by_text(re.compile("look like nanoseconds")).first).to_be_visible()
+
+
+def test_bars_of_stamped_records_are_arrivals(page: Page) -> None:
+    page.goto("/topics/stamped")
+    expect(page.get_by_text("so the bars are arrivals")).to_be_visible()
+    page.goto("/topics/flights")
+    expect(page.get_by_text("120 records by their own time")).to_be_visible()
+    expect(page.get_by_text("so the bars are arrivals")).to_have_count(0)
+
+
+def test_a_chosen_partition_of_a_wide_topic_comes_into_sight(page: Page) -> None:
+    page.goto("/topics/wide?tab=segments")
+    page.get_by_role("button", name="3", exact=True).click()
+    expect(page.get_by_role("img", name=re.compile("Map of 1 segment"))).to_be_in_viewport()
+    expect(page.get_by_label("Partition", exact=True)).to_have_value("3")
+
+
+def test_a_record_comes_into_sight_on_a_narrow_screen(page: Page) -> None:
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.goto("/topics/flights")
+    page.locator("tr.row").nth(2).click()
+    expect(page.get_by_label("Record", exact=True)).to_be_in_viewport()
+    expect(page.get_by_label("The value", exact=True)).to_have_text("2")
+
+
+def test_an_unreachable_address_is_named(chromium: Browser, errors: Errors) -> None:
+    with running_console("127.0.0.1:1") as url:
+        page = chromium.new_page()
+        for path in ("/", "/topics", "/topics/flights", "/groups", "/security"):
+            page.goto(f"{url}{path}")
+            alert = page.get_by_role("alert").first
+            expect(alert).to_contain_text("cannot connect to 127.0.0.1:1")
+            expect(page.get_by_role("button", name="Try again").first).to_be_visible()
+        page.goto(f"{url}/topics/flights?tab=tail")
+        expect(page.get_by_role("alert").first).to_contain_text("cannot connect to 127.0.0.1:1")
+        page.close()
+
+
+def test_a_tail_with_a_wrong_filter_says_so_and_rests(page: Page) -> None:
+    page.goto("/topics/flights?tab=tail&f=(((")
+    expect(page.get_by_role("alert")).to_be_visible()
+    expect(page.get_by_text("Connecting again")).to_have_count(0)
+    box = page.get_by_label("Filter", exact=True)
+    box.fill("")
+    box.press("Enter")
+    expect(page.get_by_text("Following 1 partition")).to_be_visible()
+
+
+def test_figures_stay_with_their_age_while_the_broker_is_away(
+    chromium: Browser, page: Page, broker: RunningBroker, console: str
+) -> None:
+    """A group's page, the overview, and a tail, which misses no record that came meanwhile."""
+    other, tail = page.context.new_page(), page.context.new_page()
+    page.goto("/groups/billing")
+    expect(page.get_by_text("records behind", exact=True)).to_be_visible()
+    page.get_by_role("link", name="flights").focus()
+    other.goto("/")
+    expect(other.get_by_text("records a second")).to_be_visible()
+    tail.goto("/topics/flights?tab=tail")
+    expect(tail.get_by_text("Following 1 partition")).to_be_visible()
+    broker.kill()
+    try:
+        for one in (page, other):
+            expect(one.get_by_text(re.compile("ago, and not current: "))).to_be_visible(
+                timeout=60_000
+            )
+        expect(page.get_by_text("records behind", exact=True)).to_be_visible()
+        expect(other.get_by_text("records a second")).to_be_visible()
+        expect(tail.get_by_text("Connecting again…")).to_be_visible(timeout=60_000)
+    finally:
+        broker.restart()
+        broker.clock.freeze(NOW)
+    broker.write("flights", Seed("meanwhile", timestamp_ms=NOW))
+    for one in (page, other):
+        expect(one.get_by_text("not current")).to_have_count(0, timeout=60_000)
+    expect(tail.get_by_role("cell", name="meanwhile")).to_be_visible(timeout=60_000)
+    # The page was drawn again several times, and the keyboard is where it was.
+    assert page.evaluate("document.activeElement.textContent") == "flights"

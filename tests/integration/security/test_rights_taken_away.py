@@ -1,0 +1,53 @@
+"""A change of the rules counts for the next request of a connection that is open."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.acl import Acl, Operation, PatternType, Permission, ResourceType
+from protocol.error_codes import ErrorCode
+from tests.integration.security.test_metrics_port import STANDARD
+from tests.integration.security.test_sasl import SETTINGS, add_users, log_in
+from tests.support.broker import batch, running_broker
+from tests.support.requests import create_topic, fetch, produce
+
+DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def rule(operation: Operation, permission: Permission, name: str = "t") -> Acl:
+    pattern = PatternType.LITERAL
+    return Acl(ResourceType.TOPIC, name, pattern, "User:alice", "*", operation, permission)
+
+
+@pytest.mark.parametrize("changes_by", ["taken away", "forbidden", "forbidden everywhere"])
+async def test_a_change_counts_for_the_next_request(tmp_path: Path, changes_by: str) -> None:
+    """Also for the requests that the lane for usual Produce requests has served before."""
+    settings: dict[str, Any] = SETTINGS | {
+        "authorizer_class_name": STANDARD,
+        "super_users": "User:bob",
+    }
+    rights = [rule(operation, Permission.ALLOW) for operation in (Operation.WRITE, Operation.READ)]
+    async with running_broker(tmp_path / "data", **settings) as running:
+        add_users(running)
+        security = running.broker.security
+        admin, client = await running.client(), await running.client()
+        await log_in(admin, "bob")
+        await log_in(client)
+        await create_topic(admin, "t")
+        for _ in range(2):
+            security.add_acls(rights)
+            for _ in range(3):
+                assert (await produce(client, "t", batch("x"))).error_code == 0
+                assert (await fetch(client, "t")).error_code == 0
+            if changes_by == "taken away":
+                security.remove_acls(rights)
+            else:
+                everywhere = "*" if changes_by == "forbidden everywhere" else "t"
+                forbidden = [rule(Operation.ALL, Permission.DENY, everywhere)]
+                security.add_acls(forbidden)
+            assert (await produce(client, "t", batch("x"))).error_code == DENIED
+            assert (await fetch(client, "t")).error_code == DENIED
+            if changes_by != "taken away":
+                security.remove_acls(forbidden)
+        assert (await fetch(admin, "t")).high_watermark == 6
