@@ -11,6 +11,7 @@ there, and from there to the page: the targets, reached and missed, the tables, 
 
 import argparse
 import contextlib
+import faulthandler
 import json
 import os
 import sys
@@ -24,6 +25,9 @@ from rich.console import Console
 from benchmarks import brokers, compare, machine, pictures, report, start, targets, workers
 
 MINUTES = 45.0
+SMOKE_MINUTES = 10.0
+GRACE_MINUTES = 15.0
+"""After so long beyond its time a run says where it stands and ends: something does not answer."""
 ROUNDS = 5
 STARTED = ("kafka", "tidelog-synced")
 README_PICTURE = report.DOCS / "images" / "benchmarks.svg"
@@ -34,7 +38,7 @@ console = Console(highlight=False, stderr=True)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures everything and writes the page; 0 when nothing has failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.whole", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=MINUTES, help="begin no load after that")
+    parser.add_argument("--minutes", type=float, help="begin no load after that, default 45")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--smoke", action="store_true", help="that it runs, not how fast")
     parser.add_argument("--disk", type=Path, help="a folder on the disk to use; default: TMPDIR")
@@ -58,7 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _measure(options: argparse.Namespace) -> dict[str, report.Document]:
     """All documents of a run, each kept on disk as soon as it is there."""
     brokers.end_with_us()
-    deadline = time.monotonic() + 60 * options.minutes
+    minutes = options.minutes or (SMOKE_MINUTES if options.smoke else MINUTES)
+    faulthandler.dump_traceback_later(60 * (minutes + GRACE_MINUTES), exit=True)
+    deadline = time.monotonic() + 60 * minutes
     compare.RESULTS.mkdir(exist_ok=True)
     result = compare.RESULTS / time.strftime("whole-%Y%m%d-%H%M%S.json")
     documents: dict[str, report.Document] = {}
@@ -84,6 +90,7 @@ def _measure(options: argparse.Namespace) -> dict[str, report.Document]:
         plan = compare.Plan.standard(rounds, deadline, smoke=options.smoke)
         found = compare.measure(plan, folder / "compare", lambda so_far: keep("compare", so_far))
         keep("compare", found)
+    faulthandler.cancel_dump_traceback_later()
     return documents
 
 

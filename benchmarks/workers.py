@@ -189,7 +189,7 @@ _together: Barrier
 
 def _begin_together(together: Barrier) -> None:
     """What each sender's process does first."""
-    global _together  # noqa: PLW0603 - a process has one
+    global _together
     _together = together
 
 
