@@ -149,9 +149,11 @@ class LeaderEpochs:
             return None
         entries = [EpochStart(epoch, start_offset)]
         path = _path_in(self._directory)
-        if self._files.exists(path):
+        try:
+            file = self._files.create(path)
+        except FileExistsError:
             self._files.unlink(path)
-        file = self._files.create(path)
+            file = self._files.create(path)
         try:
             file.append(format_leader_epochs(entries))
         except OSError:
