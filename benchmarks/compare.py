@@ -26,7 +26,8 @@ from confluent_kafka import KafkaException
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from benchmarks import brokers, cells, loads, machine, pictures, report, secured
+from benchmarks import pictures
+from benchmarks.harness import brokers, cells, loads, machine, report, secured
 
 RESULTS = Path(__file__).parent / "results"
 DEFAULT_ROUNDS = 3

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import machine, report
+from benchmarks.harness import machine, report
 from client.admin import Admin
 from client.descriptions import NewTopic
 from client.producer import Producer

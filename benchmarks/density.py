@@ -30,7 +30,7 @@ from typing import Final
 
 from rich.console import Console
 
-from benchmarks import machine, report
+from benchmarks.harness import machine, report
 from config import load, topic_config
 from protocol.records.builder import build_batch
 from protocol.records.record import Record

@@ -28,7 +28,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer
 
-from benchmarks import loads, machine, report, wire
+from benchmarks.harness import loads, machine, report, wire
 from protocol.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment

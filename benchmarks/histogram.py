@@ -21,7 +21,7 @@ from random import Random
 from statistics import median
 from typing import Any
 
-from benchmarks import machine, report
+from benchmarks.harness import machine, report
 from broker.node import Broker
 from client.admin import Admin
 from config import load

@@ -22,7 +22,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from benchmarks import report, request_cost
+from benchmarks import request_cost
+from benchmarks.harness import report
 from broker.net.fetch_lane import FetchLane
 from broker.net.lane_connection import LaneConnection
 from broker.net.produce_lane import ProduceLane

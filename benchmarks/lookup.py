@@ -21,7 +21,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import brokers, loads, machine, report, wire
+from benchmarks.harness import brokers, loads, machine, report, wire
 
 STEP_MS = 10
 PARALLEL = 4

@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import brokers, loads, machine, report, wire
+from benchmarks.harness import brokers, loads, machine, report, wire
 from benchmarks.request_cost import framed
 from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData

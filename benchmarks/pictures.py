@@ -7,7 +7,8 @@ those of a light page; a dark one changes them by a media query, so one file ser
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from benchmarks import report, start
+from benchmarks import start
+from benchmarks.harness import report
 
 MODES = (
     ("page cache", "kafka", "tidelog", "cache"),

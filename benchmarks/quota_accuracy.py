@@ -30,7 +30,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks import loads, wire
+from benchmarks.harness import loads, wire
 from broker.quotas.rates import Rate
 from client.admin import Admin
 from tests.compat.brokers import TidelogProcess

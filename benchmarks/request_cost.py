@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import brokers, loads, machine, report, wire
+from benchmarks.harness import brokers, loads, machine, report, wire
 from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.api.heartbeat import HeartbeatRequest
 from protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic

@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks import brokers, loads, machine, report, wire
+from benchmarks.harness import brokers, loads, machine, report, wire
 from benchmarks.request_cost import (
     FILL_BYTES,
     KIB_BATCH,

@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import brokers, machine, report, wire
+from benchmarks.harness import brokers, machine, report, wire
 from protocol.api.find_coordinator import FindCoordinatorRequest
 from tests.support.broker import RawClient
 from tests.support.requests import create_topic, produce

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from benchmarks import loads, machine, report, wire
+from benchmarks.harness import loads, machine, report, wire
 from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
 from tests.support.attacks import ATTACKS, TOPIC, TOPICS, Attack, framed
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import brokers, loads, machine, report, wire
+from benchmarks.harness import brokers, loads, machine, report, wire
 
 TOPIC = "first"
 LONG_TOPIC = "long"

@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import machine
+from benchmarks.harness import machine
 from config import load, topic_config
 from protocol.records.builder import build_batch
 from protocol.records.record import Record

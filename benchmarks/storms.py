@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import brokers, loads, machine, report, wire
+from benchmarks.harness import brokers, loads, machine, report, wire
 from benchmarks.request_cost import read_rows
 
 PARALLEL = 4

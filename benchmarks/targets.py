@@ -7,7 +7,8 @@ figure that the run did not measure is said to be missing.
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from benchmarks import report, start, workers
+from benchmarks import start, workers
+from benchmarks.harness import report
 
 LIMIT_SHARE: Final = 0.8
 CPU_SHARE: Final = 0.4

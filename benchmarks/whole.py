@@ -22,7 +22,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import brokers, compare, machine, pictures, report, start, targets, workers
+from benchmarks import compare, pictures, start, targets, workers
+from benchmarks.harness import brokers, machine, report
 
 MINUTES = 45.0
 SMOKE_MINUTES = 10.0

@@ -24,7 +24,8 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
-from benchmarks import brokers, loads, machine, report, request_cost, wire
+from benchmarks import request_cost
+from benchmarks.harness import brokers, loads, machine, report, wire
 
 WORKERS = (1, 2, 4, 8)
 ROUNDS = 5

@@ -1,6 +1,7 @@
 """In what order a comparison drives its brokers."""
 
-from benchmarks import brokers, compare
+from benchmarks import compare
+from benchmarks.harness import brokers
 
 RUNNING = [
     brokers.Running(name=name, bootstrap="127.0.0.1:1", pid=1, spawned_at=0.0) for name in "abcdef"

@@ -2,7 +2,8 @@
 
 import pytest
 
-from benchmarks import pictures, report
+from benchmarks import pictures
+from benchmarks.harness import report
 
 PAIR = ("kafka", "tidelog")
 

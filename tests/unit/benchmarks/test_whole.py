@@ -6,7 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import pictures, report, start, targets, whole, workers
+from benchmarks import pictures, start, targets, whole, workers
+from benchmarks.harness import report
 
 
 def result(*values: float, cpu: float = 1.0) -> report.Document:

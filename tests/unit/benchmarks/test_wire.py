@@ -2,7 +2,8 @@
 
 import pytest
 
-from benchmarks import request_cost, wire
+from benchmarks import request_cost
+from benchmarks.harness import wire
 from protocol.api.produce import (
     PartitionProduceData,
     PartitionProduceResponse,

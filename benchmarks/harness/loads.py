@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from benchmarks import secured, wire
+from benchmarks.harness import secured, wire
 from tests.support.kafka_peer import tool_command
 
 TOOL_TIMEOUT_S = 300
@@ -219,7 +219,15 @@ def _tool(name: str, *arguments: str) -> str:
 
 
 def _librdkafka(role: str, bootstrap: str, topic: str, *words: str) -> float:
-    command = [sys.executable, "-m", "benchmarks.librdkafka_load", role, bootstrap, topic, *words]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.harness.librdkafka_load",
+        role,
+        bootstrap,
+        topic,
+        *words,
+    ]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False
     )

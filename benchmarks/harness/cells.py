@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from benchmarks import loads
+from benchmarks.harness import loads
 
 Kind = Literal["produce", "consume", "paced", "end-to-end", "librdkafka", "librdkafka-read", "raw"]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import secured
+from benchmarks.harness import secured
 from tests.compat.brokers import TidelogProcess
 from tests.support.kafka_peer import (
     KafkaPeer,
@@ -153,7 +153,7 @@ def _workers(broker: TidelogProcess) -> tuple[Running, ...]:
 def _limit(folder: Path, name: str, *options: str) -> Iterator[Running]:
     folder.mkdir(parents=True, exist_ok=True)
     (port,) = free_ports(1)
-    command = [sys.executable, "-m", "benchmarks.limit", str(port), str(folder), *options]
+    command = [sys.executable, "-m", "benchmarks.harness.limit", str(port), str(folder), *options]
     started = time.perf_counter()
     with _process(command, port, folder / "limit.log") as process:
         address = f"127.0.0.1:{port}"

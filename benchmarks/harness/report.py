@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import machine
+from benchmarks.harness import machine
 
 Document = dict[str, Any]
 """A run as JSON; every benchmark's document has "kind", "when" and "machine"."""
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "benchmarks.md"
 PICTURE = DOCS / "benchmarks.svg"
 

@@ -4,7 +4,7 @@ It reads nothing of a request but its length and its correlation id, appends the
 one file, and answers with the correlation id alone. With `--sync` it answers after an fdatasync
 that covers the frame; frames that arrive during a sync share the next one, as they do in Tidelog.
 What Tidelog reaches with the same bytes from the same sender, divided by this, says how much of
-the machine it leaves on the table. `python -m benchmarks.limit PORT FOLDER [--sync]`
+the machine it leaves on the table. `python -m benchmarks.harness.limit PORT FOLDER [--sync]`
 """
 
 import argparse
@@ -95,7 +95,7 @@ async def serve(port: int, folder: Path, *, synced: bool) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.limit")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.harness.limit")
     parser.add_argument("port", type=int)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sync", action="store_true")

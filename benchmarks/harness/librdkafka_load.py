@@ -1,8 +1,8 @@
 """A producer or consumer of the newest librdkafka, as a process of its own.
 
-`python -m benchmarks.librdkafka_load produce|consume BOOTSTRAP TOPIC key=value ...` prints one
-JSON line. Values are English-looking JSON, which compresses as log records do (about 4 to 1 with
-lz4); 1,000 different ones take turns. `step` gives record i the timestamp `base + i * step`.
+`python -m benchmarks.harness.librdkafka_load produce|consume BOOTSTRAP TOPIC key=value ...` prints
+one JSON line. Values are English-looking JSON, which compresses as log records do (about 4 to 1
+with lz4); 1,000 different ones take turns. `step` gives record i the timestamp `base + i * step`.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from benchmarks import secured
+from benchmarks.harness import secured
 
 _WORDS = [
     "accepted",
