@@ -21,7 +21,7 @@ All times are ms of one monotonic clock. Source: Kafka's `GroupMetadataManager.c
 and `ClassicGroup` (3.9); KIP-62, KIP-134, KIP-345, KIP-394, KIP-814.
 """
 
-from broker.groups.classic.members import ClassicMember, Members, is_due, joining_member
+from broker.groups.classic.members import ClassicMember, Members, joining_member
 from broker.groups.classic.values import (
     NO_LEADER,
     NO_MEMBER_ID,
@@ -41,6 +41,7 @@ from broker.groups.classic.values import (
     SyncRequest,
     Waiter,
 )
+from broker.groups.deadlines import earliest, is_due
 from protocol.error_codes import ErrorCode
 from protocol.stored.group_log import GroupMetadataValue
 
@@ -187,10 +188,9 @@ class ClassicGroup:
             self._rebalance_due(now_ms)
         if is_due(self._sync_due_ms, now_ms):
             self._sync_due(now_ms)
-        deadlines = [m.deadline_ms for m in self.members if m.deadline_ms is not None]
-        deadlines += self.members.pending.values()
-        deadlines += [t for t in (self._rebalance_due_ms, self._sync_due_ms) if t is not None]
-        self.wake_ms = min(deadlines, default=None)
+        deadlines = [member.deadline_ms for member in self.members]
+        deadlines += [*self.members.pending.values(), self._rebalance_due_ms, self._sync_due_ms]
+        self.wake_ms = earliest(deadlines)
         return self._drain()
 
     def stored(self, receipt: Receipt, error: ErrorCode, now_ms: int) -> list[Action]:
@@ -514,8 +514,7 @@ class ClassicGroup:
         self._wake_by(member.deadline_ms)
 
     def _wake_by(self, due_ms: int) -> None:
-        if self.wake_ms is None or due_ms < self.wake_ms:
-            self.wake_ms = due_ms
+        self.wake_ms = earliest((self.wake_ms, due_ms))
 
     def join_answer(
         self,

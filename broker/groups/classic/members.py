@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from broker.groups.classic.values import JoinRequest, Protocols, Waiter
+from broker.groups.deadlines import is_due
 from protocol.error_codes import ErrorCode
 from protocol.stored.group_log import GroupMetadataMember, GroupMetadataValue
 from values.dataclasses import dataclass
@@ -78,11 +79,6 @@ def stored_member(stored: GroupMetadataMember, protocol_name: str | None) -> Cla
         protocols=((protocol_name or "", stored.subscription),),
         assignment=stored.assignment,
     )
-
-
-def is_due(deadline_ms: int | None, now_ms: int) -> bool:
-    """Whether there is a deadline and it has passed."""
-    return deadline_ms is not None and deadline_ms <= now_ms
 
 
 def joining_member(

@@ -53,6 +53,7 @@ from broker.groups.consumer.values import (
     Subscription,
     Topics,
 )
+from broker.groups.deadlines import earliest, is_due
 from protocol.error_codes import ErrorCode
 
 _SMALL_SIZE: Final = 50
@@ -157,16 +158,13 @@ class ConsumerGroup:
     def tick(self, now_ms: int) -> list[Change]:
         """Remove members that were silent, or too slow to give up partitions; set `wake_ms`."""
         for member in list(self.members.values()):
-            dues = (member.session_due_ms, member.rebalance_due_ms)
-            if any(due_ms is not None and due_ms <= now_ms for due_ms in dues):
+            if is_due(earliest((member.session_due_ms, member.rebalance_due_ms)), now_ms):
                 self.remove(member)
-        dues_left = [
+        self.wake_ms = earliest(
             due_ms
             for member in self.members.values()
             for due_ms in (member.session_due_ms, member.rebalance_due_ms)
-            if due_ms is not None
-        ]
-        self.wake_ms = min(dues_left, default=None)
+        )
         return self.drain()
 
     def restore(self, stored: StoredConsumerGroup, now_ms: int) -> None:
@@ -469,8 +467,7 @@ class ConsumerGroup:
             self.limit_rebalance(member, now_ms)
 
     def _wake_by(self, due_ms: int) -> None:
-        if self.wake_ms is None or due_ms < self.wake_ms:
-            self.wake_ms = due_ms
+        self.wake_ms = earliest((self.wake_ms, due_ms))
 
     def drain(self) -> list[Change]:
         """The changes to store since the last call."""

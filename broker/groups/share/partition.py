@@ -31,6 +31,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from broker.groups.deadlines import earliest
 from broker.groups.share.values import (
     Ack,
     AckBatch,
@@ -526,8 +527,7 @@ class SharePartition:
         assert self.start_offset <= self.end_offset, (self.start_offset, self.end_offset)
 
     def _wake_by(self, due_ms: int) -> None:
-        if self.wake_ms is None or due_ms < self.wake_ms:
-            self.wake_ms = due_ms
+        self.wake_ms = earliest((self.wake_ms, due_ms))
 
 
 def _first_of(run: Run) -> int:

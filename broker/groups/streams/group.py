@@ -41,6 +41,7 @@ from broker.groups.consumer.values import (
     Topics,
     indexes_by_key,
 )
+from broker.groups.deadlines import earliest, is_due
 from broker.groups.streams import topology as topologies
 from broker.groups.streams.assignor import AssignedMember, assign_tasks
 from broker.groups.streams.topology import Configured
@@ -181,23 +182,17 @@ class StreamsGroup:
     def tick(self, topics: Topics, now_ms: int) -> None:
         """Remove members that are late, compute a delayed target; set `wake_ms`."""
         for member in list(self.members.values()):
-            dues = (member.session_due_ms, member.rebalance_due_ms)
-            if any(due_ms is not None and due_ms <= now_ms for due_ms in dues):
+            if is_due(earliest((member.session_due_ms, member.rebalance_due_ms)), now_ms):
                 self._remove(member)
-        if self._delayed_until_ms is not None and self._delayed_until_ms <= now_ms:
+        if is_due(self._delayed_until_ms, now_ms):
             self._delayed_until_ms = None
             if self.members and self.topology is not None:
                 self._configured = self._configured or topologies.configure(self.topology, topics)
                 self._assign_if_due(self._configured, now_ms)
-        dues_left = [
-            due_ms
-            for member in self.members.values()
-            for due_ms in (member.session_due_ms, member.rebalance_due_ms)
-            if due_ms is not None
-        ]
-        if self._delayed_until_ms is not None:
-            dues_left.append(self._delayed_until_ms)
-        self.wake_ms = min(dues_left, default=None)
+        dues_left = [self._delayed_until_ms]
+        for member in self.members.values():
+            dues_left += (member.session_due_ms, member.rebalance_due_ms)
+        self.wake_ms = earliest(dues_left)
 
     def restore(self, stored: StoredStreamsGroup, now_ms: int) -> None:
         """Take the stored state; members get a full session from now to come back."""
@@ -582,8 +577,7 @@ class StreamsGroup:
         self._wake_by(member.rebalance_due_ms)
 
     def _wake_by(self, due_ms: int) -> None:
-        if self.wake_ms is None or due_ms < self.wake_ms:
-            self.wake_ms = due_ms
+        self.wake_ms = earliest((self.wake_ms, due_ms))
 
 
 def _is_settled(member: StreamsMember, epoch: int) -> bool:
