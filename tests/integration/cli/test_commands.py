@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -258,21 +259,22 @@ def test_records_before_an_offset_or_all_are_deleted(server: RunningBroker) -> N
 
 
 def test_a_group_reads_is_described_and_moved_in_time(server: RunningBroker) -> None:
-    ok("produce", "grouped", "-q", "-p", "0", "--timestamp", NOON, server=server, given="a\nb\n")
-    words = ("--group", "g", "--from", "earliest", "--max", "2", "--format", "{value}")
-    assert ok("consume", "grouped", *words, server=server) == "a\nb\n"
-    position = parsed("group", "describe", "g", server=server)["positions"][0]
+    topic, group = f"grouped-{uuid.uuid4().hex[:8]}", f"g-{uuid.uuid4().hex[:8]}"
+    ok("produce", topic, "-q", "-p", "0", "--timestamp", NOON, server=server, given="a\nb\n")
+    words = ("--group", group, "--from", "earliest", "--max", "2", "--format", "{value}")
+    assert ok("consume", topic, *words, server=server) == "a\nb\n"
+    position = parsed("group", "describe", group, server=server)["positions"][0]
     assert (position["position"], position["end"], position["lag"]) == (2, 2, 0)
-    move = ("group", "reset", "g", "--to-time", "2013-07-04")
+    move = ("group", "reset", group, "--to-time", "2013-07-04")
     moved = parsed(*move, "--dry-run", server=server)["positions"][0]
     assert (moved["from"], moved["to"]) == (2, 0)
     shown = tidelog(*move, server=server)
     assert shown.stderr == "Nothing was changed; add --execute to do it.\n"
-    assert parsed("group", "describe", "g", server=server)["positions"][0]["lag"] == 0
+    assert parsed("group", "describe", group, server=server)["positions"][0]["lag"] == 0
     ok(*move, "--execute", server=server)
-    assert parsed("group", "describe", "g", server=server)["positions"][0]["lag"] == 2
-    ok("group", "delete", "g", "-y", server=server)
-    assert tidelog("group", "describe", "g", server=server).returncode == ExitCode.NOT_FOUND
+    assert parsed("group", "describe", group, server=server)["positions"][0]["lag"] == 2
+    ok("group", "delete", group, "-y", server=server)
+    assert tidelog("group", "describe", group, server=server).returncode == ExitCode.NOT_FOUND
 
 
 def test_a_group_is_moved_by_offset_by_a_shift_and_by_a_file(
