@@ -11,6 +11,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from statistics import StatisticsError, linear_regression
 from typing import Any, Final, NamedTuple
 
 from client.core.offsets import EARLIEST, LATEST
@@ -93,12 +94,10 @@ def trend_of(samples: Sequence[Sample]) -> Trend:
 
 def slope_of(at: Sequence[float], values: Sequence[float]) -> float:
     """The slope of the line of least squares; 0 where all points are at one time."""
-    mean_at, mean_value = sum(at) / len(at), sum(values) / len(values)
-    spread = sum((x - mean_at) ** 2 for x in at)
-    if not spread:
+    try:
+        return linear_regression(at, values).slope
+    except StatisticsError:
         return 0.0
-    pairs = zip(at, values, strict=True)
-    return sum((x - mean_at) * (y - mean_value) for x, y in pairs) / spread
 
 
 class Series:
