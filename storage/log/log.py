@@ -416,18 +416,23 @@ class Log(LogEnd):
             raise storage_failure("roll", self.path, error) from error
 
     def _start_segment(self, now_ms: int) -> None:
-        if self.segments.active.base_offset < self.log_end_offset:
-            segment = self.changes.roll(
-                log_end_offset=self.log_end_offset,
-                durable_offset=self.durable_offset,
-                now_ms=now_ms,
-            )
-            self._draw_jitter(segment)
+        # Before the roll, which must not have happened when this fails. Even without producers: an
+        # unclean start would otherwise search the whole log for them.
+        snapshot = self.producers.snapshots.take_unsynced(self.producers.state)
+        try:
+            if self.segments.active.base_offset < self.log_end_offset:
+                segment = self.changes.roll(
+                    log_end_offset=self.log_end_offset,
+                    durable_offset=self.durable_offset,
+                    now_ms=now_ms,
+                )
+                self._draw_jitter(segment)
+        finally:
+            # After the files of the closed segment: they are synced in this order.
+            self.unsynced.add_complete(snapshot)
         assert self.segments.active.is_empty, "a segment with data begins at the log's end"
         # The high watermark stays, but its position may lie in the new segment now.
         self._high_watermark_position = self.reader.at_segment_start(self._high_watermark_position)
-        # Even without producers: an unclean start would otherwise search the whole log for them.
-        self.unsynced.add_complete(self.producers.snapshots.take_unsynced(self.producers.state))
 
     def _draw_jitter(self, segment: Segment) -> None:
         jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)

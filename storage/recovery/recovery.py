@@ -533,7 +533,10 @@ def _finish(
 def _make_durable(opening: DirectoryOpening, segments: list[Segment], existed: bool) -> None:
     """Sync after an unclean stop: pass 6 may have read bytes from the page cache only."""
     manifest = opening.manifest
-    if opening.is_clean or not existed:
+    # A crash may keep lines about records that were never durable, and none of their segments. The
+    # start after the next clean stop would take these lines for the proof of a loss.
+    is_new = not existed and MANIFEST_NAME not in opening.names
+    if opening.is_clean or is_new:
         if MANIFEST_NAME not in opening.names and len(segments) > 1:
             # Kafka's directory until now: from here on all of it is known and durable.
             manifest.durable_offset = segments[-1].next_offset

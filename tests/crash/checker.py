@@ -100,6 +100,11 @@ def _problems(
     reopened = open_directory(disk.power_cut(0, Survival.LOST))
     if not reopened.stopped_cleanly or _ends(reopened) != ends:
         yield f"a clean stop did not keep {ends}: {_ends(reopened)}"
+    for topic in reopened.topics.values():
+        for log in topic.logs:
+            if log.offline_reason is not None:
+                part = f"{topic.name}-{log.partition}"
+                yield f"{part} is offline after a clean stop: {log.offline_reason}"
 
 
 def _is_same(topic: Topic, promises: Promises) -> bool:

@@ -347,6 +347,18 @@ def late_flush_ends_in_a_closed_segment(patch: Patch) -> None:
     patch.setattr(log.Log, "_advance_high_watermark", advance)
 
 
+def lines_outlive_their_segments(patch: Patch) -> None:
+    """A start that finds no segment any more keeps the manifest's lines about them."""
+    original = recovery._make_durable
+
+    def make_durable(opening: Any, segments: Any, existed: bool) -> None:
+        if not existed and manifest.MANIFEST_NAME in opening.names:
+            opening.names.remove(manifest.MANIFEST_NAME)
+        original(opening, segments, existed)
+
+    patch.setattr(recovery, "_make_durable", make_durable)
+
+
 BUGS: dict[str, Callable[[Patch], None]] = {
     bug.__name__: bug
     for bug in (
@@ -385,5 +397,6 @@ BUGS: dict[str, Callable[[Patch], None]] = {
         compaction_of_undecided_records,
         aborted_records_supersede,
         compaction_keeps_the_oldest,
+        lines_outlive_their_segments,
     )
 }

@@ -542,7 +542,7 @@ def test_no_power_cut_after_a_failed_roll_leaves_a_hole(failed: Operation) -> No
     """The next roll took the file of the failed one for a manifest with a durable name."""
     log = LogHarness(index_interval_bytes=4096)
     log.append(0)
-    fail_next(log.files, failed, skip=2 if failed is Operation.APPEND else 0)
+    fail_next(log.files, failed, skip=3 if failed is Operation.APPEND else 0)
     with pytest.raises(StorageError):
         log.log.roll(log.now_ms)
     log.files.fault = None

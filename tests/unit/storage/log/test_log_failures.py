@@ -2,6 +2,7 @@
 
 import errno
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -11,6 +12,7 @@ from storage.log.values import Isolation
 from storage.segment.feed import TAIL_ENTRIES_MAX
 from storage.segment.segment import Segment
 from tests.support.logs import LogHarness, produced
+from tests.support.power_loss import Survival
 from tests.support.simulated_disk import Operation, SimulatedFile
 from tests.unit.storage.log.test_log import fail_next
 
@@ -234,6 +236,36 @@ def test_a_close_saves_where_no_snapshot_was_found_above_two_segments() -> None:
     log.append(3)
     log.log.close(5)
     assert [name for name in log.names() if name.endswith(".snapshot")] == [f"{3:020d}.snapshot"]
+
+
+@pytest.mark.parametrize("kind", [Operation.APPEND, Operation.CREATE])
+def test_a_roll_that_fails_changes_nothing_and_each_segment_gets_its_snapshot(
+    kind: Operation,
+) -> None:
+    failed_rolls = 0
+    for skip in range(20):
+        log = LogHarness()
+        log.write(produced(1, producer_id=7, sequence=0))
+        fail_next(log.files, kind, skip=skip, errno=5)
+        with suppress(StorageFailed):
+            log.log.roll(5)
+        if not log.files.faults_raised:
+            break
+        log.files.fault = None
+        if len(log.log.segments) == 1:
+            # The next append goes on in the old segment; the roll is tried again later.
+            failed_rolls += 1
+        log.append(2)
+        log.log.roll(5)
+        log.append(3)
+        log.log.flush()
+        bases = [segment.base_offset for segment in log.log.segments]
+        snapshots = [name for name in log.names() if name.endswith(".snapshot")]
+        assert {f"{base:020d}.snapshot" for base in bases[1:]} <= set(snapshots), skip
+        again = LogHarness.after_power_cut(log, 0, Survival.LOST)
+        assert again.log.producers.state.find(7) is not None
+    assert failed_rolls > 0
+    assert skip < 19, "the faults have not reached the end of the roll"
 
 
 @pytest.mark.parametrize("interval_bytes", [0, 200])

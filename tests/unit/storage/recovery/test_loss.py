@@ -27,7 +27,7 @@ from storage.disk.file_names import (
     SNAPSHOT_SUFFIX,
     segment_file_path,
 )
-from storage.disk.files import RealFiles
+from storage.disk.files import RealFiles, sync_file
 from storage.disk.steps import run_steps
 from storage.errors import LogQuarantined, QuarantineKind
 from storage.log.log import Log
@@ -455,6 +455,42 @@ def test_the_line_lies_at_the_recovery_point() -> None:
     assert (log.offline_reason, log.log_end_offset) == (None, ACTIVE + 2)
     truncate(2 * BATCH_BYTES)(below, ACTIVE - PER_SEGMENT)
     check_quarantined(log_of(opened(below)), ACTIVE - 1)
+
+
+@pytest.mark.parametrize("left", ["a moved start", "nothing of the log"])
+def test_records_that_a_power_cut_took_are_no_loss_after_the_next_clean_stop(left: str) -> None:
+    """A later synced line had made lines durable about records that never were.
+
+    The start after the power cut found none of these records, and left the lines in the manifest.
+    A start after a clean stop believed them and quarantined the log.
+    """
+    disk = SimulatedDisk()
+    data_dir = opened(disk)
+    log = log_of_new(data_dir, "t", {"flush.policy": "os"})
+    for number in range(2 * PER_SEGMENT):
+        log.append(one(number), now_ms=NOW_MS)
+    if left == "a moved start":
+        log.delete_before(2)
+    else:
+        sync_file(disk.open(f"{DIRECTORY}/{MANIFEST_NAME}"))
+    found = disk.power_cut(0, Survival.LOST)
+    if left == "nothing of the log":
+        # Each name is durable by itself, in any order.
+        remove(found, 0)
+    assert b"segment base_offset=0" in found.read_all(f"{DIRECTORY}/{MANIFEST_NAME}")
+
+    data_dir = opened(found)
+    survivor = log_of(data_dir)
+    assert (survivor.offline_reason, survivor.quarantine) == (None, None)
+    end = survivor.log_end_offset
+    assert end == survivor.log_start_offset == (2 if left == "a moved start" else 0)
+    data_dir.close(NOW_MS)
+    assert audit_directory(ROOT, found).findings == []
+
+    again = log_of(opened(found))
+    assert (again.offline_reason, again.log_end_offset) == (None, end)
+    again.append(one(9), now_ms=NOW_MS)
+    assert again.log_end_offset == end + 1
 
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "killed"])
