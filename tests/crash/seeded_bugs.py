@@ -17,6 +17,7 @@ from storage.directory import (
     partition_directories,
 )
 from storage.disk import checkpoints, files
+from storage.disk.file_names import MANIFEST_NAME
 from storage.log import compaction, compaction_filter, flush, log, segment_changes
 from storage.producers import snapshots as producer_snapshots
 from storage.producers import state as producer_state
@@ -352,8 +353,8 @@ def lines_outlive_their_segments(patch: Patch) -> None:
     original = recovery._make_durable
 
     def make_durable(opening: Any, segments: Any, existed: bool) -> None:
-        if not existed and manifest.MANIFEST_NAME in opening.names:
-            opening.names.remove(manifest.MANIFEST_NAME)
+        if not existed and MANIFEST_NAME in opening.names:
+            opening.names.remove(MANIFEST_NAME)
         original(opening, segments, existed)
 
     patch.setattr(recovery, "_make_durable", make_durable)
