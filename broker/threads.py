@@ -7,7 +7,7 @@
 | jobs    | 4       | steps of background jobs: unlinking, checkpoints, compaction, statistics |
 | control | 2       | steps of changes of topics, and loading code after a start              |
 | uploads | 1       | requests of uploads and deletions to the object store                   |
-| bucket  | 1       | requests of the bucket's journal, which do not wait for uploads         |
+| bucket  | 2       | requests of the bucket's journal, which do not wait for uploads         |
 | downloads | 8     | ranged GETs from the object store, for requests                         |
 | audit   | 1       | appends to the file of the audit log, in their order                    |
 
@@ -52,8 +52,8 @@ CONTROL_THREADS: Final = 2
 UPLOAD_THREADS: Final = 1
 """One upload at a time; a store that hangs delays nothing else."""
 
-BUCKET_THREADS: Final = 1
-"""Entries of the journal are written one after the other."""
+BUCKET_THREADS: Final = 2
+"""Entries of the journal are written one after the other, and wait for no deletion of old ones."""
 
 DOWNLOAD_THREADS: Final = 8
 """Ranges of remote segments that are on their way at once."""

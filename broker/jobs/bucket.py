@@ -5,6 +5,9 @@
              of it, at once where `remote.acks.enable` has requests waiting
     check    every few seconds without anything to ship: has another broker taken over?
 
+    collect  the map as a checkpoint, and deletions of the entries that it replaces; beside the
+             others, so that no answer waits for them
+
 With `remote.acks.enable` a sync of the group commit ends here: its records are visible and
 acknowledged when an entry of the journal has them (`GroupCommit.held`).
 
@@ -41,6 +44,9 @@ INTERVAL_MS: Final = 200
 CHECK_MS: Final = 5_000
 METADATA_MS: Final = 1_000
 """How often metadata and the facts of all logs are compared with the bucket."""
+
+COLLECT_MS: Final = 1_000
+"""The least time between checkpoints, also when one has failed."""
 
 _DRAIN_S: Final = 0.01
 _PAUSE_MS: Final = 500
@@ -83,6 +89,9 @@ class BucketWriter:
         self._waiting_since: dict[Log, int] = {}
         self._compared_ms = 0
         self._lock = asyncio.Lock()
+        self._collecting: asyncio.Task[None] | None = None
+        self._collected_ms = 0
+        self._is_ending = False
         for topic in data_dir.topics.values():
             for log in topic.logs:
                 if log.waits_for_store:
@@ -127,6 +136,11 @@ class BucketWriter:
                 )
             await asyncio.wait([drain], timeout=_DRAIN_S)
         await drain
+        self._is_ending = True
+        if self._collecting is not None:
+            # The next checkpoint deletes what this one has left.
+            self._collecting.cancel()
+            await asyncio.wait([self._collecting])
         if await self.ship() and self.is_owner:
             try:
                 await self._threads.drive(self._journal.release())
@@ -168,9 +182,28 @@ class BucketWriter:
             self._waiting_since.clear()
             self._release_held()
             self._measure()
+            self._collect_when_due(now_ms)
         elif now_ms - self._checked_ms >= CHECK_MS:
             self._checked_ms = now_ms
             await self._threads.drive(self._shipper.check())
+
+    def _collect_when_due(self, now_ms: int) -> None:
+        task = self._collecting
+        if task is not None and task.done() and not task.cancelled():
+            self._collecting = None
+            task.result()
+        if self._is_ending or self._collecting is not None:
+            return
+        if self._journal.wants_checkpoint and now_ms - self._collected_ms >= COLLECT_MS:
+            self._collected_ms = now_ms
+            self._collecting = asyncio.ensure_future(self._collect())
+
+    async def _collect(self) -> None:
+        try:
+            await self._threads.drive(self._journal.checkpoint())
+        except StoreFailed as error:
+            self._metrics.errors["ship"] += 1
+            logger.warning("old entries of the bucket's journal stay for now: %s", error)
 
     def _is_due(self, now_ms: int) -> bool:
         is_due = bool(self._group_commit.held)

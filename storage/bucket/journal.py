@@ -67,6 +67,8 @@ _VOIDS_MAX: Final = 8
 _TAIL: Final = Struct(">II8s")
 _MAGIC: Final = b"TLJRN\x00\x00\x01"
 _NONCE_BITS: Final = 64
+_DELETED_AT_ONCE: Final = 16
+"""Objects after whose deletion a broker that stops may leave the rest to the next checkpoint."""
 
 
 class Piece(NamedTuple):
@@ -346,13 +348,14 @@ def _read_checkpoint(store: ObjectStore, key: str) -> BucketState | None:
 
 
 class BucketJournal:
-    """The journal as one broker writes it. One generator at a time.
+    """The journal as one broker writes it. One generator at a time, and beside it `checkpoint`.
 
     Attributes:
         state: the map as far as it was read or written.
         is_owner: whether this broker has taken the bucket over, and was not fenced since.
         epoch: the one in which it did.
-        size_bytes, entries: what was written since the last checkpoint.
+        size_bytes, entries: what was written since the last checkpoint, also by earlier owners.
+        collected: entries up to this one are gone if the map did not name them at a checkpoint.
     """
 
     def __init__(self, store: ObjectStore, owner_id: str, random: Random) -> None:
@@ -363,6 +366,7 @@ class BucketJournal:
         self.is_owner = False
         self.epoch = 0
         self.size_bytes = self.entries = 0
+        self.collected = -1
         self._is_uncertain = False
         self._random = random
         self._checkpoint_bytes = 0
@@ -379,7 +383,24 @@ class BucketJournal:
     def read(self) -> Steps[BucketState]:
         """Read the map. Raises StoreFailed, UnknownBucketFormat."""
         self.state = yield from off_loop(partial(read_state, self.store))
+        yield from off_loop(self._measure)
         return self.state
+
+    def _measure(self) -> None:
+        """Count what came after the newest checkpoint.
+
+        Brokers that end before they have written many entries would never write one, and each
+        start would read more of them.
+        """
+        number, self._checkpoint_bytes = -1, 0
+        for one in self.store.list_objects(CHECKPOINT_PREFIX):
+            if checkpoint_number(one.key) >= number:
+                number, self._checkpoint_bytes = checkpoint_number(one.key), one.size
+        self.entries = self.size_bytes = 0
+        for one in self.store.list_objects(JOURNAL_PREFIX):
+            if int(one.key.removeprefix(JOURNAL_PREFIX)) > number:
+                self.entries += 1
+                self.size_bytes += one.size
 
     def take_over(self) -> Steps[int]:
         """Become the owner, in the next epoch; returns it. The map is then the latest.
@@ -504,12 +525,17 @@ class BucketJournal:
             self.entries >= CHECKPOINT_ENTRIES and self.size_bytes >= self._checkpoint_bytes // 2
         ) or self.entries >= 16 * CHECKPOINT_ENTRIES
 
-    def checkpoint(self, keep_from: int | None = None) -> Steps[int]:
+    def checkpoint(self) -> Steps[int]:
         """Write the map, then delete the entries that are not needed; returns their number.
 
-        Entries from `keep_from` on stay. Raises StoreFailed.
+        It takes the map as it is at its first step, so entries may be written meanwhile. Raises
+        StoreFailed.
         """
         state = self.state
+        self.collected = state.number
+        counted = self.entries, self.size_bytes
+        needed = {piece[0] for _, piece in state.keys("tail")}
+        needed.update(state.owner.get("begun", []))
         entry = JournalEntry(
             number=state.number,
             epoch=state.epoch,
@@ -518,28 +544,32 @@ class BucketJournal:
             changes=dict(state.documents),
         )
         data = yield from off_loop(partial(encode_entry, entry))
-        key = f"{CHECKPOINT_PREFIX}{state.number:020d}-{entry.nonce:016x}"
+        key = f"{CHECKPOINT_PREFIX}{entry.number:020d}-{entry.nonce:016x}"
         with suppress(ObjectExists):
             yield from off_loop(partial(self.store.put_new, key, data))
         if not (yield from off_loop(partial(self._is_there, key, data))):
             # Readers would begin there.
             yield from off_loop(partial(self.store.delete, key))
             raise StoreFailed(f"{key} is not what was written")
-        self.entries = self.size_bytes = 0
+        self.entries -= counted[0]
+        self.size_bytes -= counted[1]
         self._checkpoint_bytes = len(data)
-        needed = {piece[0] for _, piece in state.keys("tail")}
-        needed.update(state.owner.get("begun", []))
-        end = state.number if keep_from is None else min(keep_from, state.number)
-        return (yield from off_loop(partial(self._delete_before, end, needed, key)))
+        return (yield from self._delete_before(entry.number, needed, key))
 
-    def _delete_before(self, number: int, needed: set[int], newest: str) -> int:
-        deleted = 0
-        for one in list(self.store.list_objects(JOURNAL_PREFIX)):
-            at = int(one.key.removeprefix(JOURNAL_PREFIX))
-            if at < number and at not in needed:
-                self.store.delete(one.key)
-                deleted += 1
-        for key in _checkpoints(self.store):
-            if key != newest and checkpoint_number(key) <= checkpoint_number(newest):
-                self.store.delete(key)
-        return deleted
+    def _delete_before(self, number: int, needed: set[int], newest: str) -> Steps[int]:
+        listed = yield from off_loop(lambda: list(self.store.list_objects(JOURNAL_PREFIX)))
+        numbers = [int(one.key.removeprefix(JOURNAL_PREFIX)) for one in listed]
+        unused = [entry_key(one) for one in numbers if one < number and one not in needed]
+        older = [
+            key
+            for key in (yield from off_loop(partial(_checkpoints, self.store)))
+            if key != newest and checkpoint_number(key) <= number
+        ]
+        keys = unused + older
+        for at in range(0, len(keys), _DELETED_AT_ONCE):
+            yield from off_loop(partial(self._delete, keys[at : at + _DELETED_AT_ONCE]))
+        return len(unused)
+
+    def _delete(self, keys: list[str]) -> None:
+        for key in keys:
+            self.store.delete(key)

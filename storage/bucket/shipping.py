@@ -9,8 +9,11 @@ that make them equal. `Shipper.ship` writes
 * the manifest's lines of segments that have an object;
 * all records that are on disk here and in no object: the *tail*, in pieces.
 
-The ends of all tails are noted in one moment, and those of internal topics are written last, so a
-committed offset is not ahead of the records that its group has seen.
+A round of shipping takes effect as a whole. The ends of all tails are noted in one moment, and what
+does not fit into one entry goes into earlier ones that have records and no changes; the last entry
+names all pieces. So a committed offset is not ahead of the records that its group has seen, and no
+transaction is there without its coordinator's state. Records of a round that has failed are not
+read again from the disk, and not sent again, as long as their segments are the same.
 
 A piece is a range of bytes of one `.log`. A piece a second would soon be too many to restore, so
 many small ones at a tail's end are written once more, as one: each record about once per factor of
@@ -20,7 +23,7 @@ Compaction rewrites segments. Of a log with objects, the map keeps what it has o
 new objects replace it, the oldest first. So the map has rewritten segments up to some offset, from
 there on earlier ones, and no deleted key comes back with a restore. Nothing that is not in the map
 is compacted (`storage.log.compaction`), so the newest value of each key is there in between. An
-internal log has no objects: all of it is written first, then one entry swaps the pieces.
+internal log has no objects: one round swaps the pieces of all that was rewritten.
 
 One generator at a time. It reads the logs in slices in their owner's thread.
 """
@@ -28,7 +31,8 @@ One generator at a time. It reads the logs in slices in their owner's thread.
 import base64
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
-from typing import Final
+from itertools import pairwise
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from protocol.records.checksums import crc32c
@@ -101,29 +105,38 @@ class _InBucket:
         return base in self.segments and segment.remote is None
 
 
+class _Place(NamedTuple):
+    """Where the records of a piece are in an entry, and the segment that they are from."""
+
+    at: int
+    size: int
+    crc: int
+    segment: Segment
+
+
 @dataclass(slots=True)
 class _Draft:
-    """The next entry while it grows.
+    """A round while it grows.
 
-    `pieces` get its number when it is written; those that are `held` take effect later. `seen` are
-    the facts that were compared for it, `sources` where the pieces of rewritten logs are from,
-    `ends` how far the logs are in the bucket with it.
+    `records` are those of the next entry, in which `pieces` have their places; `placed` are in
+    entries that are written. `seen` are the facts that were compared for it, `sources` where the
+    pieces of rewritten logs are from, `ends` how far the logs are in the bucket with it.
     """
 
     changes: dict[str, Json] = field(default_factory=dict)
     records: bytearray = field(default_factory=bytearray)
-    pieces: dict[str, tuple[int, int, int]] = field(default_factory=dict)
-    held: set[str] = field(default_factory=set)
+    pieces: dict[str, _Place] = field(default_factory=dict)
+    placed: dict[str, Json] = field(default_factory=dict)
     seen: dict[_Part, tuple[object, ...]] = field(default_factory=dict)
     sources: list[tuple[_InBucket, dict[int, Segment]]] = field(default_factory=list)
     ends: dict[Log, int] = field(default_factory=dict)
 
     def numbered(self, number: int) -> dict[str, Json]:
-        """All changes of the entry."""
-        placed: dict[str, Json] = {
-            key: [number, *place] for key, place in self.pieces.items() if key not in self.held
+        """All changes of the round, whose last entry has this number."""
+        last: dict[str, Json] = {
+            key: [number, place.at, place.size, place.crc] for key, place in self.pieces.items()
         }
-        return {**self.changes, **placed}
+        return {**self.changes, **self.placed, **last}
 
 
 class _Again(Exception):
@@ -144,7 +157,9 @@ class Shipper:
         self._meta: dict[tuple[str, str], Json] = {}
         self._meta_keys: set[str] = set()
         self._draft = _Draft()
-        self._held: dict[str, Json] = {}
+        self._written: dict[str, tuple[Segment, Piece]] = {}
+        """Pieces in entries of a round that has not taken effect."""
+
         self._drafted: set[RemoteObject] = set()
         self._ends: WeakKeyDictionary[Log, int] = WeakKeyDictionary()
 
@@ -181,8 +196,9 @@ class Shipper:
                 if number % _KEYS_AT_ONCE == _KEYS_AT_ONCE - 1:
                     yield None
         for part, found in self._logs.items():
-            if part in logs:
-                logs[part].sources = found.sources
+            if found.sources:
+                # Also of a log that the map lacks: its first entry may turn up later.
+                logs.setdefault(part, _InBucket()).sources = found.sources
         self._logs, self._meta = logs, {}
         self._meta_keys = {key for key in self._journal.state.documents if key.startswith(META)}
 
@@ -208,9 +224,11 @@ class Shipper:
         """See which local segments the pieces were read from. Raises DirectoryOlder."""
         for part, log in self._shipped_logs():
             found = self._in_bucket(part)
+            merged = _bases_of_merged(log, found)
             for base, pieces in list(found.pieces.items()):
                 segment = log.segments.floor(base)
                 is_here = segment.base_offset == base and not segment.is_remote
+                is_here = is_here and base not in merged
                 if is_here and (yield from _is_same(segment, *max(pieces.items()))):
                     found.sources[base] = segment
                 elif not (
@@ -289,11 +307,12 @@ class Shipper:
         """
         first = self._journal.state.number
         for _ in range(_TRIES):
-            self._draft, self._held = _Draft(), {}
+            self._draft = _Draft()
             self._forget_drafted()
             try:
                 yield from self._ship()
                 self._forget_drafted()
+                self._written.clear()
                 break
             except (_Again, StoreFailed) as error:
                 # Found out by the next append: what of it was written.
@@ -302,8 +321,6 @@ class Shipper:
                     raise
         else:
             raise StoreFailed(f"the journal or the logs changed in each of {_TRIES} tries")
-        if self._journal.wants_checkpoint:
-            yield from self._journal.checkpoint()
         return self._journal.state.number - first
 
     def check(self) -> Steps[None]:
@@ -334,12 +351,26 @@ class Shipper:
                 except OSError as error:
                     raise storage_failure("ship", log.path, error) from error
             yield None
-        yield from self._flush()
+        yield from self._finish()
 
-    def _flush(self) -> Steps[None]:
-        """Write the entry, if there is anything in it, or an earlier one may still turn up."""
+    def _write_records(self) -> Steps[None]:
+        """Write an entry that makes room for more records of this round, and changes nothing.
+
+        A restore between it and the last entry finds the bucket as it was before the round.
+        """
+        draft = self._draft
+        number = yield from self._journal.append(lambda _: {}, draft.records)
+        if number is None:
+            raise _Again
+        for text, (at, size, crc, segment) in draft.pieces.items():
+            self._written[text] = segment, Piece(number, at, size, crc)
+            draft.placed[text] = [number, at, size, crc]
+        draft.records, draft.pieces = bytearray(), {}
+
+    def _finish(self) -> Steps[None]:
+        """Write the last entry, if there is anything to change, or one may still turn up."""
         draft, self._draft = self._draft, _Draft()
-        if draft.changes or draft.pieces or not self._journal.is_settled:
+        if draft.changes or draft.pieces or draft.placed or not self._journal.is_settled:
             number = yield from self._journal.append(draft.numbered, draft.records)
             if number is None:
                 raise _Again
@@ -349,8 +380,6 @@ class Shipper:
                 key = parse_key(text)
                 if key is not None:
                     self._take(self._logs, key, value)
-            for text in draft.held:
-                self._held[text] = [number, *draft.pieces[text]]
         for part, seen in draft.seen.items():
             self._in_bucket(part).seen = seen
         for found, sources in draft.sources:
@@ -418,64 +447,74 @@ class Shipper:
             for base in outdated
             for position in found.pieces[base]
         }
-        # Records that compaction has moved would be missing, or there twice, in between.
-        is_held = bool(old) and not log.config.remote_storage_enable and log.config.is_compacted
-        if not is_held:
-            self._draft.changes.update(dict.fromkeys(old))
+        is_swapped = bool(old) and not log.config.remote_storage_enable and log.config.is_compacted
+        self._draft.changes.update(dict.fromkeys(old))
         for segment in local:
             limit = _limit(log, segment, end)
-            yield from self._ship_segment(part, log, segment, limit, is_held)
-        if is_held:
-            self._draft.held.clear()
-            self._draft.changes.update(dict.fromkeys(old - self._draft.pieces.keys()))
-            self._draft.changes.update(self._held)
-            self._held = {}
+            yield from self._ship_segment(part, log, segment, limit, is_swapped)
+        if is_swapped:
             self._draft.sources.append((found, here))
         self._draft.ends[log] = end.offset
 
     def _ship_segment(
-        self, part: _Part, log: Log, segment: Segment, limit: int, is_held: bool
+        self, part: _Part, log: Log, segment: Segment, limit: int, is_swapped: bool
     ) -> Steps[None]:
         """Put the records up to `limit` that the bucket lacks into entries.
 
-        Raises _Again when the segment was replaced, uploaded or deleted meanwhile.
+        `is_swapped` says that the map keeps its pieces of the log as they are until this round
+        takes effect. Raises _Again when the segment was replaced, uploaded or deleted meanwhile.
         """
         found = self._in_bucket(part)
         position = found.shipped(segment)
         if position >= limit:
             return
         merged = _merged(found.pieces.get(segment.base_offset, {}), limit - position)
-        if merged and not is_held:
-            if ENTRY_BYTES - len(self._draft.records) < MERGED_BYTES:
-                # The pieces go in the entry that has their records once more.
-                yield from self._flush()
+        if merged and not is_swapped:
             for start in merged:
                 self._draft.changes[str(Key("tail", *part, segment.base_offset, start))] = None
             position = min([position, *merged])
         while position < limit:
-            room = ENTRY_BYTES - len(self._draft.records)
-            if room < min(limit - position, SLICE_BYTES):
-                yield from self._flush()
-                room = ENTRY_BYTES
-            at, end = len(self._draft.records), min(limit, position + room)
-            start = position
-            while position < end:
-                is_there = log.segments.floor(segment.base_offset) is segment
-                if segment.remote is not None or not is_there:
-                    # Without this log, offsets of its groups would be ahead of its records.
-                    raise _Again
-                data = segment.log.pread(min(SLICE_BYTES, end - position), position)
-                self._draft.records += data
-                position += len(data)
-                yield None
-            crc = crc32c(memoryview(self._draft.records)[at:])
-            key = str(Key("tail", *part, segment.base_offset, start))
+            key = str(Key("tail", *part, segment.base_offset, position))
             self._draft.changes.pop(key, None)
-            self._draft.pieces[key] = (at, end - start, crc)
-            if is_held:
-                self._draft.held.add(key)
+            written = self._written_piece(key, segment, limit - position)
+            if written is not None:
+                self._draft.placed[key] = list(written)
+                position += written.size
             else:
+                position = yield from self._put_piece(key, log, segment, position, limit)
+            if not is_swapped:
                 found.sources[segment.base_offset] = segment
+
+    def _written_piece(self, key: str, segment: Segment, size_max: int) -> Piece | None:
+        """The piece that an entry has, of a round that has failed."""
+        source, piece = self._written.get(key, (None, None))
+        if source is not segment or piece is None or piece.size > size_max:
+            return None
+        # A checkpoint deletes older entries that the map does not name.
+        return piece if piece.entry > self._journal.collected else None
+
+    def _put_piece(
+        self, key: str, log: Log, segment: Segment, start: int, limit: int
+    ) -> Steps[int]:
+        """Add the records from `start` on that have room in an entry; returns their end."""
+        room = ENTRY_BYTES - len(self._draft.records)
+        if room < min(limit - start, SLICE_BYTES):
+            yield from self._write_records()
+            room = ENTRY_BYTES
+        records = self._draft.records
+        at, position, end = len(records), start, min(limit, start + room)
+        while position < end:
+            is_there = log.segments.floor(segment.base_offset) is segment
+            if segment.remote is not None or not is_there:
+                # Without this log, offsets of its groups would be ahead of its records.
+                raise _Again
+            data = segment.log.pread(min(SLICE_BYTES, end - position), position)
+            records += data
+            position += len(data)
+            yield None
+        crc = crc32c(memoryview(records)[at:])
+        self._draft.pieces[key] = _Place(at, end - start, crc, segment)
+        return end
 
     def _log_changes(self, part: _Part, log: Log, found: _InBucket) -> Iterator[tuple[str, Json]]:
         """The facts of a log that differ from the map."""
@@ -602,6 +641,19 @@ def _merged(pieces: Mapping[int, Piece], fresh: int) -> list[int]:
 def _may_be_rewritten(log: Log) -> bool:
     """Whether closed segments may have other bytes than they had when they were closed."""
     return log.config.is_compacted or log.manifest.cleaned_offset != NO_OFFSET
+
+
+def _bases_of_merged(log: Log, found: _InBucket) -> set[int]:
+    """The base offsets of pieces whose segment here has merged with later ones of the map.
+
+    Their bytes may be here unchanged, and the segment here has those of the later ones, too.
+    """
+    bases = sorted(found.pieces.keys() | found.segments.keys())
+    return {
+        base
+        for base, following in pairwise(bases)
+        if log.segments.floor(following).base_offset <= base
+    }
 
 
 def _is_same(segment: Segment, position: int, piece: Piece) -> Steps[bool]:

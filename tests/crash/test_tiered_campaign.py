@@ -142,7 +142,7 @@ def checkpoints_delete_records_of_tails(patch: Patch) -> None:
     """All entries before a checkpoint go."""
     delete = BucketJournal._delete_before
 
-    def every(self: BucketJournal, number: int, needed: set[int], newest: str) -> int:
+    def every(self: BucketJournal, number: int, needed: set[int], newest: str) -> Steps[int]:
         return delete(self, number, set(), newest)
 
     patch.setattr(BucketJournal, "_delete_before", every)

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import threading
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from protocol.error_codes import ErrorCode
+from storage.bucket import journal
 from storage.bucket.journal import BucketJournal, read_state
 from storage.disk.steps import run_steps
 from storage.errors import Fenced, LogOffline
@@ -221,3 +223,36 @@ async def test_a_fenced_broker_has_no_new_topics_and_does_not_blame_the_disk(
         with pytest.raises(AssertionError, match="has taken the bucket over"):
             await create_topic(client, "late")
         assert [log.topic for log in running.broker.topics.logs() if log.topic == "late"] == []
+
+
+async def test_answers_do_not_wait_for_deletions_of_old_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of many entries, one by one, take longer than a client waits."""
+    monkeypatch.setattr(journal, "CHECKPOINT_ENTRIES", 2)
+    store = SimulatedStore()
+    is_deleting, may_continue = threading.Event(), threading.Event()
+
+    def wait(kind: str) -> None:
+        if kind == "DELETE":
+            is_deleting.set()
+            assert may_continue.wait(120)
+
+    async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
+        await create_topic(client, "t", 1, **REMOTE)
+        bucket = running.broker.bucket
+        assert bucket is not None
+        store.before = wait
+        answered = 0
+        try:
+            while not is_deleting.is_set() or answered < 20:
+                waiting = asyncio.create_task(produce(client, "t", batch("a" * 2_000)))
+                while not running.broker.group_commit.held and not waiting.done():
+                    await asyncio.sleep(0.001)
+                clock.advance(1_000)
+                assert await asyncio.wait_for(bucket.ship(), 30)
+                assert (await waiting).error_code == 0
+                answered += 1
+        finally:
+            may_continue.set()
+    assert read_state(store).owner["released"]
