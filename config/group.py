@@ -7,7 +7,7 @@ limits it to the current ones.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, cast
 
@@ -163,6 +163,45 @@ def check_group_overrides(overrides: Mapping[str, str], broker: BrokerConfig) ->
             cure = "give several heartbeats to a session"
             problems.append(Problem(session, str(timeout_ms), f"not above {heartbeat}", cure))
     return problems
+
+
+def broker_group_problems(
+    values: Mapping[str, Value], shown: Callable[[str], str]
+) -> list[Problem]:
+    """What does not fit together in the broker's own settings of groups; `shown` names a value.
+
+    Bounds leave room, a default lies within its bounds, and a session is longer than the time
+    between two heartbeats. Source: Kafka's `GroupCoordinatorConfig`, `ShareGroupConfig`.
+    """
+    at_most = [("group.min.session.timeout.ms", "group.max.session.timeout.ms")]
+    at_most += [
+        (low, high)
+        for key in _KEYS
+        if key.type is ValueType.INT
+        for low, high in _in_order(f"group.{key.name}", *bound_names(key))
+    ]
+    at_most.append(("group.share.max.size", "group.share.max.share.sessions"))
+    problems = []
+    named: set[str] = set()
+    for low, high in at_most:
+        if cast("int", values[low]) > cast("int", values[high]) and named.isdisjoint((low, high)):
+            reason = f"more than {high} = {shown(high)}"
+            problems.append(Problem(low, shown(low), reason, "lower it, or raise the other"))
+            named |= {low, high}
+    for session, heartbeat in ((f"group.{s}", f"group.{h}") for s, h in _SESSIONS):
+        if cast("int", values[session]) <= cast("int", values[heartbeat]):
+            reason = f"not above {heartbeat} = {shown(heartbeat)}"
+            cure = "give several heartbeats to a session"
+            problems.append(Problem(session, shown(session), reason, cure))
+    return problems
+
+
+def _in_order(default: str, low: str | None, high: str | None) -> list[tuple[str, str]]:
+    """Pairs of settings of which the first is at most the second: the bounds come first."""
+    if low is None:
+        return [] if high is None else [(default, high)]
+    assert high is not None
+    return [(low, high), (low, default), (default, high)]
 
 
 def group_value(name: str, overrides: Mapping[str, str], broker: BrokerConfig) -> int:

@@ -20,6 +20,7 @@ from config.broker_keys import (
     reason_not_applicable,
 )
 from config.errors import ConfigErrors, Problem, nearest
+from config.group import broker_group_problems
 from config.listeners import parse_address, parse_listeners, parse_protocol_map
 from config.model import BrokerConfig, Setting
 from config.security.keys import (
@@ -410,13 +411,6 @@ def _one_directory(value: Value) -> str:
     return text
 
 
-_RANGES: Final = (
-    ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
-    ("group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
-    ("group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
-)
-
-
 def _check_together(
     values: Mapping[str, Value], settings: Mapping[str, Setting], problems: list[Problem]
 ) -> None:
@@ -426,12 +420,7 @@ def _check_together(
     if not (values["max.connections.per.ip"] or values["max.connections.per.ip.overrides"]):
         cure = "raise it, or name addresses in max.connections.per.ip.overrides"
         problems.append(Problem("max.connections.per.ip", "0", "admits no one", cure))
-    for low_name, high_name in _RANGES:
-        low, high = values[low_name], values[high_name]
-        if isinstance(low, int) and isinstance(high, int) and low > high:
-            reason = f"more than {high_name} = {shown(high_name)}"
-            cure = "lower it, or raise the other"
-            problems.append(Problem(low_name, shown(low_name), reason, cure))
+    problems += broker_group_problems(values, shown)
 
 
 def _replication_notices(settings: Mapping[str, Setting]) -> list[str]:

@@ -27,7 +27,7 @@ CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker whose members notice a rebalance quickly."""
     directory = tmp_path_factory.mktemp("consumers") / "data"
-    settings = {"group.consumer.heartbeat.interval.ms": "500"}
+    settings = {f"group.consumer.{name}heartbeat.interval.ms": "500" for name in ("min.", "")}
     with TidelogProcess(directory, settings=settings) as broker:
         yield broker.bootstrap
 

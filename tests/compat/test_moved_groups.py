@@ -30,7 +30,11 @@ PARTITIONS = 6
 WAIT_S = 60
 PAUSE_S = 0.02
 SOURCE = Path(__file__).parent / "applications" / "GroupMember.java"
-SETTINGS = {"group.consumer.heartbeat.interval.ms": "300", "group.initial.rebalance.delay.ms": "0"}
+SETTINGS = {
+    "group.consumer.min.heartbeat.interval.ms": "300",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.initial.rebalance.delay.ms": "0",
+}
 
 
 @pytest.fixture(scope="module")

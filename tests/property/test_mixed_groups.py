@@ -209,7 +209,12 @@ class Group:
 
     def _start(self) -> GroupCoordinator:
         timeout = str(SESSION_MS)
-        services = self.world.services(group_consumer_session_timeout_ms=timeout)
+        services = self.world.services(
+            group_consumer_min_session_timeout_ms=timeout,
+            group_consumer_session_timeout_ms=timeout,
+            group_consumer_min_heartbeat_interval_ms="1000",
+            group_consumer_heartbeat_interval_ms="1000",
+        )
         coordinator = GroupCoordinator(services)
         asyncio.run(coordinator.start())
         return coordinator

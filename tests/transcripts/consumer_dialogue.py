@@ -57,7 +57,9 @@ from protocol.stored.consumer_protocol import encode_assignment
 from tests.unit.broker.groups.fakes import World, topic_id
 
 _SETTINGS = {
+    "group.consumer.min.session.timeout.ms": "5000",
     "group.consumer.session.timeout.ms": "5000",
+    "group.consumer.min.heartbeat.interval.ms": "1000",
     "group.consumer.heartbeat.interval.ms": "1000",
 }
 
