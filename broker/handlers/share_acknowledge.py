@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from broker.groups.consumer.values import Partition
 from broker.groups.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from broker.replies.pending import Pending
-from broker.requests.context import Context, RequestContext
+from broker.requests.context import Context, Endpoint, RequestContext
+from broker.requests.leaders import MOVED, current_leader
 from broker.requests.share_requests import (
     Acknowledgements,
     Outcome,
@@ -48,7 +49,7 @@ def handle(
     shares = context.groups.shares
 
     def settle(outcomes: Mapping[Partition, Outcome]) -> None:
-        response = _response(outcomes)
+        response = _response(context, outcomes)
         response.acquisition_lock_timeout_ms = shares.partitions.limits_of(
             group_id
         ).lock_duration_ms
@@ -64,15 +65,26 @@ def _refusal(error: ErrorCode, message: str | None) -> api.ShareAcknowledgeRespo
     return api.ShareAcknowledgeResponse(error_code=error, error_message=message)
 
 
-def _response(outcomes: Mapping[Partition, Outcome]) -> api.ShareAcknowledgeResponse:
+def _response(
+    context: Context, outcomes: Mapping[Partition, Outcome]
+) -> api.ShareAcknowledgeResponse:
     topics: dict[bytes, api.ShareAcknowledgeTopicResponse] = {}
+    leaders: dict[int, Endpoint] = {}
     for (topic_id, index), outcome in outcomes.items():
         topic = topics.setdefault(topic_id, api.ShareAcknowledgeTopicResponse(topic_id=topic_id))
-        topic.partitions.append(
-            api.PartitionData(
-                partition_index=index,
-                error_code=outcome.error,
-                error_message=outcome.message,
-            )
+        data = api.PartitionData(
+            partition_index=index, error_code=outcome.error, error_message=outcome.message
         )
-    return api.ShareAcknowledgeResponse(responses=list(topics.values()))
+        if outcome.error in MOVED:
+            leader = current_leader(context, topic_id, index)
+            data.current_leader = api.LeaderIdAndEpoch(
+                leader_id=leader.node_id, leader_epoch=leader.epoch
+            )
+            if leader.endpoint is not None:
+                leaders[leader.node_id] = leader.endpoint
+        topic.partitions.append(data)
+    endpoints = [
+        api.NodeEndpoint(node_id=node_id, host=each.host, port=each.port)
+        for node_id, each in leaders.items()
+    ]
+    return api.ShareAcknowledgeResponse(responses=list(topics.values()), node_endpoints=endpoints)

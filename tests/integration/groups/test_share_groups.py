@@ -525,8 +525,13 @@ async def test_offsets_are_described_altered_and_deleted(shared: RunningBroker) 
     code = unknown.responses[0].partitions[0].error_code
     assert code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await state_of(member.client) == [(1, 4)]
-    fenced = await member.acked((2, 4, ACCEPT))
-    assert fenced == ErrorCode.NOT_LEADER_OR_FOLLOWER, "the session is older than the offsets"
+    fenced = await member.acknowledge((2, 4, ACCEPT))
+    (part,) = fenced.responses[0].partitions
+    code = part.error_code
+    assert code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "the session is older than the offsets"
+    (node,) = fenced.node_endpoints
+    assert (node.node_id, node.host, node.port) == (1, "127.0.0.1", shared.port)
+    assert (part.current_leader.leader_id, part.current_leader.leader_epoch) == (1, 0)
     member.session_epoch = member.epoch = 0
     await member.heartbeat("t")
     assert (await member.fetch()).acquired == [(1, 4, 1)]

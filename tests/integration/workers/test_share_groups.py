@@ -153,6 +153,25 @@ async def test_each_worker_delivers_its_partition(tmp_path: Path) -> None:
             assert await lags(await at.client(worker)) == [1, 1]
 
 
+async def test_a_refusal_names_the_leader(tmp_path: Path) -> None:
+    async with scene(tmp_path) as at:
+        members = {worker: await at.member(worker, f"member-{worker}") for worker in (1, 2)}
+        for worker, other in ((1, 2), (2, 1)):
+            index = at.partition[other]
+            answer = await members[worker].fetch_whole(index, max_wait_ms=0)
+            part = answer.responses[0].partitions[0]
+            assert part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert part.current_leader.leader_id == other
+            if worker == 1:  # the other one knows no addresses, and says so
+                (node,) = answer.node_endpoints
+                where = (node.node_id, node.host, node.port)
+                assert where == (other, "127.0.0.1", at.broker.ports[other - 1])
+                assert part.current_leader.leader_epoch >= 0
+            else:
+                assert answer.node_endpoints == []
+                assert part.current_leader.leader_epoch == -1
+
+
 async def test_the_lag_of_both_is_shown_by_worker_1(tmp_path: Path) -> None:
     def shown(port: int) -> list[str]:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
