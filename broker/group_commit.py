@@ -55,6 +55,10 @@ def _nothing() -> None:
     """Nothing waits for an object store."""
 
 
+def _wants_store(log: Log) -> bool:
+    return log.waits_for_store
+
+
 class _Sync:
     """One sync on its way through a thread; the ticket keeps its outcome."""
 
@@ -93,6 +97,7 @@ class GroupCommit:
         self._held: dict[Log, _Sync] = {}
         self._recovered: dict[Log, int] = {}
         self.when_held: Callable[[], object] = _nothing
+        self.waits_for_store: Callable[[Log], bool] = _wants_store
         self._waiting: dict[Log, deque[tuple[int, DurableCallback]]] = {}
         self._acknowledged: dict[Log, int] = {}
         self._failing: set[Log] = set()
@@ -263,7 +268,8 @@ class GroupCommit:
                 log = sync.log
                 del self._syncing[log]
                 self._metrics.observe_sync(sync.ended_ns - sync.started_ns, sync.size_bytes)
-                if log.waits_for_store and sync.is_wanted and sync.ticket.error is None:
+                is_sound = sync.is_wanted and sync.ticket.error is None
+                if is_sound and self.waits_for_store(log):
                     self._held[log] = sync
                     self.when_held()
                 else:

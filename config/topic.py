@@ -65,11 +65,21 @@ def topic_config(
         values[TOPIC_KEYS[name].field] = _timestamp_bound(name, own, broker)
     values["cleanup_policy"] = frozenset(cast("tuple[str, ...]", values["cleanup_policy"]))
     config = TopicConfig(**values)
-    if config.remote_storage_enable and not is_stored:
-        problems = _check_tiered(config, broker)
+    if not is_stored:
+        problems = _check_acks(config)
+        if config.remote_storage_enable:
+            problems += _check_tiered(config, broker)
         if problems:
             raise ConfigErrors(problems)
     return config
+
+
+def _check_acks(config: TopicConfig) -> list[Problem]:
+    """Also without `remote.storage.enable`: internal topics do not need it."""
+    if not config.remote_acks_enable or config.flush_policy != "os":
+        return []
+    reason = "records are not even on disk when flush.policy=os acknowledges them"
+    return [Problem("remote.acks.enable", "true", reason, "give flush.policy=batch")]
 
 
 def _check_tiered(config: TopicConfig, broker: BrokerConfig) -> list[Problem]:
@@ -77,9 +87,6 @@ def _check_tiered(config: TopicConfig, broker: BrokerConfig) -> list[Problem]:
     if not broker.remote_storage_url:
         reason, cure = "the broker has no object store", "start it with remote.storage.url"
         problems.append(Problem("remote.storage.enable", "true", reason, cure))
-    if config.remote_acks_enable and config.flush_policy == "os":
-        reason = "records are not even on disk when flush.policy=os acknowledges them"
-        problems.append(Problem("remote.acks.enable", "true", reason, "give flush.policy=batch"))
     for name, local, whole in (
         ("local.retention.ms", config.local_retention_ms, config.retention_ms),
         ("local.retention.bytes", config.local_retention_bytes, config.retention_bytes),

@@ -347,7 +347,8 @@ _TOPIC_STORAGE = (
     _tiered(
         "remote.acks.enable",
         "Tidelog's own. Whether records are visible, and acknowledged with acks=all, only when the "
-        "object store has them, too. For topics with remote.storage.enable.",
+        "object store has them, too. For topics with remote.storage.enable; of __consumer_offsets "
+        "and __transaction_state it makes commits of offsets and of transactions wait.",
     ),
     _tiered(
         "remote.log.delete.on.disable",

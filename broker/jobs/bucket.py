@@ -9,7 +9,9 @@
              others, so that no answer waits for them
 
 With `remote.acks.enable` a sync of the group commit ends here: its records are visible and
-acknowledged when an entry of the journal has them (`GroupCommit.held`).
+acknowledged when an entry of the journal has them (`GroupCommit.held`). All records of internal
+topics are shipped, so there the setting needs no `remote.storage.enable`: commits of offsets and
+ends of transactions wait like a Produce.
 
 A broker that was fenced serves what it has, appends nothing, uploads and deletes nothing. A store
 that fails costs only what has to wait for it: the job pauses, longer after each failure in a row.
@@ -92,10 +94,18 @@ class BucketWriter:
         self._collecting: asyncio.Task[None] | None = None
         self._collected_ms = 0
         self._is_ending = False
+        self._is_internal = is_internal
+        group_commit.waits_for_store = self._waits_for_store
         for topic in data_dir.topics.values():
             for log in topic.logs:
-                if log.waits_for_store:
+                if self._waits_for_store(log):
                     group_commit.recovered(log)
+
+    def _waits_for_store(self, log: "Log") -> bool:
+        """Whether acknowledgements of the log wait for the bucket."""
+        return log.waits_for_store or (
+            log.config.remote_acks_enable and self._is_internal(log.topic)
+        )
 
     @property
     def is_owner(self) -> bool:
