@@ -1,16 +1,15 @@
-"""The import graph of the packages: `python -m tests.tidy.imports` prints its figures.
+"""The import graph of the packages. `tests.tidy.figures` prints what it says.
 
 Every import counts, also one inside a function or for types only: a reader follows them all.
 """
 
 import ast
-import statistics
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from tests.tidy.tree import PACKAGES, body_lines, python_files, source, tree
+from tests.tidy.tree import PACKAGES, python_files, tree
 
 Graph = Mapping[str, set[str]]
 
@@ -81,15 +80,20 @@ def children(graph: Graph, package: str) -> dict[str, set[str]]:
 
 
 def floors(graph: Graph) -> int:
-    """The longest chain of imports in a graph without circles, counted in nodes."""
+    """The longest chain of imports, counted in nodes. A circle is one node."""
+    first_of = {name: circle[0] for circle in circles(graph) for name in circle}
+    lifted: dict[str, set[str]] = defaultdict(set)
+    for name, others in graph.items():
+        node = first_of.get(name, name)
+        lifted[node] |= {first_of.get(other, other) for other in others} - {node}
     heights: dict[str, int] = {}
 
     def height(name: str) -> int:
         if name not in heights:
-            heights[name] = 1 + max((height(other) for other in graph[name]), default=0)
+            heights[name] = 1 + max((height(other) for other in lifted[name]), default=0)
         return heights[name]
 
-    return max(map(height, graph), default=0)
+    return max(map(height, list(lifted)), default=0)
 
 
 def modules_per_folder() -> dict[str, int]:
@@ -99,43 +103,3 @@ def modules_per_folder() -> dict[str, int]:
         if path.name != "__init__.py":
             counts[str(path.parent)] += 1
     return dict(counts)
-
-
-def _figures(paths: Iterable[Path]) -> str:
-    paths = list(paths)
-    lines = [source(path).count("\n") for path in paths]
-    functions = sorted(
-        body_lines(node)
-        for path in paths
-        for node in ast.walk(tree(path))
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-    )
-    return (
-        f"{len(paths)} | {sum(lines):,} | {sum(n > 450 for n in lines)} | "
-        f"{statistics.median(functions):.0f} / {functions[len(functions) * 9 // 10]} / "
-        f"{functions[-1]}"
-    )
-
-
-def main() -> int:
-    """Print the table."""
-    graph = import_graph()
-    write = sys.stdout.write
-    write(f"{len(graph)} modules, {len(circles(graph))} circles\n\n")
-    write("| package | files | lines | over 450 lines | functions med / p90 / max | floors |\n")
-    write("|---|---|---|---|---|---|\n")
-    for package in PACKAGES:
-        inner = children(graph, package)
-        height = "circle" if circles(inner) else floors(inner)
-        write(f"| {package} | {_figures(python_files(package))} | {height} |\n")
-    write(f"| all | {_figures(python_files(*PACKAGES))} | |\n")
-    tests, product = (
-        sum(source(path).count("\n") for path in python_files(*folders))
-        for folders in (("tests",), PACKAGES)
-    )
-    write(f"\ntests: {tests:,} lines, {tests / product:.2f} of the packages'\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

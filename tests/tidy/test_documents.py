@@ -3,6 +3,7 @@ current.
 """
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,9 @@ from tests.tidy.tree import ROOT, source, tracked_files
 _PAGES = [path for path in tracked_files() if path.suffix == ".md"]
 _LINK = re.compile(r"\[[^\]]+\]\((?!https?://|mailto:|#)([^)#]+)(#[^)]*)?\)")
 _PATH = re.compile(r"`((?:[\w-]+/)*[\w-]+\.py|[a-z]+(?:/[\w-]+)+)/?`")
+_NAMES_AFTER = re.compile(r"`((?:[\w-]+/)*\w+\.py)`(?: \(|: (?=`))([^);]*)")
+_NAME = re.compile(r"`(_?[A-Za-z]\w*(?:\.\w+)*)`")
+_NAME_BEFORE = re.compile(r"`(_?[A-Za-z]\w*(?:\.\w+)*)` \(`((?:[\w-]+/)*\w+\.py)`\)")
 _MADE_BY_RUNS = frozenset({"benchmarks/results"})
 _MAKE = re.compile(r"\bmake ([a-z][a-z0-9-]*)")
 
@@ -39,6 +43,47 @@ def test_named_modules_exist(page: Path) -> None:
         and name not in _MADE_BY_RUNS
         and not any(file.endswith(f"/{name}") or f"/{name}/" in file for file in files)
     ] == []
+
+
+def pointers(page: str) -> Iterator[tuple[str, str]]:
+    """The modules of a page, each with the names that the page says are in it.
+
+    They follow it in parentheses or after a colon, or stand before it: `module.py` (`name`),
+    `module.py`: `name`, `name` (`module.py`). A module is a path or the end of one.
+    """
+    for module, names in _NAMES_AFTER.findall(page):
+        yield from ((module, name) for name in _NAME.findall(names))
+    for name, module in _NAME_BEFORE.findall(page):
+        yield module, name
+
+
+def wrong_pointers(page: str) -> list[tuple[str, str]]:
+    """The pointers at a module that does not define the name."""
+    texts = {f"/{path}": source(path) for path in tracked_files() if path.suffix == ".py"}
+    wrong = []
+    for module, name in pointers(page):
+        last = re.escape(name.rpartition(".")[2])
+        defines = re.compile(
+            rf"\b(?:def|class) {last}\b|^\s*(?:self\.)?{last}(?:: [^=\n]+)? = ", re.M
+        )
+        if not any(defines.search(text) for at, text in texts.items() if at.endswith(f"/{module}")):
+            wrong.append((module, name))
+    return wrong
+
+
+def test_architecture_points_at_the_modules_that_define_the_names() -> None:
+    page = source(Path("ARCHITECTURE.md"))
+    assert len(list(pointers(page))) > 12
+    assert wrong_pointers(page) == []
+
+
+def test_a_pointer_at_the_wrong_module_is_found() -> None:
+    page = (
+        "`storage/log/log.py` (`_stamp_ms`), `log/log.py` (`_cut`, `Log.append`), `open_log` "
+        "(`storage/recovery/recovery.py`), `log/log.py`: `recover_segments`"
+    )
+    assert len(list(pointers(page))) == 5
+    assert wrong_pointers(page) == [("log/log.py", "_cut"), ("log/log.py", "recover_segments")]
 
 
 def test_make_words_in_documents_exist() -> None:

@@ -20,6 +20,14 @@ PACKAGES = (
 )
 
 
+def look_at(root: Path) -> None:
+    """Take the tree of another checkout for everything below, until the next call."""
+    global ROOT
+    ROOT = root.resolve()
+    for cached in (tracked_files, source, tree):
+        cached.cache_clear()
+
+
 @functools.cache
 def tracked_files() -> tuple[Path, ...]:
     """Files that git tracks or would track, relative to the root; all files without git."""
@@ -40,6 +48,17 @@ def tracked_files() -> tuple[Path, ...]:
 def python_files(*folders: str) -> list[Path]:
     """Tracked Python files below `folders`, relative to the root."""
     return [name for name in tracked_files() if name.suffix == ".py" and name.parts[0] in folders]
+
+
+def packages() -> list[str]:
+    """Those of `PACKAGES` that the tree has."""
+    return [name for name in PACKAGES if python_files(name)]
+
+
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """All functions and methods of a file, also those inside others."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return [node for node in ast.walk(tree(path)) if isinstance(node, kinds)]
 
 
 @functools.cache
