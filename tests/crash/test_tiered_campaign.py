@@ -13,7 +13,6 @@ from storage.disk.steps import Steps
 from storage.recovery import opening
 from storage.remote import erase, upload
 from storage.remote.cleaning import StoredLogs
-from storage.segment.manifest import Manifest
 from tests.crash.campaign import Tally, crash_states, fault_run, faults
 from tests.crash.tiered_workload import TieredWorkload
 
@@ -148,17 +147,6 @@ def checkpoints_delete_records_of_tails(patch: Patch) -> None:
     patch.setattr(BucketJournal, "_delete_before", every)
 
 
-def superseded_lines_are_not_synced(patch: Patch) -> None:
-    """A rewritten segment has its name before the objects of the old ones are out of the log."""
-    supersede = Manifest.supersede
-
-    def unsynced(self: Manifest, bases: Any) -> bool:
-        supersede(self, bases)
-        return False
-
-    patch.setattr(Manifest, "supersede", unsynced)
-
-
 def compaction_is_ahead_of_the_bucket(patch: Patch) -> None:
     """Records that the bucket lacks replace older ones, which it has."""
     patch.setattr(StoredLogs, "shipped_end", lambda self, log: log.log_end_offset)
@@ -185,7 +173,6 @@ TIERED_BUGS: dict[str, Callable[[Patch], None]] = {
         entries_of_unknown_outcome_are_forgotten,
         records_are_shipped_before_they_are_on_disk,
         checkpoints_delete_records_of_tails,
-        superseded_lines_are_not_synced,
         compaction_is_ahead_of_the_bucket,
         rewritten_segments_are_shipped_in_pieces,
     )

@@ -120,7 +120,7 @@ def callers(paths: list[Path], names: frozenset[str]) -> list[str]:
 
 
 def _modules(names: list[str]) -> str:
-    return f"{len(names)}: {', '.join(f'`{name}`' for name in names)}" if names else "0"
+    return f"{len(names)}: {', '.join(names)}" if names else "0"
 
 
 # --- waiting ------------------------------------------------------------------------------------

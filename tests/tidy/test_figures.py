@@ -63,7 +63,7 @@ def test_figures_of_a_small_tree(checkout: Path) -> None:
     assert found["lines of tests, for each line of the product"] == f"70, {70 / product:.2f}"
     assert found["asserts, for each function"] == f"1, {1 / 6:.3f}"
     assert found["settings"] == "2"
-    assert found["modules that make threads"] == "1: `broker/server.py`"
+    assert found["modules that make threads"] == "1: broker/server.py"
     assert found["modules that connect to another process"] == "0"
     assert found["waiting: coroutines"] == "1 in broker"
     assert found["waiting: generators of steps"] == "2 in storage"
