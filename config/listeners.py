@@ -88,6 +88,17 @@ def parse_address(value: Value, protocol: str) -> Listener | None:
     )
 
 
+def canonical_address(text: str) -> str:
+    """An address as the broker writes those of clients: IPv4 as such, also when IPv6 carries it.
+
+    Raises:
+        ValueError: this is no address.
+    """
+    address = ipaddress.ip_address(text)
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return str(mapped or address)
+
+
 def parse_limits(items: tuple[str, ...]) -> dict[str, int]:
     """Numbers by address, from items of the form `ADDRESS:NUMBER`.
 
@@ -98,14 +109,13 @@ def parse_limits(items: tuple[str, ...]) -> dict[str, int]:
     for item in items:
         host, _, number = item.rpartition(":")
         try:
-            address = ipaddress.ip_address(host.strip().removeprefix("[").removesuffix("]"))
+            address = canonical_address(host.strip().removeprefix("[").removesuffix("]"))
             limit = int(number)
         except ValueError:
             raise InvalidValue(f"{item!r} is not ADDRESS:NUMBER") from None
         if limit < 0:
             raise InvalidValue(f"{item!r} is below 0")
-        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-        limits[str(mapped or address)] = limit  # as `broker.net.limits.host_of` writes addresses
+        limits[address] = limit
     return limits
 
 

@@ -137,8 +137,8 @@ class Viewer:
                 resource_type,
                 name,
                 is_allowed=is_allowed,
-                why=lambda: (
-                    access.decide(session.principal, host, operation, resource_type, name).reason
+                why=lambda: access.reason_for(
+                    session.principal, host, operation, resource_type, name, is_allowed=is_allowed
                 ),
             )
         if is_allowed:

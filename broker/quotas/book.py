@@ -20,13 +20,13 @@ Source: KIP-546, KIP-612; Kafka `ClientQuotaControlManager`, `ClientQuotasImage`
 `DefaultQuotaCallback`.
 """
 
-import ipaddress
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
+from config.listeners import canonical_address
 from config.values import INT32_MAX, INT64_MAX
 from storage.directory.metadata import Json
 
@@ -104,9 +104,12 @@ class QuotaBook:
             ValueError: one of them is unreadable.
         """
         self._limits: dict[Entity, dict[str, float]] = {}
-        for document in documents.values():
-            entity, values = _parse(document)
+        self._other_keys: dict[Entity, str] = {}
+        for key, read in documents.items():
+            entity, values = _parse(read)
             self._limits[entity] = values
+            if key != document_key(entity):
+                self._other_keys[entity] = key
 
     def __len__(self) -> int:
         """How many entities have limits."""
@@ -119,6 +122,15 @@ class QuotaBook:
     def of(self, entity: Entity) -> dict[str, float]:
         """The limits of `entity`; empty without any."""
         return dict(self._limits.get(entity, _NONE))
+
+    def documents_of(self, entity: Entity, values: Mapping[str, float]) -> dict[str, Json]:
+        """The documents to keep for the limits of `entity`; None removes one.
+
+        An earlier version may have kept them under another form of the same address.
+        """
+        other = self._other_keys.get(entity)
+        kept = {document_key(entity): document(entity, values)}
+        return kept if other is None else {other: None, **kept}
 
     def put(self, entity: Entity, values: dict[str, float]) -> None:
         """Set all limits of `entity`; without any it is forgotten."""
@@ -195,7 +207,7 @@ def checked_entity(parts: Iterable[tuple[str, str | None]]) -> Entity:
         address = names[IP]
         if address is not None:
             try:
-                names[IP] = str(ipaddress.ip_address(address))
+                names[IP] = canonical_address(address)
             except ValueError:
                 raise InvalidQuota(
                     f"{address} is not a valid IP address; host names and networks are not accepted"
@@ -295,12 +307,22 @@ def _checked_filter(components: Iterable[Component]) -> list[Component]:
     return list(seen.values())
 
 
+def _canonical(component: Component) -> str | None:
+    """The name that a filter asks for; of an address the form that entities have."""
+    if component.entity_type == IP and component.match is not None:
+        try:
+            return canonical_address(component.match)
+        except ValueError:
+            pass  # no entity has it
+    return component.match
+
+
 def _matches(names: Mapping[str, str | None], wanted: Iterable[Component]) -> bool:
     for component in wanted:
         if component.entity_type not in names:
             return False
         name = names[component.entity_type]
-        if component.match_type == _EXACT and name != component.match:
+        if component.match_type == _EXACT and name != _canonical(component):
             return False
         if component.match_type == _DEFAULT and name is not None:
             return False

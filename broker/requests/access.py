@@ -61,8 +61,8 @@ class Check:
             resource_type,
             name,
             is_allowed=is_allowed,
-            why=lambda: (
-                access.decide(self._principal, self._host, operation, resource_type, name).reason
+            why=lambda: access.reason_for(
+                self._principal, self._host, operation, resource_type, name, is_allowed=is_allowed
             ),
         )
         return is_allowed

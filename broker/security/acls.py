@@ -198,6 +198,7 @@ class Access:
     Attributes:
         source_of: the topic whose rules count for a name of a topic: a time window has none itself.
         is_each_noted: whether every decision is to be made, and so noted, where it is asked for.
+        before_change: called before the rules change.
     """
 
     def __init__(
@@ -210,6 +211,7 @@ class Access:
         """Start with `acls`; `super_users` may do everything."""
         self.source_of: Callable[[str], str] = str
         self.is_each_noted: Callable[[], bool] = bool
+        self.before_change: Callable[[], object] = bool
         self._super_users = frozenset(super_users)
         self._allow_if_no_acl = allow_if_no_acl
         self._acls: dict[Acl, None] = {}
@@ -236,6 +238,7 @@ class Access:
 
     def add(self, acls: Iterable[Acl]) -> None:
         """Put rules in force; those that are already stay as they are."""
+        self.before_change()
         for acl in acls:
             if acl not in self._acls:
                 self._acls[acl] = None
@@ -244,6 +247,7 @@ class Access:
 
     def remove(self, acls: Iterable[Acl]) -> None:
         """Take rules out of force."""
+        self.before_change()
         for acl in acls:
             if acl in self._acls:
                 del self._acls[acl]
@@ -316,6 +320,22 @@ class Access:
                 f"{str(self._allow_if_no_acl).lower()})",
             )
         return Decision(allowed=False, default="no rule allows it")
+
+    def reason_for(
+        self,
+        principal: Principal,
+        host: str,
+        operation: int,
+        resource_type: int,
+        name: str,
+        *,
+        is_allowed: bool,
+    ) -> str:
+        """Why it was so decided, in words."""
+        decision = self.decide(principal, host, operation, resource_type, name)
+        if decision.allowed != is_allowed:  # the request began before the last change of the rules
+            return "rules that have changed since"
+        return decision.reason
 
     def allows_any(
         self, principal: Principal, host: str, operation: int, resource_type: int

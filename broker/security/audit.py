@@ -69,6 +69,8 @@ class _Fold:
     level: int
     text: Callable[[], str]
     fields: Callable[[], dict[str, Any]]
+    asks_rules: bool = False
+    """Whether the fields have a rule, which is looked for when they are written."""
     count: int = 0
 
 
@@ -133,6 +135,7 @@ class Audit:
                 "resource": name[:_NAME_MAX],
                 **({"rule": why()} if why is not None else {}),
             },
+            asks_rules=why is not None,
         )
 
     def login_failed(
@@ -284,6 +287,13 @@ class Audit:
         if self._file is not None:
             self._file.reopen()
 
+    def settle_rules(self) -> None:
+        """Find the rules of what is folded now: they are about to change."""
+        for fold in self._folds.values():
+            if fold.count and fold.asks_rules:
+                fields = fold.fields()
+                fold.fields, fold.asks_rules = fields.copy, False
+
     def write_folded(self) -> None:
         """Write what is folded now, without waiting for its time."""
         for fold in self._folds.values():
@@ -305,6 +315,8 @@ class Audit:
         fold_ms: int,
         text: Callable[[], str],
         fields: Callable[[], dict[str, Any]],
+        *,
+        asks_rules: bool = False,
     ) -> None:
         """Write the line about an event, or count it while events of its kind are folded."""
         key = event, kind
@@ -314,6 +326,7 @@ class Audit:
             fold = self._folds.get(key)
         if fold is not None:
             fold.level, fold.text, fold.fields = level, text, fields
+            fold.asks_rules = asks_rules
             fold.count += 1
             return
         self._folds[key] = _Fold(level, text, fields)

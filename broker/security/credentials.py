@@ -167,6 +167,7 @@ class Credentials:
         self._secret = secret
         self._looks: dict[ScramMechanism | None, list[_Look]] = {}
         self._known: dict[tuple[ScramMechanism, str], ScramCredential] = {}
+        self._decoy: ScramCredential | None = None
         for key, document in documents.items():
             mechanism, name, credential = parse_credential(key, document)
             self._known[mechanism, name] = credential
@@ -180,17 +181,21 @@ class Credentials:
         """The credential of a user, or for an unknown one a credential that no password fits."""
         # Both are looked for, so that the time does not say which one it was.
         unknown = self._unknown(self._look(mechanism, mechanism, name), name)
-        return self._known.get((mechanism, name), unknown)
+        found = self._known.get((mechanism, name), unknown)
+        # Kept until the next call: to free it takes time, which only known users would spend here.
+        self._decoy = unknown
+        return found
 
     def for_password(self, name: str) -> tuple[ScramMechanism, ScramCredential]:
         """The credential against which a password in clear is checked."""
         look = self._look(None, ScramMechanism.SCRAM_SHA_512, name)
-        found = look.mechanism, self._unknown(look, name)
-        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-            known = self._known.get((mechanism, name))
+        mechanism, found = look.mechanism, (unknown := self._unknown(look, name))
+        for tried in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            known = self._known.get((tried, name))
             if known is not None:
-                found = mechanism, known
-        return found
+                mechanism, found = tried, known
+        self._decoy = unknown  # as in `of`
+        return mechanism, found
 
     def _look(self, asked: ScramMechanism | None, default: ScramMechanism, name: str) -> "_Look":
         """What the credential of the unknown user `name` shows.

@@ -24,6 +24,8 @@ MESSAGE_BYTES_MAX: Final = 1024
 USERS_CACHED_MAX: Final = 10_000
 
 _WRONG: Final = "Authentication failed: Invalid username or password"
+_NO_PASSWORD: Final = (None, bytes(32))
+"""As long as a digest, so that the comparison takes as long."""
 
 
 class PasswordCache:
@@ -37,7 +39,7 @@ class PasswordCache:
     def holds(self, name: str, password: str, credential: ScramCredential) -> bool:
         """Whether `password` was right before, for the same credential."""
         digest = self._digest(name, password)
-        known, right = self._known.get(name, (None, b""))
+        known, right = self._known.get(name, _NO_PASSWORD)
         return hmac.compare_digest(digest, right) and known == credential
 
     def keep(self, name: str, password: str, credential: ScramCredential) -> None:

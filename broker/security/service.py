@@ -20,8 +20,6 @@ from broker.quotas.book import (
     KIND_QUOTA,
     Entity,
     QuotaBook,
-    document,
-    document_key,
 )
 from broker.quotas.throttle import (
     UNLIMITED,
@@ -207,6 +205,7 @@ class Security:
         self.audit = Audit(clock, file)
         if self.access is not None:
             self.access.is_each_noted = self.audit.notes_allowed
+            self.access.before_change = self.audit.settle_rules
         self.failures = FailedLogins(
             clock.monotonic_ms, config.connection_failed_authentication_delay_ms
         )
@@ -313,10 +312,10 @@ class Security:
         """
         if not changed:
             return
-        self._documents.put_documents(
-            KIND_QUOTA,
-            {document_key(entity): document(entity, values) for entity, values in changed.items()},
-        )
+        documents: dict[str, Json] = {}
+        for entity, values in changed.items():
+            documents |= self.quotas.documents_of(entity, values)
+        self._documents.put_documents(KIND_QUOTA, documents)
         for entity, values in changed.items():
             self.quotas.put(entity, values)
         self._quotas_changed()

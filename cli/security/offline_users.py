@@ -4,17 +4,17 @@ Reading alone, for an export, may happen while a broker runs.
 """
 
 import secrets
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from broker.security.credentials import (
     KIND_SCRAM,
     KIND_SECURITY,
     Credentials,
-    Deletion,
     UnreadableCredential,
     Upsertion,
+    document_key,
     format_credential,
     parse_credential,
     problem_with,
@@ -22,6 +22,7 @@ from broker.security.credentials import (
 from broker.security.scram import (
     SALT_BYTES,
     SCRAM_BY_NAME,
+    ScramMechanism,
     salted,
 )
 from cli.exit_codes import ExitCode
@@ -47,7 +48,33 @@ def set_user(data_dir: str, name: str, password: str, mechanism_name: str, itera
         CommandFailed: the name or the number of iterations is not acceptable.
         DataDirError: the directory cannot be used.
     """
-    _alter(data_dir, [], [_upsertion(name, password, mechanism_name, iterations)])
+    with _users_of(data_dir) as (journal, credentials):
+        _put(journal, _planned(credentials, _upsertion(name, password, mechanism_name, iterations)))
+
+
+def change_password(data_dir: str, name: str, password: str, iterations: int) -> list[str]:
+    """Change a user's password for every mechanism that the user has, durably, all or none.
+
+    Returns these mechanisms.
+
+    Raises:
+        CommandFailed: there is no such user, or the number of iterations is not acceptable.
+        DataDirError: the directory cannot be used.
+    """
+    with _users_of(data_dir) as (journal, credentials):
+        mechanisms = _mechanisms_of(credentials, name, data_dir)
+        changes = [
+            _upsertion(name, password, mechanism.sasl_name, iterations) for mechanism in mechanisms
+        ]
+        _put(journal, _planned(credentials, *changes))
+    return [mechanism.sasl_name for mechanism in mechanisms]
+
+
+def _mechanisms_of(credentials: Credentials, name: str, data_dir: str) -> list[ScramMechanism]:
+    known = credentials.users().get(name)
+    if not known:
+        raise CommandFailed(f"there is no user {name!r} in {data_dir}", ExitCode.NOT_FOUND)
+    return [mechanism for mechanism, _ in known]
 
 
 def _upsertion(name: str, password: str, mechanism_name: str, iterations: int) -> Upsertion:
@@ -76,17 +103,13 @@ def make_first_users(
     credentials = Credentials({}, secret=_ANY_SECRET)
     documents: dict[str, Json] = {}
     for mechanism_name in mechanism_names:
-        plan = credentials.plan_alterations(
-            [],
-            [
+        documents |= _planned(
+            credentials,
+            *(
                 _upsertion(name, password, mechanism_name, iterations)
                 for name, password in passwords.items()
-            ],
+            ),
         )
-        for outcome in plan.outcomes:
-            if outcome.code:
-                raise CommandFailed(f"user {outcome.name!r}: {outcome.message}")
-        documents |= plan.documents
     try:
         with _journal(data_dir) as journal:
             if any(kind != KIND_PRODUCER_IDS for kind, _ in journal.everything()):
@@ -100,25 +123,24 @@ def make_first_users(
 
 
 def remove_user(data_dir: str, name: str) -> None:
-    """Remove every credential of a user.
+    """Remove every credential of a user, all or none.
 
     Raises:
         CommandFailed: there is no such user.
+        DataDirError: the directory cannot be used.
     """
-    known = users(data_dir).get(name)
-    if not known:
-        raise CommandFailed(f"there is no user {name!r} in {data_dir}", ExitCode.NOT_FOUND)
-    for mechanism, _ in known:
-        _alter(data_dir, [Deletion(name=name, mechanism=SCRAM_BY_NAME[mechanism])], [])
+    with _users_of(data_dir) as (journal, credentials):
+        known = _mechanisms_of(credentials, name, data_dir)
+        _put(journal, {document_key(mechanism, name): None for mechanism in known})
 
 
 def users(data_dir: str) -> dict[str, list[tuple[str, int]]]:
     """The mechanisms and iterations of every user."""
-    with _journal(data_dir) as journal:
-        credentials = Credentials(journal.documents(KIND_SCRAM), secret=_ANY_SECRET)
+    with _users_of(data_dir) as (_, credentials):
+        found = credentials.users()
     return {
         name: [(mechanism.sasl_name, iterations) for mechanism, iterations in known]
-        for name, known in credentials.users().items()
+        for name, known in found.items()
     }
 
 
@@ -157,7 +179,7 @@ def import_users(data_dir: str, exported: Iterable[object], *, replace: bool) ->
                 f"{', '.join(there)}: there already; --replace gives them the imported passwords"
             )
         if documents:
-            journal.put_all(KIND_SCRAM, documents, erase_former=True)
+            _put(journal, documents)
     return sorted({key.partition("/")[2] for key in documents})
 
 
@@ -182,15 +204,26 @@ def _imported(number: int, entry: object) -> tuple[str, Json]:
     return key, format_credential(credential)
 
 
-def _alter(data_dir: str, deletions: Iterable[Deletion], upsertions: Iterable[Upsertion]) -> None:
+def _planned(credentials: Credentials, *upsertions: Upsertion) -> dict[str, Json]:
+    """The documents that these changes put; each is of another mechanism or user."""
+    documents: dict[str, Json] = {}
+    for upsertion in upsertions:
+        plan = credentials.plan_alterations([], [upsertion])
+        for outcome in plan.outcomes:
+            if outcome.code:
+                raise CommandFailed(f"user {outcome.name!r}: {outcome.message}")
+        documents |= plan.documents
+    return documents
+
+
+def _put(journal: MetadataJournal, documents: Mapping[str, Json]) -> None:
+    journal.put_all(KIND_SCRAM, documents, erase_former=True)
+
+
+@contextmanager
+def _users_of(data_dir: str) -> Iterator[tuple[MetadataJournal, Credentials]]:
     with _journal(data_dir) as journal:
-        credentials = Credentials(journal.documents(KIND_SCRAM), secret=_ANY_SECRET)
-        plan = credentials.plan_alterations(deletions, upsertions)
-        if plan.documents:
-            journal.put_all(KIND_SCRAM, dict(plan.documents), erase_former=True)
-    for outcome in plan.outcomes:
-        if outcome.code:
-            raise CommandFailed(f"user {outcome.name!r}: {outcome.message}")
+        yield journal, Credentials(journal.documents(KIND_SCRAM), secret=_ANY_SECRET)
 
 
 def _journal(data_dir: str) -> AbstractContextManager[MetadataJournal]:

@@ -4,6 +4,7 @@ A limit is for a user, a client id, both, or an address. ``--default-user`` and 
 every name without limits of its own.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from cli.failures import CommandFailed
 from cli.options import BrokerOptions, ask_admin, json_option, login_options
 from cli.output import note, print_json, print_table, say
 from client.admin import Admin
+from config.listeners import canonical_address
 
 _LIMITS = {
     "producer_byte_rate": "Bytes per second of Produce requests.",
@@ -59,12 +61,20 @@ def _entity(options: Mapping[str, Any]) -> dict[str, str | None]:
         if name is not None and is_default:
             raise click.UsageError(f"name one {kind}, or give --default-{kind}")
         if name is not None or is_default:
-            entity[kind] = name
+            entity[kind] = _as_kept(kind, name)
     if not entity:
         raise click.UsageError(
             "say whose limit: --user, --client-id, --ip, or their --default- forms"
         )
     return entity
+
+
+def _as_kept(kind: str, name: str | None) -> str | None:
+    """A name as the broker keeps it; what is no address is the broker's to refuse."""
+    if kind == "ip" and name is not None:
+        with contextlib.suppress(ValueError):
+            return canonical_address(name)
+    return name
 
 
 @command.command("set")

@@ -17,6 +17,7 @@ from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import BrokerOptions, ask_admin, json_option, login_options
 from cli.output import note, print_json, print_table
+from client.admin import Admin
 from client.core.security import ITERATIONS, SCRAM_MECHANISMS
 
 _GENERATED_BYTES = 18
@@ -57,7 +58,16 @@ def command() -> None:
     """Add, list, remove and copy users, change passwords."""
 
 
-def _set(
+def _credential_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for option in (login_options, _data_dir, _generate, _password_file, _iterations):
+        function = option(function)
+    return click.argument("name")(function)
+
+
+@command.command()
+@_credential_options
+@_mechanism
+def add(
     *,
     name: str,
     mechanism: str,
@@ -66,46 +76,71 @@ def _set(
     generate: bool,
     data_dir: str | None,
     broker: BrokerOptions,
-    done: str,
 ) -> None:
+    """Add a user, or a further mechanism for one."""
     password = _password(name, password_file, generate=generate)
     if data_dir is not None:
-        from cli.security.offline_users import set_user
+        from cli.security.offline_users import set_user, users
 
         set_user(data_dir, name, password, mechanism, iterations)
+        known = users(data_dir)[name]
     else:
-        ask_admin(
-            broker,
-            lambda admin: admin.set_user(
-                name, password, mechanism=mechanism, iterations=iterations
-            ),
+
+        async def work(admin: Admin) -> list[tuple[str, int]]:
+            await admin.set_user(name, password, mechanism=mechanism, iterations=iterations)
+            return (await admin.users([name]))[name]
+
+        known = ask_admin(broker, work)
+    if generate:
+        _show(name, password)
+    _tell("added", name, [mechanism], iterations)
+    if others := [other for other, _ in known if other != mechanism]:
+        note(
+            f"{name} logs in with {', '.join(others)} too, by the password that was set for it; "
+            f"one password for all: tidelog user passwd {name}"
+        )
+
+
+@command.command()
+@_credential_options
+def passwd(
+    *,
+    name: str,
+    iterations: int,
+    password_file: str | None,
+    generate: bool,
+    data_dir: str | None,
+    broker: BrokerOptions,
+) -> None:
+    """Change a user's password for every mechanism that the user has.
+
+    Connections that are open stay.
+    """
+    password = _password(name, password_file, generate=generate)
+    if data_dir is not None:
+        from cli.security.offline_users import change_password
+
+        _check_exists(data_dir)
+        changed = change_password(data_dir, name, password, iterations)
+    else:
+        changed = ask_admin(
+            broker, lambda admin: admin.change_password(name, password, iterations=iterations)
         )
     if generate:
-        click.echo(password)
-        note(f"this is the password of {name}; it is stored nowhere in clear")
+        _show(name, password)
+    _tell("changed the password of", name, changed, iterations)
+
+
+def _show(name: str, password: str) -> None:
+    """Print a generated password."""
+    click.echo(password)
+    note(f"this is the password of {name}; it is stored nowhere in clear")
+
+
+def _tell(done: str, name: str, mechanisms: list[str], iterations: int) -> None:
     if not name.isascii():
         note("Apache Kafka refuses names that are not ASCII; this broker accepts them")
-    note(f"{done} {name} ({mechanism}, {iterations} iterations)")
-
-
-def _credential_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    for option in (login_options, _data_dir, _generate, _password_file, _iterations, _mechanism):
-        function = option(function)
-    return click.argument("name")(function)
-
-
-@command.command()
-@_credential_options
-def add(**options: Any) -> None:
-    """Add a user, or a further mechanism for one."""
-    _set(**options, done="added")
-
-
-@command.command()
-@_credential_options
-def passwd(**options: Any) -> None:
-    """Change a user's password; connections that are open stay."""
-    _set(**options, done="changed the password of")
+    note(f"{done} {name} ({', '.join(mechanisms)}, {iterations} iterations)")
 
 
 @command.command("list")

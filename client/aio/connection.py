@@ -138,7 +138,7 @@ class LoopConnection(Connection, asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail every waiting request; the reason is the socket's error or the broker's close."""
-        self._fail(f"the connection broke: {exc}" if exc else "the broker closed the connection")
+        self._fail(f"the connection broke: {exc}" if exc else self._closed_by_broker())
         self._writable.set()
         self._lost.set()
 
@@ -167,7 +167,7 @@ class LoopConnection(Connection, asyncio.Protocol):
         try:
             position = question.match(frame)
             if not future.done():
-                future.set_result(question.decode(frame, position))
+                future.set_result(self._decoded(question, frame, position))
         except ProtocolError as error:
             if not future.done():
                 future.set_exception(question.unreadable(self.address, error))

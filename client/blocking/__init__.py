@@ -125,7 +125,7 @@ class BlockingConnection(Connection):
                 self._socket.settimeout(timeout_ms / 1000)
                 frame = memoryview(self._read_frame())
                 position = answer.question.match(frame)
-                answer.outcome = answer.question.decode(frame, position)
+                answer.outcome = self._decoded(answer.question, frame, position)
             except ProtocolError as error:
                 answer.outcome = answer.question.unreadable(self.address, error)
                 self._fail(f"the answer cannot be read: {error}")
@@ -155,7 +155,7 @@ class BlockingConnection(Connection):
         while view:
             count = self._socket.recv_into(view)
             if not count:
-                raise ConnectionResetError("the broker closed the connection")
+                raise ConnectionResetError(self._closed_by_broker())
             view = view[count:]
         return frame
 

@@ -87,6 +87,7 @@ class Connection(ABC):
         self.versions: Mapping[int, VersionRange] = {}
         self._options = options
         self._correlation_id = 0
+        self._has_served = False
 
     # The socket's part.
 
@@ -221,6 +222,22 @@ class Connection(ABC):
             ) from error
         question = Question(self._correlation_id, key, version)
         return question, [encode_request_header(header), body]
+
+    def _decoded(self, question: Question, frame: memoryview, position: int) -> Any:
+        """The answer to `question`; raises ProtocolError."""
+        self._has_served |= question.key != ApiKey.API_VERSIONS
+        return question.decode(frame, position)
+
+    def _closed_by_broker(self) -> str:
+        """Why a connection has ended that the broker closed, with the cure that may help."""
+        reason = "the broker closed the connection"
+        security = self._options.security
+        if self._has_served or security.mechanism or not self.versions:
+            return reason
+        return (
+            f"{reason} and has told its versions alone; does the listener want a user and a "
+            f"password? This client has none ({security.protocol})"
+        )
 
     def _not_connected(self, reason: object) -> BrokerUnreachable:
         """The error for a connection that could not be opened."""

@@ -12,7 +12,7 @@ from client.checks import check_text
 from client.core.cluster import Cluster
 from client.core.parts import check
 from client.descriptions import Quota
-from client.errors import InvalidUse
+from client.errors import ClientError, InvalidUse
 from protocol.acl import Acl, AclFilter
 from protocol.api.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
 from protocol.api.alter_user_scram_credentials import (
@@ -66,6 +66,35 @@ class SecurityAdmin:
         )
         request = AlterUserScramCredentialsRequest(upsertions=[change])
         await self._alter_users(request, f"setting the password of {name!r}")
+
+    async def change_password(
+        self, name: str, password: str, *, iterations: int = ITERATIONS
+    ) -> list[str]:
+        """Change a user's password for each mechanism that the user has; these mechanisms.
+
+        Kafka takes one mechanism of a user in a request, so each is a change of its own.
+
+        Raises:
+            BrokerRefused: there is no such user, or the change is refused.
+            ClientError: some mechanisms have the new password and others the former one; the
+                message names them.
+        """
+        check_text("name", name)
+        check_text("password", password)
+        changed: list[str] = []
+        for mechanism, _ in (await self.users([name]))[name]:
+            try:
+                await self.set_user(name, password, mechanism=mechanism, iterations=iterations)
+            except ClientError as error:
+                if not changed:
+                    raise
+                raise ClientError(
+                    f"{name!r} has the new password for {', '.join(changed)} and the former one "
+                    f"for {mechanism} (change it once more): {error}",
+                    broker=error.broker,
+                ) from error
+            changed.append(mechanism)
+        return changed
 
     async def remove_user(self, name: str) -> None:
         """Remove all credentials of a user; connections that are open stay.

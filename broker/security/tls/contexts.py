@@ -69,8 +69,9 @@ def build_context(settings: TlsSettings, reveal: Reveal) -> tuple[ssl.SSLContext
     _load_key(context, settings, reveal)
     for version in versions:
         certificate = _own_certificate(context, version)
+    if settings.truststore_location or settings.truststore_certificates is not None:
+        _load_trusted(context, settings, reveal)  # also where no client is asked: it may be wrong
     if settings.client_auth != "none":
-        _load_trusted(context, settings, reveal)
         required = settings.client_auth == "required"
         context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
     return context, certificate
@@ -177,6 +178,8 @@ def _load_trusted(context: ssl.SSLContext, settings: TlsSettings, reveal: Reveal
         raise TlsUnusable(f"{what}: {error.strerror or error}") from error
     except (ValueError, TypeError) as error:
         raise TlsUnusable(f"{what}: there is no certificate in it ({error})") from error
+    if not context.cert_store_stats()["x509"]:
+        raise TlsUnusable(f"{what}: there is no certificate in it")
     if settings.crl_location:
         try:
             with _as_file("\n".join(_revocations(settings))) as path:

@@ -149,14 +149,73 @@ def test_users_of_a_running_broker(admin: As, server: RunningBroker, tmp_path: P
     rows = json.loads(admin.run("user", "list", "--json"))
     assert {"name": "eve", "mechanism": "SCRAM-SHA-256", "iterations": 8192} in rows
     secret.write_text("changed\n")
-    admin.run("user", "passwd", "eve", "--password-file", str(secret), "--mechanism",
-              "SCRAM-SHA-256")  # fmt: skip
+    admin.run("user", "passwd", "eve", "--password-file", str(secret))
     assert tidelog(*words, server=server, **login).returncode == 0
     admin.run("user", "remove", "eve")
     refused = tidelog(*words, server=server, **login)
     assert (refused.returncode, "check the user name" in refused.stderr) == (1, True)
     gone = admin.run("user", "remove", "eve", code=ExitCode.NOT_FOUND)
     assert "user 'eve': RESOURCE_NOT_FOUND" in gone
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_changed_password_counts_for_every_mechanism(
+    is_stopped: bool, admin: As, server: RunningBroker, tmp_path: Path
+) -> None:
+    former, fresh, data = tmp_path / "former", tmp_path / "fresh", tmp_path / "data"
+    former.write_text("pencil\n")
+    fresh.write_text("eraser\n")
+    place = ["--data-dir", str(data)] if is_stopped else []
+
+    def run(*words: str) -> str:
+        if not is_stopped:
+            return admin.run(*words)
+        done = tidelog(*words, *place)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        run("user", "add", "mia", "--password-file", str(former), "--mechanism", mechanism)
+    run("user", "passwd", "mia", "--password-file", str(fresh), "--iterations", "4096")
+    listed = json.loads(run("user", "list", "--json"))
+    assert [(it["mechanism"], it["iterations"]) for it in listed if it["name"] == "mia"] == [
+        ("SCRAM-SHA-256", 4096),
+        ("SCRAM-SHA-512", 4096),
+    ]
+
+    def codes(running: RunningBroker) -> list[int]:
+        return [
+            tidelog(
+                "topic", "list", "--sasl-mechanism", mechanism, server=running,
+                TIDELOG_USER="mia", TIDELOG_PASSWORD_FILE=str(secret),
+            ).returncode
+            for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+            for secret in (former, fresh)
+        ]  # fmt: skip
+
+    if not is_stopped:
+        assert codes(server) == [1, 0, 1, 0]
+        return
+    with running_broker(data, settings={"listeners": "SASL_PLAINTEXT://127.0.0.1:0"}) as running:
+        assert codes(running) == [1, 0, 1, 0]
+
+
+def test_a_further_mechanism_is_told_to_have_a_password_of_its_own(tmp_path: Path) -> None:
+    place = ("--data-dir", str(tmp_path / "data"), "--generate")
+    assert tidelog("user", "add", "ann", *place).returncode == 0
+    added = tidelog("user", "add", "ann", "--mechanism", "SCRAM-SHA-256", *place)
+    assert added.returncode == 0
+    assert "ann logs in with SCRAM-SHA-512 too" in added.stderr
+
+
+def test_the_password_of_a_user_that_does_not_exist(admin: As, tmp_path: Path) -> None:
+    told = admin.run("user", "passwd", "nobody", "--generate", code=ExitCode.NOT_FOUND)
+    assert "user 'nobody': RESOURCE_NOT_FOUND" in told
+    data = tmp_path / "data"
+    assert tidelog("user", "add", "ann", "--generate", "--data-dir", str(data)).returncode == 0
+    gone = tidelog("user", "passwd", "bob", "--generate", "--data-dir", str(data))
+    assert (gone.returncode, gone.stdout) == (ExitCode.NOT_FOUND, "")
+    assert "there is no user 'bob'" in gone.stderr
 
 
 def test_a_directory_in_use_is_refused(server: RunningBroker, passwords: Path) -> None:

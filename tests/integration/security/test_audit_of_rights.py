@@ -1,5 +1,6 @@
 """The audit log at DEBUG: what clients may do, beside what they may not; and who logged in."""
 
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -61,3 +62,30 @@ async def test_rights_that_are_there_are_noted_at_debug_alone(
     assert lines(caplog, "authenticated as User:alice with SCRAM-SHA-512")[0].endswith(
         "(client id 'test')"
     )
+
+
+async def test_a_folded_refusal_names_the_rule_that_refused(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    settings = {**SETTINGS, "audit_log_file": str(path)}
+    deny, earlier = (
+        Acl(ResourceType.TOPIC, "t", pattern, "User:alice", "*", Operation.WRITE, permission)
+        for pattern, permission in (
+            (PatternType.LITERAL, Permission.DENY),
+            (PatternType.PREFIXED, Permission.ALLOW),
+        )
+    )
+    async with running_broker(tmp_path / "data", **settings) as running:
+        add_users(running)
+        security = running.broker.security
+        client = await running.client()
+        assert (await log_in_scram(client, "alice", "secret")).error_code == 0
+        for _ in range(2):
+            assert (await produce(client, "t", batch("x"))).error_code == 29
+        security.add_acls([deny])
+        assert (await produce(client, "t", batch("x"))).error_code == 29
+        security.remove_acls([deny])
+        security.add_acls([earlier])
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    refused = [(it["more_before"], it["rule"]) for it in found if it["event"] == "refused"]
+    no_rule = "no rule matches the resource (allow.everyone.if.no.acl.found = false)"
+    assert refused == [(0, no_rule), (1, str(deny))]

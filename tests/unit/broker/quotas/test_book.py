@@ -140,6 +140,30 @@ def test_quotas_survive_their_documents() -> None:
             QuotaBook({"k": value})
 
 
+def test_an_address_counts_in_every_form_of_it() -> None:
+    rate = {"connection_creation_rate": 1.0}
+    for written, arrives in (
+        ("::ffff:1.2.3.4", "1.2.3.4"),
+        ("::FFFF:102:304", "1.2.3.4"),
+        ("2001:DB8:0::1", "2001:db8::1"),
+    ):
+        own = book(({"ip": written}, rate))
+        assert own.ip_limit(arrives) == 1.0
+        asked = own.select([Component("ip", 0, written)], strict=True)
+        assert asked == [((("ip", arrives),), rate)]
+    assert own.select([Component("ip", 0, "no address")], strict=True) == []
+
+
+def test_a_quota_kept_under_another_form_of_its_address_can_be_removed() -> None:
+    rate = {"connection_creation_rate": 1.0}
+    former = '{"ip": "::ffff:102:304"}'
+    entity = checked_entity([("ip", "1.2.3.4")])
+    read = QuotaBook({former: {"entity": {"ip": "::ffff:102:304"}, "values": dict(rate)}})
+    assert list(read) == [(entity, rate)]
+    assert read.documents_of(entity, {}) == {former: None, document_key(entity): None}
+    assert QuotaBook({}).documents_of(entity, {}) == {document_key(entity): None}
+
+
 ALL = book(*ALL_LEVELS, ({"ip": "127.0.0.1"}, {"connection_creation_rate": 1.0}))
 
 

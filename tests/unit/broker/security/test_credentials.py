@@ -1,6 +1,7 @@
 """Users' credentials: Kafka's refusals, all or nothing for each user, and documents."""
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -12,7 +13,7 @@ from broker.security.credentials import (
     format_credential,
     parse_credential,
 )
-from broker.security.scram import ScramMechanism, new_credential
+from broker.security.scram import ScramCredential, ScramMechanism, new_credential
 from protocol.error_codes import ErrorCode
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
@@ -174,3 +175,33 @@ def test_documents() -> None:
 def test_what_is_no_credential_refuses_the_start(key: str, document: object) -> None:
     with pytest.raises(UnreadableCredential, match="unreadable"):
         Credentials({key: document}, secret=SECRET)
+
+
+@pytest.mark.parametrize(
+    "look_up",
+    [lambda known, name: known.of(SHA_512, name), lambda known, name: known.for_password(name)],
+)
+def test_a_look_up_frees_as_much_for_a_known_user_as_for_an_unknown_one(
+    look_up: Callable[[Credentials, str], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is freed takes time: it must not say whether there is such a user."""
+    freed = 0
+
+    class Counted(ScramCredential):
+        def __del__(self) -> None:
+            nonlocal freed
+            freed += 1
+
+    def decoy(*_: object) -> ScramCredential:
+        return Counted(salt=b"salt", stored_key=b"s", server_key=b"v", iterations=4096)
+
+    monkeypatch.setattr("broker.security.credentials.unknown_user_credential", decoy)
+    credentials = with_users("alice")
+    look_up(credentials, "before")
+    counts = []
+    for name in ("alice", "eve", "eve", "alice", "alice"):
+        before = freed
+        found = look_up(credentials, name)  # kept, as an exchange keeps it until its end
+        counts.append(freed - before)
+        del found
+    assert counts == [1] * 5

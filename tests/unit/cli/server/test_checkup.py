@@ -263,9 +263,9 @@ class TestUsers:
 
     def test_weak_keys(self, data: Path) -> None:
         set_user(str(data), "weak", "pencil", "SCRAM-SHA-256", 4096)
-        offline_users._alter(str(data), [], [Upsertion(
-            name="bare", mechanism=2, iterations=8192, salt=b"x", salted_password=b"y"
-        )])  # fmt: skip
+        bare = Upsertion(name="bare", mechanism=2, iterations=8192, salt=b"x", salted_password=b"y")
+        with offline_users._users_of(str(data)) as (journal, credentials):
+            offline_users._put(journal, offline_users._planned(credentials, bare))
         found = weaknesses(data)
         assert [verdict for verdict, _, _ in found] == [WARN, WARN]
         assert "weak have fewer than 8192 iterations" in found[0][1]

@@ -198,6 +198,22 @@ async def test_a_lost_connection_fails_what_waits_and_what_comes_later() -> None
         await connection.call(MetadataRequest())
 
 
+@pytest.mark.parametrize("has_served", [False, True])
+async def test_a_broker_that_closes_at_the_first_request_may_want_a_user(has_served: bool) -> None:
+    connection, transport = opened(METADATA)
+    if has_served:
+        first = asyncio.create_task(connection.call(MetadataRequest()))
+        await asyncio.sleep(0)
+        connection.data_received(answer(transport.requests[0], MetadataResponse()))
+        await first
+    call = asyncio.create_task(connection.call(MetadataRequest()))
+    await asyncio.sleep(0)
+    connection.connection_lost(None)
+    with pytest.raises(BrokerUnreachable) as failed:
+        await call
+    assert ("want a user" in str(failed.value)) is not has_served
+
+
 async def test_a_full_socket_makes_calls_wait() -> None:
     connection, transport = opened(METADATA)
     connection.pause_writing()

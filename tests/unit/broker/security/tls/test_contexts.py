@@ -23,6 +23,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     signed(directory, signer, "two")
     signed(directory, signer, "locked", password="sesame")
     signed(directory, signer, "device", subject="/O=Example/CN=device-7")
+    revocations(directory, directory / "lists").rename(directory / "revoked.pem")
     return directory
 
 
@@ -130,6 +131,22 @@ def test_secrets_from_files(place: Path) -> None:
             lambda place: settings(
                 location=place / "one.pem", client_auth="required", trust=place / "gone"
             ),
+            "truststore.location",
+        ),
+        (
+            lambda place: settings(
+                location=place / "one.pem", client_auth="required", trust=place / "revoked.pem"
+            ),
+            "revoked.pem: there is no certificate in it",
+        ),
+        (
+            lambda place: settings(
+                location=place / "one.pem", client_auth="required", trust=place / "one.key"
+            ),
+            "one.key: there is no certificate in it",
+        ),
+        (
+            lambda place: settings(location=place / "one.pem", trust=place / "gone"),
             "truststore.location",
         ),
         (lambda place: settings(key="file:/nonexistent", chain="x"), "cannot be read"),
