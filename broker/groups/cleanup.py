@@ -9,7 +9,7 @@ Source: KIP-211, KIP-229, KIP-496; Kafka's `OffsetMetadataManager.cleanupExpired
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from broker.groups.classic.group import ClassicGroup
 from broker.groups.classic.subscription import subscribed_topics
@@ -19,7 +19,6 @@ from broker.groups.internal_topic import KeyValue, WhenDone
 from broker.groups.offsets.records import encode_group_key
 from broker.groups.offsets.store import ExpiryRule, OffsetStore, TopicPartition, log_failure
 from broker.groups.share_coordinator import ShareGroupCoordinator
-from broker.groups.streams.group import StreamsGroup
 from broker.groups.streams_coordinator import StreamsGroupCoordinator
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
@@ -27,9 +26,12 @@ from protocol.stored.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from protocol.time_windows import MARK
 from storage.disk.steps import Steps
 
+if TYPE_CHECKING:  # loaded with the first group of that kind
+    from broker.groups.streams.group import StreamsGroup
+
 logger = logging.getLogger("tidelog.broker.groups.cleanup")
 
-AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup | StreamsGroup
+AnyGroup: TypeAlias = "ClassicGroup | ConsumerGroup | StreamsGroup"
 
 
 class GroupCleanup:
@@ -154,7 +156,7 @@ class GroupCleanup:
             return
         logger.info("%s: %d offsets are past their retention", group_id, len(expired))
 
-    def _find(self, group_id: str) -> AnyGroup | None:
+    def _find(self, group_id: str) -> "AnyGroup | None":
         return (
             self._classic_groups.get(group_id)
             or self._consumers.groups.get(group_id)
@@ -165,9 +167,9 @@ class GroupCleanup:
         """The topics that members read now; None when that is unknown."""
         if isinstance(group, ConsumerGroup):
             return self._consumers.subscribed_topics(group.group_id)
-        if isinstance(group, StreamsGroup):
-            return group.source_topics()
-        return frozenset() if group.is_empty else subscribed_topics(group)
+        if isinstance(group, ClassicGroup):
+            return frozenset() if group.is_empty else subscribed_topics(group)
+        return group.source_topics()
 
     def _delete(
         self, group: AnyGroup, partitions: list[TopicPartition], when_done: WhenDone
@@ -188,7 +190,7 @@ class GroupCleanup:
         tombstones: list[KeyValue] = []
         if isinstance(group, ConsumerGroup):
             tombstones = self._consumers.erase(group_id)
-        elif isinstance(group, StreamsGroup):
+        elif not isinstance(group, ClassicGroup):
             tombstones = self._streams.erase(group_id)
         elif group.generation_id:
             tombstones = [(encode_group_key(group_id), None)]
@@ -198,7 +200,7 @@ class GroupCleanup:
         self.deleted += 1
         if isinstance(group, ConsumerGroup):
             self._consumers.remove(group.group_id)
-        elif isinstance(group, StreamsGroup):
+        elif not isinstance(group, ClassicGroup):
             self._streams.remove(group.group_id)
         else:
             group.kill()

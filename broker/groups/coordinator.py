@@ -25,7 +25,7 @@ Source: Kafka's `GroupCoordinator`; KIP-211 for expiry.
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from broker.groups import loading, migration
 from broker.groups.classic.group import ClassicGroup, session_error
@@ -51,15 +51,17 @@ from broker.groups.consumer_coordinator import ConsumerGroupCoordinator
 from broker.groups.internal_topic import CoordinatorServices, InternalTopic, KeyValue, WhenDone
 from broker.groups.offsets.records import encode_group_key, encode_group_value
 from broker.groups.offsets.store import OffsetCommit, OffsetStore, TopicPartition, log_failure
-from broker.groups.share.group_values import ShareHeartbeat
 from broker.groups.share_coordinator import ShareGroupCoordinator
-from broker.groups.streams.values import StreamsAnswer, StreamsHeartbeat
 from broker.groups.streams_coordinator import StreamsGroupCoordinator
 from broker.groups.timers import GroupTimers
 from broker.topics.registry import CONSUMER_OFFSETS
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
 from protocol.stored.group_log import GroupMetadataValue
+
+if TYPE_CHECKING:  # loaded with the first request of such a group
+    from broker.groups.share.group_values import ShareHeartbeat
+    from broker.groups.streams.values import StreamsAnswer, StreamsHeartbeat
 
 logger = logging.getLogger("tidelog.broker.groups.coordinator")
 
@@ -321,7 +323,7 @@ class GroupCoordinator:
     def share_heartbeat(
         self,
         group_id: str,
-        request: ShareHeartbeat,
+        request: "ShareHeartbeat",
         answer: Callable[[HeartbeatAnswer], object],
     ) -> None:
         """Take a ShareGroupHeartbeat; `answer` is called once, when it is durable."""
@@ -336,8 +338,8 @@ class GroupCoordinator:
     def streams_heartbeat(
         self,
         group_id: str,
-        request: StreamsHeartbeat,
-        answer: Callable[[StreamsAnswer], object],
+        request: "StreamsHeartbeat",
+        answer: "Callable[[StreamsAnswer], object]",
     ) -> None:
         """Take a StreamsGroupHeartbeat; `answer` is called once, when it is durable.
 
@@ -357,6 +359,8 @@ class GroupCoordinator:
         elif not is_joining and group_id not in self.streams_groups:
             text = f"Group {group_id} not found."
         if text is not None:
+            from broker.groups.streams.values import StreamsAnswer
+
             answer(StreamsAnswer(error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=text))
             return
         before: list[KeyValue] = []

@@ -13,9 +13,9 @@ Source: Kafka's `GroupMetadataManager.doLoadGroupsAndOffsets`.
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from broker.groups.consumer.records import decode_consumer_key, is_consumer_key, take_record
+from broker.groups.consumer.records import is_consumer_key
 from broker.groups.consumer.values import StoredConsumerGroup
 from broker.groups.internal_topic import StoredBatch
 from broker.groups.offsets.records import (
@@ -24,13 +24,13 @@ from broker.groups.offsets.records import (
     decode_offset_value,
 )
 from broker.groups.offsets.store import OffsetTable
-from broker.groups.share import records as share_records
-from broker.groups.share.group_values import StoredShareGroup
-from broker.groups.streams import records as streams_records
-from broker.groups.streams.values import StoredStreamsGroup
 from protocol.stored.codec import UnknownRecord
 from protocol.stored.group_log import GroupMetadataKey, GroupMetadataValue
 from values.dataclasses import dataclass
+
+if TYPE_CHECKING:  # loaded with the first record of such a group
+    from broker.groups.share.group_values import StoredShareGroup
+    from broker.groups.streams.values import StoredStreamsGroup
 
 logger = logging.getLogger("tidelog.broker.groups.loading")
 
@@ -43,8 +43,8 @@ class Loaded:
 
     groups: dict[str, GroupMetadataValue] = field(default_factory=dict)
     consumer_groups: dict[str, StoredConsumerGroup] = field(default_factory=dict)
-    share_groups: dict[str, StoredShareGroup] = field(default_factory=dict)
-    streams_groups: dict[str, StoredStreamsGroup] = field(default_factory=dict)
+    share_groups: "dict[str, StoredShareGroup]" = field(default_factory=dict)
+    streams_groups: "dict[str, StoredStreamsGroup]" = field(default_factory=dict)
     skipped: int = 0
 
 
@@ -128,22 +128,12 @@ def _take(
     key: bytes, value: bytes, offsets: OffsetTable, loaded: Loaded, *, producer_id: int | None
 ) -> None:
     try:
-        if share_records.KEYS.includes(key):
-            share_key = share_records.KEYS.decode(key)
-            share = loaded.share_groups.setdefault(share_key.group_id, StoredShareGroup())
-            share_records.take_record(share, share_key, value)
-            return
-        if streams_records.KEYS.includes(key):
-            streams_key = streams_records.KEYS.decode(key)
-            group = loaded.streams_groups.setdefault(streams_key.group_id, StoredStreamsGroup())
-            streams_records.take_record(group, streams_key, value)
-            return
         if is_consumer_key(key):
-            consumer_key = decode_consumer_key(key)
-            if consumer_key is not None:
-                group_id = consumer_key.group_id
-                stored = loaded.consumer_groups.setdefault(group_id, StoredConsumerGroup())
-                take_record(stored, consumer_key, value)
+            from broker.groups.loading_later import take_later
+
+            take_later(
+                key, value, loaded.consumer_groups, loaded.share_groups, loaded.streams_groups
+            )
             return
         about = decode_key(key)
         if isinstance(about, GroupMetadataKey):

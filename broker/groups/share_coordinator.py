@@ -13,7 +13,7 @@ Source: KIP-932; Kafka's `GroupCoordinatorService`, `GroupMetadataManager`, `Sha
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.errors import BrokerError
 from broker.groups.consumer.values import (
@@ -24,14 +24,6 @@ from broker.groups.consumer.values import (
     Topics,
 )
 from broker.groups.internal_topic import CoordinatorServices, InternalTopic, KeyValue, WhenDone
-from broker.groups.share.group import ShareGroup
-from broker.groups.share.group_values import (
-    ShareChangeKind,
-    ShareGroupLimits,
-    ShareHeartbeat,
-    StoredShareGroup,
-)
-from broker.groups.share.records import encode_change
 from broker.groups.share.sessions import ShareSession, ShareSessions
 from broker.groups.share.stored_state import ShareKey
 from broker.groups.share.values import UNKNOWN_START
@@ -48,6 +40,14 @@ from protocol.error_codes import ErrorCode
 from storage.directory.data_dir import Topic
 from storage.disk.steps import Steps
 from storage.errors import StorageError
+
+if TYPE_CHECKING:  # loaded with the first group
+    from broker.groups.share.group import ShareGroup
+    from broker.groups.share.group_values import (
+        ShareGroupLimits,
+        ShareHeartbeat,
+        StoredShareGroup,
+    )
 
 logger = logging.getLogger("tidelog.broker.groups.share_coordinator")
 
@@ -97,8 +97,10 @@ class ShareGroupCoordinator:
         """Load the states. Raises: StorageError: they cannot be read."""
         await self.states.start()
 
-    def restore(self, group_id: str, stored: StoredShareGroup) -> None:
+    def restore(self, group_id: str, stored: "StoredShareGroup") -> None:
         """Take over a group as found in the log."""
+        from broker.groups.share.group import ShareGroup
+
         group = self.groups[group_id] = ShareGroup(group_id, self._limits_of(group_id))
         group.restore(stored, self._clock.monotonic_ms())
         self._timers.set(group_id, group.wake_ms)
@@ -117,7 +119,7 @@ class ShareGroupCoordinator:
     def heartbeat(
         self,
         group_id: str,
-        request: ShareHeartbeat,
+        request: "ShareHeartbeat",
         answer: Callable[[HeartbeatAnswer], object],
     ) -> None:
         """Take a heartbeat; `answer` is called once, when its changes are durable.
@@ -155,8 +157,8 @@ class ShareGroupCoordinator:
 
     def _run(
         self,
-        group: ShareGroup,
-        request: ShareHeartbeat,
+        group: "ShareGroup",
+        request: "ShareHeartbeat",
         answer: Callable[[HeartbeatAnswer], object],
     ) -> None:
         answered = group.heartbeat(request, self._topics(), self._clock.monotonic_ms())
@@ -174,7 +176,7 @@ class ShareGroupCoordinator:
 
     def _initialize(
         self,
-        group: ShareGroup,
+        group: "ShareGroup",
         begins: Sequence[tuple[tuple[str, Partition], int]],
         when_done: WhenDone,
     ) -> None:
@@ -201,13 +203,15 @@ class ShareGroupCoordinator:
         ]
         self.states.initialize(missing, group.epoch, stored)
 
-    def _forget_blank(self, group: ShareGroup) -> None:
+    def _forget_blank(self, group: "ShareGroup") -> None:
         """A refusal creates no group."""
         if group.is_empty and not group.is_stored:
             self.groups.pop(group.group_id, None)
 
-    def _find_or_create(self, group_id: str) -> ShareGroup:
+    def _find_or_create(self, group_id: str) -> "ShareGroup":
         """The group with its limits of now; a new one is not yet among `groups`."""
+        from broker.groups.share.group import ShareGroup
+
         limits = self._limits_of(group_id)
         group = self.groups.get(group_id)
         if group is None:
@@ -215,7 +219,9 @@ class ShareGroupCoordinator:
         group.limits = limits
         return group
 
-    def _limits_of(self, group_id: str) -> ShareGroupLimits:
+    def _limits_of(self, group_id: str) -> "ShareGroupLimits":
+        from broker.groups.share.group_values import ShareGroupLimits
+
         overrides: Mapping[str, str] = self._registry.group_overrides.get(group_id, _NO_OVERRIDES)
         config = self._registry.broker_config
         return ShareGroupLimits(
@@ -231,8 +237,11 @@ class ShareGroupCoordinator:
             group.tick(now_ms)
             self._store(group, _ignore)
 
-    def _store(self, group: ShareGroup, when_done: WhenDone) -> None:
+    def _store(self, group: "ShareGroup", when_done: WhenDone) -> None:
         """Store changes; if the log refuses, a restart finds the group as it was before them."""
+        from broker.groups.share.group_values import ShareChangeKind
+        from broker.groups.share.records import encode_change
+
         self._timers.set(group.group_id, group.wake_ms)
         changes = group.drain()
         self.rebalances += sum(each.kind is ShareChangeKind.ASSIGNMENT_EPOCH for each in changes)
@@ -292,7 +301,7 @@ class ShareGroupCoordinator:
         else:
             self._forget_topic(group, topic_id, when_done)
 
-    def _forget_topic(self, group: ShareGroup, topic_id: bytes, when_done: WhenDone) -> None:
+    def _forget_topic(self, group: "ShareGroup", topic_id: bytes, when_done: WhenDone) -> None:
         keys = [key for key in self.states.keys_of(group.group_id) if key.topic_id == topic_id]
         if not keys:
             when_done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -312,6 +321,8 @@ class ShareGroupCoordinator:
 
     def delete_group(self, group_id: str, when_done: WhenDone) -> None:
         """Delete an empty group: its states, then its records."""
+        from broker.groups.share.records import encode_change
+
         group = self.groups[group_id]
         if not group.is_empty:
             when_done(ErrorCode.NON_EMPTY_GROUP)

@@ -25,7 +25,6 @@ from typing import Final, TypeAlias
 
 from broker.errors import BrokerError
 from broker.groups.internal_topic import CoordinatorServices, InternalTopic, KeyValue, WhenDone
-from broker.groups.share import records
 from broker.groups.share.persister import StateChange
 from broker.groups.share.stored_state import ShareKey, StoredState
 from broker.topics.registry import SHARE_GROUP_STATE
@@ -87,6 +86,8 @@ class ShareStates:
                 self._load()
 
     def _load(self) -> None:
+        from broker.groups.share import records
+
         skipped = 0
         for partition in self._topic.partitions:
             for batch in self._topic.replay(partition):
@@ -172,6 +173,8 @@ class ShareStates:
                 self._table.update(made)
             when_done(error)
 
+        from broker.groups.share import records
+
         encoded = [
             (key, records.encode_snapshot(key, state, now_ms)) for key, state in made.items()
         ]
@@ -190,6 +193,8 @@ class ShareStates:
         self._pending.setdefault(change.key, []).append(change)
         written = partial(self._written, state, change, when_done)
         if state.updates < self._updates_max:
+            from broker.groups.share import records
+
             record = records.encode_update(
                 change.key, state, change.start_offset, change.batches, change.done_count
             )
@@ -211,6 +216,7 @@ class ShareStates:
 
     def forget(self, keys: Sequence[ShareKey], when_done: WhenDone) -> None:
         """Delete states, durably."""
+        from broker.groups.share import records
 
         def stored(error: ErrorCode, _: Sequence[int]) -> None:
             if error is ErrorCode.NONE:
@@ -221,6 +227,8 @@ class ShareStates:
         self._append([(key, records.encode_forgotten(key)) for key in keys], stored)
 
     def _snapshot(self, key: ShareKey, state: StoredState, when_done: WhenDone) -> None:
+        from broker.groups.share import records
+
         state.snapshot_epoch += 1
         state.updates = 0
         whole = self._with_pending(key, state)

@@ -10,20 +10,11 @@ Source: KIP-1071; Kafka's `GroupCoordinatorService`, `GroupMetadataManager`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.groups.consumer.values import Topics
 from broker.groups.internal_topic import CoordinatorServices, InternalTopic, KeyValue, WhenDone
 from broker.groups.offsets.store import TopicPartition, log_failure
-from broker.groups.streams.group import StreamsGroup
-from broker.groups.streams.records import encode_change
-from broker.groups.streams.values import (
-    StoredStreamsGroup,
-    StreamsAnswer,
-    StreamsChangeKind,
-    StreamsHeartbeat,
-    StreamsLimits,
-)
 from broker.groups.timers import GroupTimers
 from config.group import (
     STREAMS_ASSIGNMENT_INTERVAL,
@@ -34,6 +25,15 @@ from config.group import (
     group_value,
 )
 from protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:  # loaded with the first group
+    from broker.groups.streams.group import StreamsGroup
+    from broker.groups.streams.values import (
+        StoredStreamsGroup,
+        StreamsAnswer,
+        StreamsHeartbeat,
+        StreamsLimits,
+    )
 
 _NO_OVERRIDES: Final[dict[str, str]] = {}
 
@@ -59,8 +59,10 @@ class StreamsGroupCoordinator:
         self._size_max = services.config.group_streams_max_size
         self._timers = GroupTimers(services.sessions, self._wake)
 
-    def restore(self, group_id: str, stored: StoredStreamsGroup) -> None:
+    def restore(self, group_id: str, stored: "StoredStreamsGroup") -> None:
         """Take over a group as found in the log."""
+        from broker.groups.streams.group import StreamsGroup
+
         group = self.groups[group_id] = StreamsGroup(group_id, self._limits_of(group_id))
         group.restore(stored, self._clock.monotonic_ms())
         self._timers.set(group_id, group.wake_ms)
@@ -72,8 +74,8 @@ class StreamsGroupCoordinator:
     def heartbeat(
         self,
         group_id: str,
-        request: StreamsHeartbeat,
-        answer: Callable[[StreamsAnswer], object],
+        request: "StreamsHeartbeat",
+        answer: "Callable[[StreamsAnswer], object]",
         *,
         before: Sequence[KeyValue] = (),
     ) -> None:
@@ -82,6 +84,9 @@ class StreamsGroupCoordinator:
         A group that does not exist is created, unless the member is refused. `before` are records
         to store ahead of the group's first ones.
         """
+        from broker.groups.streams.group import StreamsGroup
+        from broker.groups.streams.values import StreamsAnswer
+
         limits = self._limits_of(group_id)
         group = self.groups.get(group_id) or StreamsGroup(group_id, limits)
         group.limits = limits
@@ -129,13 +134,17 @@ class StreamsGroupCoordinator:
 
     def erase(self, group_id: str) -> list[KeyValue]:
         """Tombstones for an empty group; call `remove` when they are stored."""
+        from broker.groups.streams.records import encode_change
+
         return [encode_change(group_id, change) for change in self.groups[group_id].erase()]
 
     def remove(self, group_id: str) -> None:
         """Drop the group from memory."""
         del self.groups[group_id]
 
-    def _limits_of(self, group_id: str) -> StreamsLimits:
+    def _limits_of(self, group_id: str) -> "StreamsLimits":
+        from broker.groups.streams.values import StreamsLimits
+
         overrides: Mapping[str, str] = self._registry.group_overrides.get(group_id, _NO_OVERRIDES)
         config = self._registry.broker_config
         return StreamsLimits(
@@ -154,9 +163,12 @@ class StreamsGroupCoordinator:
             self._store(group, log_failure)
 
     def _store(
-        self, group: StreamsGroup, when_done: WhenDone, *, before: Sequence[KeyValue] = ()
+        self, group: "StreamsGroup", when_done: WhenDone, *, before: Sequence[KeyValue] = ()
     ) -> None:
         """Store changes; if the log refuses, a restart finds the group as it was before them."""
+        from broker.groups.streams.records import encode_change
+        from broker.groups.streams.values import StreamsChangeKind
+
         self._timers.set(group.group_id, group.wake_ms)
         changes = group.drain()
         self.rebalances += sum(each.kind is StreamsChangeKind.GROUP for each in changes)

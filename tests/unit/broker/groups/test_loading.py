@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 
 import pytest
 
@@ -97,3 +99,16 @@ def test_are_strange_records_skipped_and_counted(caplog: pytest.LogCaptureFixtur
     assert loaded.skipped == 1
     assert "1 records" in caplog.text
     assert table.of_group("g")[TP].offset == 1
+
+
+def test_a_start_does_not_load_the_code_of_later_groups() -> None:
+    """It takes a twentieth of a start; the first record or request of such a group loads it."""
+    later = ("loading_later", "streams.group", "streams.values", "share.group", "share.records")
+    script = (
+        "import sys, broker.server\n"
+        f"print([name for name in {later} if f'broker.groups.{{name}}' in sys.modules])\n"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert loaded == "[]\n"
