@@ -10,6 +10,7 @@ import uvicorn
 from client.types import format_address
 from console.options import ConsoleOptions
 from console.web.app import build
+from console.web.stalled import BoundedProtocol
 
 _STOP_S = 2
 
@@ -56,6 +57,7 @@ def serve(options: ConsoleOptions, bound: socket.socket, on_ready: Callable[[str
     hosts = options.allowed_hosts | local_hosts(host, port)
     config = uvicorn.Config(
         build(replace(options, allowed_hosts=hosts)),
+        http=BoundedProtocol,
         log_config=None,
         access_log=False,
         server_header=False,

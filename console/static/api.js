@@ -52,5 +52,17 @@ export function post(path, body, params = {}) {
 /** A segment of a path. */
 export const part = encodeURIComponent;
 
+/** The address of a group, for pages and questions; a strange name in hexadecimal digits: console/web/names.py. */
+export function groupPath(name) {
+  if (!/^=|^\.{0,2}$|[\x00-\x1f\x7f]/.test(name)) return `/groups/${part(name)}`;
+  return `/groups/=${Array.from(new TextEncoder().encode(name), (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+}
+
+/** The name that the last part of such an address stands for. */
+export function groupName(text) {
+  const digits = /^=((?:[0-9a-f]{2})*)$/i.exec(text);
+  return digits ? new TextDecoder().decode(Uint8Array.from(digits[1].match(/../g) ?? [], (pair) => parseInt(pair, 16))) : text;
+}
+
 /** Offsets by partition as the questions take them. */
 export const cursorOf = (offsets) => Object.entries(offsets ?? {}).map(([number, offset]) => `${number}:${offset}`).join(",");

@@ -1,6 +1,6 @@
 // Delete the records that are older than a time: first what would go, then exactly that.
 import { part, post } from "./api.js";
-import { button, card, copyButton, el, failure, labelled, notice, replace, table } from "./dom.js";
+import { button, card, copyButton, el, failure, groupLink, labelled, notice, replace, table } from "./dom.js";
 import { found } from "./reset.js";
 import { command, param } from "./state.js";
 import { formatCount, formatTime, plural } from "./time.js";
@@ -24,7 +24,7 @@ export function deletionForm(root, { name, reload }) {
           `${plural(going, "offset")} of ${plural(rows.length, "partition")} would go, all older than ${formatTime(plan.time_ms)}; no newer record goes. Records that are older but arrived after a newer one stay. `,
           emptied > 0 && el("b", {}, `${plural(emptied, "partition")} would be empty. `), "Nothing is changed yet."),
         plan.losers.length > 0 && [el("div", { class: "note warn" }, "These groups would lose records that they have not read:"), table([
-          { title: "Group", cell: (one) => el("a", { href: `/groups/${part(one.group)}` }, one.group) },
+          { title: "Group", class: "name", cell: (one) => groupLink(one.group) },
           { title: "Partition", right: true, cell: (one) => one.partition }, { title: "Unread records lost", right: true, cell: (one) => formatCount(one.lost) }], plan.losers)],
         rows.length > 0 && table([
           { title: "Partition", right: true, cell: (row) => row.partition },

@@ -1,4 +1,5 @@
 // Elements from data. Text always becomes text nodes: nothing that comes from a broker is markup.
+import { groupPath } from "./api.js";
 
 /**
  * @param {string} tag
@@ -120,6 +121,11 @@ export function copyButton(label, text, title) {
     }
   }, title ? { title } : {});
 }
+
+/** A name that is blank stands in quotes, so that there is something to see and to click. */
+export const shownName = (name) => (name.trim() ? name : `"${name}"`);
+
+export const groupLink = (name) => el("a", { href: groupPath(name) }, shownName(name));
 
 export function labelled(text, control, isStack = false) {
   return el("label", { class: isStack ? "stack" : null }, text, control);

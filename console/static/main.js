@@ -1,4 +1,5 @@
 // The frame of every page: navigation, zone, theme, keys, and which module draws an address.
+import { groupName } from "./api.js";
 import { button, choice, el, failure, replace, skeleton } from "./dom.js";
 import { initKeys } from "./keys.js";
 import { navigate, param, prefer, preference, setParams, settings } from "./state.js";
@@ -74,7 +75,8 @@ async function show() {
     return;
   }
   try {
-    const words = found[0].exec(location.pathname).slice(1).map(decodeURIComponent);
+    const decode = found[1] === "groups" ? (text) => groupName(decodeURIComponent(text)) : decodeURIComponent;
+    const words = found[0].exec(location.pathname).slice(1).map(decode);
     document.title = `${words[0] ?? found[1]} · Tidelog console`;
     const page = await found[2]();
     await page.show(root, { words, signal, refresh: show });

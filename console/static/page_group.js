@@ -1,6 +1,6 @@
 // One group: members, positions, lag over the last hour, and moving it.
-import { get, part } from "./api.js";
-import { canvas, card, colour, copyButton, el, empty, numbers, redraw, replace, table } from "./dom.js";
+import { get, groupPath, part } from "./api.js";
+import { canvas, card, colour, copyButton, el, empty, numbers, redraw, replace, shownName, table } from "./dom.js";
 import { trendMark } from "./lag.js";
 import { poll } from "./poll.js";
 import { resetForm } from "./reset.js";
@@ -45,7 +45,7 @@ export async function show(root, { words: [name], signal }) {
     const records = group.positions.reduce((sum, row) => sum + (row.lag ?? 0), 0);
     const lag = Math.max(0, ...group.positions.map((row) => row.lag_ms ?? 0));
     redraw(body,
-      el("div", { class: "head" }, el("h1", {}, name), el("span", { class: "tag" }, group.state), el("span", { class: "dim" }, group.assignor), el("span", { class: "grow" }),
+      el("div", { class: "head" }, el("h1", {}, shownName(name)), el("span", { class: "tag" }, group.state), el("span", { class: "dim" }, group.assignor), el("span", { class: "grow" }),
         copyButton("Copy as command", command("group", "describe", name))),
       el("div", { class: "tiles" },
         el("div", { class: "tile" }, el("b", {}, formatCount(records)), el("span", {}, "records behind")),
@@ -54,22 +54,22 @@ export async function show(root, { words: [name], signal }) {
         el("div", { class: "tile" }, el("b", {}, group.trend.slope === null ? "…" : group.trend.catch_up_s === null ? (records ? "not at this rate" : "-") : formatDuration(group.trend.catch_up_s * 1000)), el("span", {}, "until it has caught up"))),
       card("Lag", el("span", { class: "legend" }, el("span", {}, el("i"), "in time"), el("span", {}, el("i", { class: "k-dim" }), "in records")), group.samples.length > 1 ? [chart(group.samples), sampleNumbers(group.samples)] : empty("The chart begins with the second sample, in ten seconds.")),
       card("Positions", null, group.positions.length ? table([
-        { title: "Topic", cell: (row) => el("a", { href: `/topics/${part(row.topic)}` }, row.topic) },
+        { title: "Topic", class: "name", cell: (row) => el("a", { href: `/topics/${part(row.topic)}` }, row.topic) },
         { title: "Partition", right: true, cell: (row) => row.partition },
         { title: "Position", right: true, cell: (row) => formatCount(row.position) },
         { title: "End", right: true, cell: (row) => formatCount(row.end) },
         { title: "Records behind", right: true, cell: (row) => formatCount(row.lag) },
         { title: "Behind in time", right: true, cell: (row) => formatDuration(row.lag_ms) },
         { title: "Next record", class: "nowrap", cell: (row) => formatTime(row.first_ms) },
-        { title: "Read by", cell: (row) => row.client_id ?? "-" },
+        { title: "Read by", class: "name", cell: (row) => row.client_id ?? "-" },
       ], group.positions) : empty("The group has committed nothing.")),
       card(`Members (${group.members.length})`, null, group.members.length ? table([
-        { title: "Client", cell: (one) => one.client_id }, { title: "Host", class: "mono", cell: (one) => one.host },
-        { title: "Member", class: "mono", cell: (one) => one.instance_id ?? one.member_id }, { title: "Partitions", cell: (one) => one.partitions.join(", ") },
+        { title: "Client", class: "name", cell: (one) => one.client_id }, { title: "Host", class: "mono name", cell: (one) => one.host },
+        { title: "Member", class: "mono name", cell: (one) => one.instance_id ?? one.member_id }, { title: "Partitions", cell: (one) => one.partitions.join(", ") },
       ], group.members) : empty("The group has no members now.")));
   }
 
-  const load = async () => draw(await get(`/groups/${part(name)}`, {}, signal));
+  const load = async () => draw(await get(groupPath(name), {}, signal));
   const note = el("div", { "aria-live": "polite" });
   await load();
   if (settings.readOnly !== "1") resetForm(moving, { name, reload: load });

@@ -1,6 +1,6 @@
 // All groups with their lag in records and in time.
 import { get } from "./api.js";
-import { copyButton, el, empty, redraw, replace, table } from "./dom.js";
+import { copyButton, el, empty, groupLink, redraw, replace, table } from "./dom.js";
 import { trendMark } from "./lag.js";
 import { poll } from "./poll.js";
 import { command, param, setParams } from "./state.js";
@@ -17,7 +17,7 @@ export async function show(root, { signal }) {
   function draw() {
     const rows = found.groups.filter((row) => row.group.toLowerCase().includes(search.value.toLowerCase()));
     redraw(list, rows.length ? table([
-      { title: "Group", cell: (row) => el("a", { href: `/groups/${encodeURIComponent(row.group)}` }, row.group) },
+      { title: "Group", class: "name", cell: (row) => groupLink(row.group) },
       { title: "State", cell: (row) => row.state || "-" },
       { title: "Protocol", cell: (row) => row.type },
       { title: "Behind by records", right: true, cell: (row) => (row.error ? el("span", { class: "dim", title: row.error }, "not known") : formatCount(row.records)) },

@@ -1,6 +1,6 @@
 // The cluster at a glance.
 import { get } from "./api.js";
-import { card, el, empty, failure, replace, skeleton, table } from "./dom.js";
+import { card, el, empty, failure, groupLink, replace, skeleton, table } from "./dom.js";
 import { formatCount, formatDuration, formatSize, formatTime, plural } from "./time.js";
 import { trendMark } from "./lag.js";
 import { poll } from "./poll.js";
@@ -32,7 +32,7 @@ export async function show(root, { signal, refresh }) {
     card("Groups that are furthest behind", el("a", { href: "/groups" }, "All groups"), groups),
     card("Brokers", null, table([
       { title: "Id", right: true, cell: (one) => one.id },
-      { title: "Address", class: "mono", cell: (one) => one.address },
+      { title: "Address", class: "mono name", cell: (one) => one.address },
       { title: "Rack", cell: (one) => one.rack ?? "-" },
       { title: "", cell: (one) => one.id === found.controller_id && el("span", { class: "tag" }, "controller") },
     ], found.brokers), el("p", { class: "dim" }, `Cluster ${found.cluster_id ?? "without an id"}`)));
@@ -41,7 +41,7 @@ export async function show(root, { signal, refresh }) {
     const { groups: rows } = await get("/groups", {}, signal);
     const behind = rows.filter((row) => row.records).sort((a, b) => (b.lag_ms ?? 0) - (a.lag_ms ?? 0)).slice(0, 8);
     replace(groups, behind.length ? table([
-      { title: "Group", cell: (row) => el("a", { href: `/groups/${encodeURIComponent(row.group)}` }, row.group) },
+      { title: "Group", class: "name", cell: (row) => groupLink(row.group) },
       { title: "State", cell: (row) => row.state || "-" },
       { title: "Behind by", right: true, cell: (row) => plural(row.records, "record") },
       { title: "In time", right: true, cell: (row) => formatDuration(row.lag_ms) },

@@ -90,19 +90,19 @@ export async function show(root, { signal }) {
   const pairs = (object) => Object.entries(object).map(([name, value]) => `${name} ${value ?? "(default)"}`).join(", ");
   const draw = (found) => replace(root, el("div", { class: "head" }, el("h1", {}, "Users and rules")),
     section("Users", found.users, [
-      { title: "User", cell: (one) => one.name }, { title: "Credentials (iterations)", cell: (one) => one.mechanisms.join(", ") },
+      { title: "User", class: "name", cell: (one) => one.name }, { title: "Credentials (iterations)", cell: (one) => one.mechanisms.join(", ") },
       { title: "Change", right: true, cell: (one) => canChange && [button("Password…", () => setUser(one.name), { "aria-label": `Change the password of ${one.name}` }), " ", button("Remove…", () => removeUser(one.name), { "aria-label": `Remove ${one.name}` })] },
     ], "There are no users with SCRAM passwords.", ["user", "list"], button("Add a user…", () => setUser(null))),
     section("Access rules", found.rules, [
-      { title: "Who", class: "mono", cell: (one) => one.principal },
+      { title: "Who", class: "mono name", cell: (one) => one.principal },
       { title: "May", cell: (one) => el("span", { class: `tag ${one.permission === "deny" ? "bad" : "good"}` }, one.permission) },
       { title: "What", cell: (one) => one.operation },
-      { title: "On", cell: (one) => one.resource }, { title: "Name", class: "mono", cell: (one) => one.name },
-      { title: "Pattern", cell: (one) => one.pattern }, { title: "From", class: "mono", cell: (one) => one.host },
+      { title: "On", cell: (one) => one.resource }, { title: "Name", class: "mono name", cell: (one) => one.name },
+      { title: "Pattern", cell: (one) => one.pattern }, { title: "From", class: "mono name", cell: (one) => one.host },
       { title: "Change", right: true, cell: (one) => canChange && button("Remove…", () => removeRule(one), { "aria-label": `Remove the rule of ${one.principal} to ${one.operation} ${one.resource} ${one.name}` }) },
     ], "There are no access rules.", ["acl", "list"], button("Add a rule…", addRule)),
     section("Quotas", found.quotas, [
-      { title: "For", cell: (one) => pairs(one.entity) }, { title: "Limits", class: "mono", cell: (one) => pairs(one.limits) },
+      { title: "For", class: "name", cell: (one) => pairs(one.entity) }, { title: "Limits", class: "mono name", cell: (one) => pairs(one.limits) },
       { title: "Change", right: true, cell: (one) => canChange && button("Remove…", () => removeQuota(one), { "aria-label": `Remove the quota of ${pairs(one.entity)}` }) },
     ], "There are no quotas.", ["quota", "list"], button("Set a quota…", setQuota)));
   await load();

@@ -1,6 +1,6 @@
 // The list of topics; what costs lookups is asked for the rows that are visible.
 import { get } from "./api.js";
-import { button, canvas, choice, colour, copyButton, el, empty, labelled, replace, table } from "./dom.js";
+import { button, canvas, choice, colour, copyButton, el, empty, groupLink, labelled, replace, table } from "./dom.js";
 import { command, param, setParams } from "./state.js";
 import { formatAge, formatCount, formatDuration, formatRetention, formatSize, formatTime, plural } from "./time.js";
 
@@ -25,7 +25,7 @@ export async function show(root, { signal, refresh }) {
     const of = (row, field) => details?.[row.name]?.[field];
     const wait = (value) => (details ? value : "…");
     replace(list, table([
-      { title: "Topic", cell: (row) => [el("a", { href: `/topics/${encodeURIComponent(row.name)}` }, row.name), row.is_internal && el("span", { class: "tag" }, "internal")] },
+      { title: "Topic", class: "name", cell: (row) => [el("a", { href: `/topics/${encodeURIComponent(row.name)}` }, row.name), row.is_internal && el("span", { class: "tag" }, "internal")] },
       { title: "Partitions", right: true, cell: (row) => formatCount(row.partitions) },
       { title: "Offsets", right: true, cell: (row) => wait(of(row, "error") ? "-" : `${of(row, "is_estimate") ? "≥ " : ""}${formatCount(of(row, "records"))}`) },
       { title: "On disk", right: true, cell: (row) => formatSize(row.bytes) },
@@ -37,9 +37,9 @@ export async function show(root, { signal, refresh }) {
         return wait(el("span", { title: formatTime(newest), class: newest > now ? "bad" : null }, formatAge(newest, now)));
       } },
       { title: "Last 24 h", cell: (row) => (more.days ? spark(more.days[row.name] ?? []) : "…") },
-      { title: "Latest group", class: "nowrap", cell: (row) => {
+      { title: "Latest group", class: "name", cell: (row) => {
         const group = more.latest?.[row.name];
-        return group ? [el("a", { href: `/groups/${encodeURIComponent(group.group)}` }, group.group), el("span", { class: "dim" }, ` ${group.lag_ms ? formatDuration(group.lag_ms) : "at the end"}`)] : more.latest ? "-" : "…";
+        return group ? [groupLink(group.group), el("span", { class: "dim" }, ` ${group.lag_ms ? formatDuration(group.lag_ms) : "at the end"}`)] : more.latest ? "-" : "…";
       } },
     ], rows, { label: "Topics" }));
   };

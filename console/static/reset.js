@@ -1,5 +1,5 @@
 // Move a group to a time: first what would happen, then exactly that.
-import { part, post } from "./api.js";
+import { groupPath, post } from "./api.js";
 import { button, card, copyButton, el, failure, labelled, notice, replace, table } from "./dom.js";
 import { command } from "./state.js";
 import { formatCount, formatTime, plural } from "./time.js";
@@ -18,17 +18,17 @@ export function resetForm(root, { name, reload }) {
   async function preview() {
     try {
       const names = topics.value.split(",").map((one) => one.trim()).filter(Boolean);
-      const plan = await post(`/groups/${part(name)}/reset-preview`, { to: to.value.trim(), topics: names });
+      const plan = await post(`${groupPath(name)}/reset-preview`, { to: to.value.trim(), topics: names });
       const again = plan.positions.reduce((sum, row) => sum + Math.max(0, row.moved), 0);
       const skipped = plan.positions.reduce((sum, row) => sum + Math.max(0, -row.moved), 0);
       const target = ["earliest", "latest"].includes(to.value.trim()) ? [`--to-${to.value.trim()}`] : ["--to-time", to.value.trim()];
       replace(result,
         el("div", { class: skipped ? "note warn" : "note" }, `${plural(again, "record")} would be read again, ${plural(skipped, "record")} would be skipped. Nothing is changed yet.`),
         table([
-          { title: "Topic", cell: (row) => row.topic }, { title: "Partition", right: true, cell: (row) => row.partition },
+          { title: "Topic", class: "name", cell: (row) => row.topic }, { title: "Partition", right: true, cell: (row) => row.partition },
           { title: "Now", right: true, cell: (row) => formatCount(row.now) }, { title: "Then", right: true, cell: (row) => formatCount(row.then) },
           { title: "Effect", right: true, cell: (row) => (row.moved < 0 ? el("span", { class: "bad" }, `${formatCount(-row.moved)} skipped`) : row.moved ? `${formatCount(row.moved)} again` : "-") },
-          { title: "Next record then", cell: found },
+          { title: "Next record then", class: "name", cell: found },
         ], plan.positions),
         el("div", { class: "bar" }, button("Move the group", () => commit(plan), { class: "main" }),
           copyButton("Copy as command", command("group", "reset", name, ...target, ...names.flatMap((one) => ["--topic", one]), "--dry-run"))));
@@ -40,7 +40,7 @@ export function resetForm(root, { name, reload }) {
   async function commit(plan) {
     try {
       const positions = plan.positions.map(({ topic, partition, now, then }) => ({ topic, partition, now, then }));
-      const done = await post(`/groups/${part(name)}/reset`, { positions });
+      const done = await post(`${groupPath(name)}/reset`, { positions });
       replace(result, el("div", { class: "note" }, `Moved ${plural(done.moved, "position")} of ${name}.`));
       notice(`Moved ${name}.`);
       await reload();

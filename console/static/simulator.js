@@ -1,6 +1,6 @@
 // What other retention settings would delete, before anything is changed.
 import { get, part, post } from "./api.js";
-import { button, canvas, card, colour, copyButton, el, failure, incomplete, labelled, notice, numbers, replace, table } from "./dom.js";
+import { button, canvas, card, colour, copyButton, el, failure, groupLink, incomplete, labelled, notice, numbers, replace, table } from "./dom.js";
 import { fate } from "./segment_map.js";
 import { command, settings } from "./state.js";
 import { formatCount, formatDuration, formatSize, formatTick, formatTime, plural, ticks } from "./time.js";
@@ -63,7 +63,7 @@ export async function simulator(root, { name, plan, partition, count, signal, re
         tile(Number.isFinite(oldest) ? formatTime(oldest, 0) : "-", "oldest time left"),
         tile(last.disk.full_at_ms ? formatTime(last.disk.full_at_ms, 0) : "not foreseen", "disk full")),
       losers.length > 0 && [el("div", { class: "note warn" }, "These groups would lose records that they have not read:"), table([
-        { title: "Group", cell: (one) => el("a", { href: `/groups/${part(one.group)}` }, one.group) },
+        { title: "Group", class: "name", cell: (one) => groupLink(one.group) },
         { title: "Partition", right: true, cell: (one) => one.partition }, { title: "Unread records lost", right: true, cell: (one) => formatCount(one.lost) }], losers)],
       rate > 0 ? curve(last, size, rate) : el("p", { class: "dim" }, "No forecast of the size: too few closed segments to know how fast the topic grows."),
       el("p", { class: "dim" }, `Retention runs every ${formatDuration(last.check_interval_ms)}; a segment goes as a whole.`),

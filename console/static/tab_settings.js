@@ -28,7 +28,7 @@ export async function show(root, { name, signal, refresh }) {
       try {
         const answer = await post(`/topics/${part(name)}/settings-preview`, { changes });
         const words = Object.entries(changes).flatMap(([key, value]) => (value === null ? ["--unset", key] : ["--set", `${key}=${value}`]));
-        replace(result, table([{ title: "Setting", cell: (row) => row.name }, { title: "Now", class: "mono", cell: (row) => row.now ?? "-" }, { title: "Then", class: "mono", cell: (row) => row.then ?? "its default" }], answer.changes),
+        replace(result, table([{ title: "Setting", cell: (row) => row.name }, { title: "Now", class: "mono name", cell: (row) => row.now ?? "-" }, { title: "Then", class: "mono name", cell: (row) => row.then ?? "its default" }], answer.changes),
           el("div", { class: "bar" }, button("Change it", () => apply(changes), { class: "main" }), copyButton("Copy as command", command("topic", "alter", name, ...words))));
       } catch (error) {
         replace(result, failure(error));
@@ -55,7 +55,7 @@ export async function show(root, { name, signal, refresh }) {
     rows.sort((a, b) => b.is_set_here - a.is_set_here || a.name.localeCompare(b.name));
     replace(list, table([
       { title: "Setting", class: "mono", cell: (one) => one.name },
-      { title: "Value", class: "mono", cell: (one) => (one.is_sensitive ? el("span", { class: "dim" }, "secret") : one.value || el("span", { class: "dim" }, "empty")) },
+      { title: "Value", class: "mono name", cell: (one) => (one.is_sensitive ? el("span", { class: "dim" }, "secret") : one.value || el("span", { class: "dim" }, "empty")) },
       { title: "", class: "nowrap dim", cell: meaning },
       { title: "Source", class: "nowrap", cell: (one) => el("span", { class: one.is_set_here ? "tag good" : "tag" }, one.source) },
       { title: "Meaning", class: "dim", cell: (one) => one.documentation },

@@ -41,7 +41,7 @@ function clientFaults(one) {
 
 function clientTable(clients) {
   return table([
-    { title: "Client", cell: (one) => one.client_id || el("span", { class: "dim" }, "without a client id") },
+    { title: "Client", class: "name", cell: (one) => one.client_id || el("span", { class: "dim" }, "without a client id") },
     { title: "What", cell: (one) => clientFaults(one).map((text) => el("div", {}, text)) },
     { title: "First seen", class: "nowrap", cell: (one) => formatTime(one.first_ms) },
     { title: "Last seen", class: "nowrap", cell: (one) => formatTime(one.last_ms) },

@@ -16,11 +16,13 @@ export async function show(root, { name, signal }) {
   let isPaused = false;
   let source = null;
   let again = 0;
+  /** @type {?string} the cursor of what is shown, null before the stream has begun */
+  let place = null;
   const status = el("span", { class: "dim", role: "status" }, "Connecting…");
   const body = el("div", {}, empty("Waiting for records."));
   const side = el("div");
   const layout = el("div");
-  const filter = el("input", { class: "grow-1", type: "search", "aria-label": "Filter", "data-key": "/", value: param("f") ?? "", placeholder: "Filter", onchange: () => { setParams({ f: filter.value }); connect(); } });
+  const filter = el("input", { class: "grow-1", type: "search", "aria-label": "Filter", "data-key": "/", value: param("f") ?? "", placeholder: "Filter", onchange: () => { setParams({ f: filter.value }); connect(place); } });
   const pause = button("Pause", () => {
     isPaused = !isPaused;
     pause.textContent = isPaused ? "Continue" : "Pause";
@@ -51,13 +53,13 @@ export async function show(root, { name, signal }) {
     clearTimeout(again);
     source?.close();
     source = new EventSource(address(`/topics/${part(name)}/tail`, { f: param("f"), p: param("p"), cursor }));
-    let place = cursor;
     const connectAgain = () => {
       source.close();
       again = setTimeout(() => connect(place), AGAIN);
     };
     source.addEventListener("start", (event) => {
-      const { partitions, left_out: left } = JSON.parse(event.data);
+      const { partitions, left_out: left, cursor: begin } = JSON.parse(event.data);
+      place = cursorOf(begin);
       replace(status, `Following ${plural(partitions, "partition")}${left ? `; ${left} more are left out` : ""}.`);
     });
     source.addEventListener("records", (event) => {
@@ -75,7 +77,11 @@ export async function show(root, { name, signal }) {
       if (isPassing) connectAgain();
       else source.close();
     });
-    source.addEventListener("gap", () => replace(status, "Retention passed the tail: it continues at the end."));
+    source.addEventListener("gap", (event) => {
+      const { passed, cursor: moved } = JSON.parse(event.data);
+      place = cursorOf(moved);
+      replace(status, el("span", { class: "warn" }, passed ? `${plural(passed, "offset")} were deleted before the tail had read them; it continues after them.` : "The log is shorter than before; the tail continues at its end."));
+    });
     source.onerror = () => {
       replace(status, el("span", { class: "warn" }, "The stream was interrupted; connecting again…"));
       connectAgain();

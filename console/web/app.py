@@ -22,12 +22,13 @@ from console.data.groups import LagWatch
 from console.data.hub import Hub
 from console.data.registry import Registry
 from console.options import ConsoleOptions
-from console.web import changing, reading, rights, streams
+from console.web import changing, export, reading, rights, tail
 from console.web.answers import defect, failure, refused
 from console.web.guard import Guard, Headed
+from console.web.names import GROUP
 
 _HOME: Final = Path(__file__).parents[1]
-_PAGES: Final = ("/", "/topics", "/topics/{topic}", "/groups", "/groups/{group:path}")
+_PAGES: Final = ("/", "/topics", "/topics/{topic}", "/groups", GROUP)
 _MORE_PAGES: Final = ("/security", "/clock")
 
 
@@ -62,9 +63,9 @@ def build(options: ConsoleOptions) -> Starlette:
             return await page(request, status)
         return PlainTextResponse("There is no such file.", status)
 
-    api: list[BaseRoute] = [streams.TAIL]
+    api: list[BaseRoute] = [tail.TAIL]
     if options.may_export:
-        api.append(streams.EXPORT)
+        api.append(export.EXPORT)
     if not options.is_read_only:
         api += [*changing.ROUTES, *rights.ROUTES]
     api += reading.ROUTES

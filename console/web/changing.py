@@ -5,7 +5,6 @@ Every change, also a refused one, is a line of the audit log: who, what, where, 
 
 import base64
 import binascii
-import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -23,9 +22,9 @@ from console.data.groups import TARGETS, commit_reset, preview_reset
 from console.data.records import LIMIT_MAX
 from console.web import questions as ask
 from console.web.answers import answer
+from console.web.audit import write_change
+from console.web.names import GROUP
 from console.web.reading import window_of
-
-logger = logging.getLogger("tidelog.audit")
 
 POSITIONS_MAX: Final = 10_000
 CHANGES_MAX: Final = 100
@@ -54,15 +53,7 @@ def audited(name: str, change: Change) -> Callable[[Request], Awaitable[Response
             result = f"refused: {error}"
             raise
         finally:
-            logger.info(
-                "console change=%s target=%r user=%r address=%s request=%s result=%r",
-                name,
-                target,
-                request.state.user or "-",
-                request.client.host if request.client else "-",
-                request.state.request_id,
-                result,
-            )
+            write_change(name, request.scope, target, result)
 
     return endpoint
 
@@ -249,8 +240,8 @@ def post(path: str, name: str, change: Change) -> Route:
 
 
 ROUTES: Final = [
-    Route("/groups/{group:path}/reset-preview", _reset_preview, methods=["POST"]),
-    post("/groups/{group:path}/reset", "group-reset", _reset),
+    Route(f"{GROUP}/reset-preview", _reset_preview, methods=["POST"]),
+    post(f"{GROUP}/reset", "group-reset", _reset),
     Route("/topics/{topic}/deletion-preview", _deletion_preview, methods=["POST"]),
     post("/topics/{topic}/deletion", "delete-records", _deletion),
     Route("/topics/{topic}/settings-preview", _settings_preview, methods=["POST"]),

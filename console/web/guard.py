@@ -3,7 +3,8 @@ every answer, also of those that a defect has made.
 
 A page of another site can make a browser here send requests, also under a name of its own that
 resolves to this machine. So the Host must be one of ours, and a change needs a header that such a
-page cannot send without being asked first, and an Origin that is ours.
+page cannot send without being asked first, and an Origin that is ours. What is refused is a line of
+the audit log.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from console.options import ConsoleOptions
+from console.web.audit import RefusedRequests
 from console.web.users import Logins
 
 BODY_BYTES: Final = 2 * 1024 * 1024
@@ -84,6 +86,7 @@ class Guard:
         self._hosts = {host.lower() for host in options.allowed_hosts}
         self._logins = None if options.users is None else Logins(options.users)
         self._one_at_a_time = asyncio.Lock()
+        self._refused = RefusedRequests()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -94,6 +97,8 @@ class Guard:
             await self._check(scope)
             await self._app(scope, _bounded(receive), send)
         except Refusal as refusal:
+            name, _ = _credentials(Headers(scope=scope).get("authorization", ""))
+            self._refused.write(scope, name, refusal.status, refusal.sentence)
             await _refuse(refusal, scope["state"]["request_id"], send)
 
     async def _check(self, scope: Scope) -> None:

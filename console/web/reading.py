@@ -18,6 +18,7 @@ from console.data.hub import Hub
 from console.data.skew import sample_times
 from console.web import questions as ask
 from console.web.answers import answer, failure
+from console.web.names import GROUP
 from protocol.error_codes import ErrorCode
 
 _OFFSET_MAX: Final = 2**63 - 1
@@ -274,7 +275,7 @@ ROUTES: Final = [
     Route("/topics/{topic}/explain", explain),
     Route("/topics/{topic}/readers", readers),
     Route("/groups", groups),
-    Route("/groups/{group:path}", group),
+    Route(GROUP, group),
     Route("/security", security),
     Route("/clock", clock),
     Route("/time", parse_time),

@@ -10,6 +10,7 @@ from starlette.routing import Mount, Route
 from client.core.options import Security
 from console.options import ConsoleOptions
 from console.web.app import build
+from console.web.audit import REFUSALS_PER_MINUTE, RefusedRequests
 from console.web.guard import BODY_BYTES
 from console.web.users import TRIES, add_user, hash_password, is_password, read_users
 from tests.integration.console.conftest import CHANGE, HOST, Browser, Open
@@ -124,6 +125,69 @@ async def test_guesses_at_the_same_moment_are_slowed(open_console: Open) -> None
         answers = await asyncio.gather(*(browser.get("/", headers=one) for one in guesses))
         codes = sorted(answer.status_code for answer in answers)
         assert codes == [401] * TRIES + [429] * TRIES
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "user", "status", "why"),
+    [
+        ("GET", {"Host": "evil.example"}, "ann", 421, "does not answer to that host name"),
+        ("GET", {"Authorization": ""}, "-", 401, "Log in"),
+        ("GET", basic("eve\nforged", "guess"), r"eve\nforged", 401, "no user of this console"),
+        ("POST", {}, "ann", 403, "needs the header"),
+        ("POST", CHANGE | {"Origin": "http://evil.example"}, "ann", 403, "must come from a page"),
+        ("POST", CHANGE | {"Content-Type": "text/plain"}, "ann", 415, "is JSON"),
+    ],
+)
+async def test_a_refused_request_is_in_the_audit_log(
+    open_console: Open,
+    caplog: pytest.LogCaptureFixture,
+    method: str,
+    headers: dict[str, str],
+    user: str,
+    status: int,
+    why: str,
+) -> None:
+    """Who, from where, what, why, and the id that the answer has; never the password."""
+    login = basic("ann", "tide pool")
+    async with open_console(users={"ann": hash_password("tide pool")}) as browser:
+        path = "/api/topics/t/records"
+        with caplog.at_level("INFO", "tidelog.audit"):
+            response = await browser.request(method, path, headers=login | headers)
+    assert response.status_code == status
+    (record,) = [one for one in caplog.records if one.name == "tidelog.audit"]
+    line = record.getMessage()
+    assert f"refused={status} target='{method} {path}'" in line
+    assert why in line
+    assert "address=127.0.0.1 " in line
+    assert f"request={response.headers['x-request-id']} " in line
+    assert f"user='{user}'" in line
+    assert "\n" not in line
+    assert "guess" not in line
+    assert "tide pool" not in line
+
+
+async def test_a_body_that_is_too_large_is_in_the_audit_log(
+    browser: Browser, caplog: pytest.LogCaptureFixture
+) -> None:
+    headers = CHANGE | {"Content-Type": "application/json"}
+    body = b'{"value": "%s"}' % (b"a" * BODY_BYTES)
+    with caplog.at_level("INFO", "tidelog.audit"):
+        await browser.post("/api/topics/t/records", content=body, headers=headers)
+    assert "refused=413 target='POST /api/topics/t/records'" in caplog.text
+
+
+def test_refusals_without_end_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    now = 1000.0
+    refused = RefusedRequests(lambda: now)
+    scope = {"method": "GET", "path": "/", "state": {"request_id": "1", "user": ""}}
+    with caplog.at_level("INFO", "tidelog.audit"):
+        for _ in range(REFUSALS_PER_MINUTE + 7):
+            refused.write(scope, "", 421, "No.")
+        assert len(caplog.records) == REFUSALS_PER_MINUTE
+        now += 61
+        refused.write(scope, "", 421, "No.")
+    assert "refused 7 more requests" in caplog.text
+    assert len(caplog.records) == REFUSALS_PER_MINUTE + 2
 
 
 def test_users_are_kept_as_hashes(tmp_path: Path) -> None:

@@ -11,7 +11,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tidelog.testing import RunningBroker, running_broker
+from client.admin import Admin
+from client.types import TopicPartition
+from tidelog.testing import RunningBroker, Seed, running_broker
+from tidelog.testing.topics import run
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +67,10 @@ def test_the_tail_sends_what_is_appended(
 ) -> None:
     with asked(console[1], f"{live}/tail?f=value+~+wanted") as response:
         assert response.getheader("content-type", "").startswith("text/event-stream")
-        assert next_event(response) == ("start", {"partitions": 1, "left_out": 0})
+        assert next_event(response) == (
+            "start",
+            {"partitions": 1, "left_out": 0, "cursor": {"0": 1}},
+        )
         broker.write("live", "wanted 1", "other", "wanted 2")
         rows: list[str] = []
         while len(rows) < 2:
@@ -114,6 +120,58 @@ def test_a_tail_continues_at_its_cursor(
     with asked(console[1], "continued/tail?cursor=0:999") as response:
         assert next_event(response)[0] == "start"
         assert next_event(response) == ("records", {"rows": [], "skipped": 0, "cursor": {"0": 3}})
+
+
+def test_a_tail_has_its_place_before_the_first_record(
+    broker: RunningBroker, console: tuple[subprocess.Popen[str], str]
+) -> None:
+    """A tail that ends at once continues with what came in between."""
+    broker.create_topic("quiet", ["old"])
+    with asked(console[1], "quiet/tail") as response:
+        name, document = next_event(response)
+    assert name == "start"
+    broker.write("quiet", "meanwhile")
+    cursor = ",".join(f"{number}:{offset}" for number, offset in document["cursor"].items())
+    assert values_of(console[1], f"quiet/tail?cursor={cursor}", 1) == ["meanwhile"]
+
+
+def test_only_what_is_deleted_is_passed(
+    broker: RunningBroker, console: tuple[subprocess.Popen[str], str]
+) -> None:
+    """A partition that lost its first records moves, the others stay where they were."""
+    broker.create_topic("cut", partitions=2)
+    both = [Seed(str(n), partition=partition) for partition in (0, 1) for n in range(3)]
+    broker.write("cut", *both)
+    run(lambda: delete_records(broker, {TopicPartition("cut", 0): 2}))
+    with asked(console[1], "cut/tail?cursor=0:0,1:0") as response:
+        assert next_event(response)[0] == "start"
+        name, document = next_event(response)
+        assert (name, document) == ("gap", {"passed": 2, "cursor": {"0": 2, "1": 0}})
+    assert values_of(console[1], "cut/tail?cursor=0:0,1:0", 4) == ["0", "1", "2", "2"]
+
+
+def test_a_partition_younger_than_the_cursor_is_read_from_its_start(
+    broker: RunningBroker, console: tuple[subprocess.Popen[str], str]
+) -> None:
+    broker.create_topic("wider", partitions=2)
+    broker.write("wider", Seed("first", partition=0), Seed("new", partition=1))
+    assert values_of(console[1], "wider/tail?cursor=0:1", 1) == ["new"]
+
+
+async def delete_records(broker: RunningBroker, before: dict[TopicPartition, int]) -> None:
+    async with Admin(broker.bootstrap) as admin:
+        await admin.delete_records(before)
+
+
+def values_of(address: str, question: str, count: int) -> list[str]:
+    """The values of the first records of a tail, sorted."""
+    values: list[str] = []
+    with asked(address, question) as response:
+        while len(values) < count:
+            name, document = next_event(response)
+            assert name != "failed", document
+            values += [row["value"] for row in document.get("rows", ())]
+    return sorted(values)
 
 
 def test_a_tail_without_a_broker_asks_for_another_try() -> None:
