@@ -84,7 +84,7 @@ $(VENV)/.spark: pyproject.toml | setup
 spark-setup: $(VENV)/.spark ## Spark, pyarrow and a Java if there is none, in .venv
 
 .PHONY: spark-test
-spark-test: spark-setup ## the tests that need Spark (some minutes, about 2 GiB)
+spark-test: spark-setup .cache/go/bin/versitygw ## the tests that need Spark (some minutes, about 2 GiB)
 	$(PYTEST) -q tests/pipeline --ignore=tests/pipeline/connector
 
 .PHONY: spark-core

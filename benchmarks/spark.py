@@ -33,7 +33,7 @@ from pipeline.jobs.archive import ArchiveSettings, archive
 from pipeline.net.producing import TaskProducer
 from pipeline.options.options import parse_sink_options
 from pipeline.records import arrow_loops
-from pipeline.spark.session import by_partition, session
+from pipeline.spark.session import by_partition, session, where
 from tests.pipeline.conftest import START_MS, Broker
 
 PARTITIONS = 4
@@ -138,9 +138,9 @@ def measure(
     window = {"startingTimestamp": str(first_ms), "endingTimestamp": str(last_ms)}
 
     def filtered(_: int) -> None:
-        frame = spark.read.format("tidelog").options(**broker.options, subscribe=topic)
-        where = "timestamp >= timestamp_millis({}) and timestamp < timestamp_millis({})"
-        rows = frame.option("maxLateness", "1m").load().where(where.format(first_ms, last_ms))
+        options = {**broker.options, "subscribe": topic, "maxLateness": "1m"}
+        condition = "timestamp >= timestamp_millis({}) and timestamp < timestamp_millis({})"
+        rows = where(spark, options, condition.format(first_ms, last_ms))
         rows.write.format("noop").mode("overwrite").save()
 
     def ours_archive(number: int) -> None:
@@ -187,7 +187,7 @@ def measure(
             "tidelog", **window, timeWindow="strict", **{"segments.statistics": broker.metrics}
         ),
         "1 % strict, to the end": scan("tidelog", **window, timeWindow="strict"),
-        "1 % by filter, maxLateness": filtered,
+        "1 % by condition, maxLateness": filtered,
         "1 % between two times, connector": scan("kafka", **window),
         "write, ours": write("tidelog"),
         "write, ours, exactly once": write("tidelog", delivery="exactly-once"),

@@ -11,5 +11,5 @@ import Spark; all other modules run and are tested without a Java machine.
     values    values with a schema as columns
     plan      from options to offsets to tasks
     spark     the data source, streams, the sink, a session
-    jobs      archive, restore, skew, translate-offsets
+    jobs      archive, restore, skew, lateness, audit, translate-offsets
 """

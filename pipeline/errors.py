@@ -45,6 +45,10 @@ class NotShared(PipelineError):
     """A directory is not the same one for the driver and the executors."""
 
 
+class StoreFailed(PipelineError):
+    """An object store refused a request or did not answer."""
+
+
 class JournalConflict(PipelineError):
     """A journal already holds another decision under the same name."""
 

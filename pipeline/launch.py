@@ -152,10 +152,15 @@ def _run_archive(arguments: Arguments, start: Start, progress: Progress) -> Outc
         grace_ms=duration_ms("--grace", arguments.grace),
         dry_run=arguments.dry_run,
     )
-    interval_s = duration_ms("--interval", arguments.interval) / 1000
     session = _session_unless_dry(arguments, start)
+    return _repeated(arguments, progress, lambda: archive(session, settings, progress))
+
+
+def _repeated(arguments: Arguments, progress: Progress, run: Callable[[], Outcome]) -> Outcome:
+    """The outcome of `run`; with --continuous again and again."""
+    interval_s = duration_ms("--interval", arguments.interval) / 1000
     while True:
-        outcome = archive(session, settings, progress)
+        outcome = run()
         if not arguments.continuous:
             return outcome
         progress(outcome.sentence)
@@ -256,6 +261,45 @@ def _skew_problems(arguments: Arguments) -> list[str]:
     return problems
 
 
+def _describe_audit(job: argparse.ArgumentParser) -> None:
+    job.add_argument("--topic", required=True, help="topics with commas")
+    job.add_argument("--state-dir", required=True, help="the state of their archive")
+
+
+def _run_audit(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
+    from pipeline.jobs.audit import AuditSettings, audit
+
+    settings = AuditSettings(
+        options=_source_options(arguments),
+        state_dir=arguments.state_dir,
+        dry_run=arguments.dry_run,
+    )
+    return audit(_session_unless_dry(arguments, start), settings, progress)
+
+
+def _describe_lateness(job: argparse.ArgumentParser) -> None:
+    job.add_argument("--topic", required=True, help="topics with commas")
+    job.add_argument("--state-dir", required=True, help="this job's own directory")
+    job.add_argument("--share", type=float, default=0.999, help="what a watermark must keep")
+    job.add_argument("--future", default="1h", help="how far ahead of now a time is doubtful")
+    job.add_argument("--continuous", action="store_true", help="run until stopped")
+    job.add_argument("--interval", default="1m", help="with --continuous: how often")
+
+
+def _run_lateness(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
+    from pipeline.jobs.lateness import LatenessSettings, lateness
+
+    settings = LatenessSettings(
+        options=_source_options(arguments),
+        state_dir=arguments.state_dir,
+        share=arguments.share,
+        future_ms=duration_ms("--future", arguments.future),
+        dry_run=arguments.dry_run,
+    )
+    session = _session_unless_dry(arguments, start)
+    return _repeated(arguments, progress, lambda: lateness(session, settings, progress))
+
+
 def _describe_translate(job: argparse.ArgumentParser) -> None:
     job.add_argument("--group", action="append", required=True, help="may be repeated")
     job.add_argument("--to-bootstrap", required=True, metavar="HOST:PORT", help="the other cluster")
@@ -314,6 +358,16 @@ _JOBS: Final[Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None], 
         "Lateness, disorder and doubtful times of topics and archives.",
         _describe_skew,
         _run_skew,
+    ),
+    "lateness": (
+        "The watermark and maxLateness that a growing topic needs.",
+        _describe_lateness,
+        _run_lateness,
+    ),
+    "audit": (
+        "An archive against its topic: records and bytes by partition and hour.",
+        _describe_audit,
+        _run_audit,
     ),
     "translate-offsets": (
         "A group's place in another cluster, by time.",

@@ -30,7 +30,6 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from client.times import MS_PER_DAY
@@ -58,6 +57,7 @@ from pipeline.plan.archived import (
     isolation_level,
     parse_file,
 )
+from pipeline.plan.folders import file_at
 from pipeline.plan.journal import Journal
 from pipeline.plan.offsets import ReadPlan, plan_tasks, resolve, resolve_starts
 from pipeline.plan.pruning import Pruned
@@ -171,7 +171,7 @@ def _put(journal: Journal, name: str, document: dict[str, Any]) -> None:
     # Compared as JSON: lists and tuples are the same there.
     if json.dumps(kept, sort_keys=True) != json.dumps(document, sort_keys=True):
         raise Fenced(
-            f"another run of this archive writes at the same time ({journal.directory / name}): "
+            f"another run of this archive writes at the same time ({journal.address}/{name}): "
             "let one finish before the next begins"
         )
 
@@ -200,7 +200,8 @@ def _write(
         check_files(files)
     except NotShared:
         for file in files:
-            Path(file.path).unlink(missing_ok=True)
+            place, name = file_at(file.path)
+            place.remove(name)
         journal.remove(f"plans/{number:08d}")
         raise
     return files

@@ -2,7 +2,7 @@
 
 A task writes one file for each date, whatever the number of its ranges. The name is a function of
 the file's ranges and of the plan: writing it again gives the same name, and no two plans share one.
-A file appears whole: it is written under a hidden name, synced and renamed.
+A file appears whole: it is written under a hidden name, synced and renamed, or sent as one object.
 
     event_date=2013-07-04/flights-5a0f12cd-0-000000000000-000000084194+3-beef0001.parquet
                           topic - its id - partition - start - end, and 3 ranges more - plan
@@ -11,13 +11,12 @@ An event date is a day of UTC in the years 1 to 9999, which is what Parquet read
 Iceberg call a date. Records without a time (-1) and beyond those years have the date null; their
 times are kept as they are.
 
-The target is a local or mounted path; object stores need their own file system mounted. It must be
-the same directory for the driver and all executors. The driver writes a probe there, and every task
+The target is a path or the address of an object store (`plan.folders`). It must be the same place
+for the driver and all executors. The driver writes a probe there, and every task
 checks for it before it writes. The driver checks for every file when the tasks are done.
 """
 
 import contextlib
-import os
 import re
 import secrets
 import socket
@@ -35,8 +34,9 @@ import pyarrow.parquet as pq
 from pipeline.errors import NotShared
 from pipeline.net.cluster import Cluster
 from pipeline.options.options import SourceOptions
+from pipeline.options.reader import is_store
 from pipeline.plan.archived import WrittenFile
-from pipeline.plan.journal import sync_directory
+from pipeline.plan.folders import Folder, file_at, folder_of, sync_directory
 from pipeline.plan.segments import read_range
 from pipeline.plan.splits import OffsetRange
 from pipeline.records.batches import COLUMN_TYPES, DecodeRules
@@ -71,7 +71,7 @@ _SHARE: Final = (
 class _OpenFile:
     """A file under construction: rows wait until they fill a row group."""
 
-    path: Path
+    name: str
     hidden: Path
     writer: Any
     pending: list[pa.RecordBatch] = field(default_factory=list)
@@ -129,7 +129,7 @@ def write_ranges(
         on_malformed="clamp" if options.on_malformed == "null" else options.on_malformed,
     )
     name = file_name(ranges, topic_ids.get(ranges[0].topic, ""), digest)
-    writer = _DateWriter(Path(folder), name, number)
+    writer = _DateWriter(folder_of(folder), name, number)
     with Cluster(options.connection) as cluster, writer:
         for one in ranges:
             for batch in read_range(cluster, options, one, rules):
@@ -151,19 +151,18 @@ def file_name(ranges: Sequence[OffsetRange], topic_id: str, digest: str) -> str:
 @contextlib.contextmanager
 def probing(folder: str, digest: str) -> Iterator[str]:
     """Make a file in `folder` for `find_unshared` to look for; its name. Removed at the end."""
-    directory = Path(folder)
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"_probe-{digest}-{secrets.token_hex(4)}.tmp"
-    path.touch()
+    target = folder_of(folder)
+    name = f"_probe-{digest}-{secrets.token_hex(4)}.tmp"
+    target.create(name, b"")
     try:
-        yield path.name
+        yield name
     finally:
-        path.unlink(missing_ok=True)
+        target.remove(name)
 
 
 def find_unshared(folder: str, probe: str) -> str | None:
     """Why a worker must not write to `folder`: the driver's file `probe` is not there. Or None."""
-    if _appears(Path(folder) / probe):
+    if _appears(folder_of(folder), probe):
         return None
     return (
         f"target {folder!r} is not the driver's directory for the executor on "
@@ -180,10 +179,11 @@ def check_files(files: Sequence[WrittenFile]) -> None:
     """
     wrong = []
     for file in files:
-        path = Path(file.path)
-        if not _appears(path, file.size_bytes):
-            seen = f"of {path.stat().st_size} bytes" if path.exists() else "not there"
-            wrong.append(f"{path} ({file.size_bytes} bytes when it was written) is {seen}")
+        folder, name = file_at(file.path)
+        if not _appears(folder, name, file.size_bytes):
+            size = folder.size(name)
+            seen = "not there" if size is None else f"of {size} bytes"
+            wrong.append(f"{file.path} ({file.size_bytes} bytes when it was written) is {seen}")
     if wrong:
         raise NotShared(
             f"{len(wrong)} of {len(files)} archived files are not as the executors wrote them, "
@@ -194,9 +194,10 @@ def check_files(files: Sequence[WrittenFile]) -> None:
 def sweep(files: Sequence[WrittenFile], digest: str) -> None:
     """Remove temporary files of failed tasks from the directories of `files`.
 
-    Those of the plan `digest`, which is committed, and others that have not grown for a day.
+    Those of the plan `digest`, which is committed, and others that have not grown for a day. An
+    object store has none: parts of objects that were never completed are the bucket's to expire.
     """
-    for directory in {Path(file.path).parent for file in files}:
+    for directory in {Path(file.path).parent for file in files if not is_store(file.path)}:
         for path in directory.glob("_*.parquet.*.tmp"):
             with contextlib.suppress(OSError):
                 is_ours = f"-{digest}.parquet." in path.name
@@ -204,14 +205,14 @@ def sweep(files: Sequence[WrittenFile], digest: str) -> None:
                     path.unlink()
 
 
-def _appears(path: Path, size_bytes: int | None = None) -> bool:
+def _appears(folder: Folder, name: str, size_bytes: int | None = None) -> bool:
     """Whether the file is there, and so large; some file systems show it a moment later."""
     for look in range(_LOOKS):
         if look:
             time.sleep(_LOOK_AGAIN_S)
-        with contextlib.suppress(FileNotFoundError):
-            if path.stat().st_size == size_bytes or size_bytes is None:
-                return True
+        size = folder.size(name)
+        if size is not None and size_bytes in (None, size):
+            return True
     return False
 
 
@@ -243,7 +244,7 @@ def split_by_date(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]
 class _DateWriter:
     """The files of one task, by event date. Leaving it by an exception removes the hidden files."""
 
-    def __init__(self, folder: Path, name: str, number: int) -> None:
+    def __init__(self, folder: Folder, name: str, number: int) -> None:
         self._folder = folder
         self._name = name
         self._number = number
@@ -275,40 +276,34 @@ class _DateWriter:
 
     def finish(self, topic: str) -> list[WrittenFile]:
         """Make all files appear, and stay over a power cut."""
-        found = [_close(topic, day, file) for day, file in self._files.items()]
-        for directory in {file.path.parent for file in self._files.values()}:
-            sync_directory(directory)
-        if found:
-            sync_directory(self._folder)
+        found = [_close(self._folder, topic, day, file) for day, file in self._files.items()]
+        if found and not is_store(self._folder.address):
+            sync_directory(Path(self._folder.address))
         return found
 
 
-def _open(folder: Path, day: str, name: str) -> _OpenFile:
-    directory = folder / f"event_date={day or NO_DATE}"
-    directory.mkdir(parents=True, exist_ok=True)
-    # Two tries of a task may run at once, on machines whose process numbers are alike.
-    hidden = directory / f"_{name}.{os.getpid()}-{secrets.token_hex(4)}.tmp"
+def _open(folder: Folder, day: str, name: str) -> _OpenFile:
+    name = f"event_date={day or NO_DATE}/{name}"
+    hidden = folder.scratch(name)
     writer = pq.ParquetWriter(
         hidden, FILE_SCHEMA, compression="zstd", compression_level=3,
         # Readers of statistics make dates of them, which times without a date do not fit.
         write_statistics=True if day else list(_PLAIN_COLUMNS),
     )  # fmt: skip
-    return _OpenFile(directory / name, hidden, writer)
+    return _OpenFile(name, hidden, writer)
 
 
-def _close(topic: str, day: str, file: _OpenFile) -> WrittenFile:
+def _close(folder: Folder, topic: str, day: str, file: _OpenFile) -> WrittenFile:
     file.flush()
     file.writer.close()
-    with open(file.hidden, "rb") as handle:
-        os.fsync(handle.fileno())
-    file.hidden.replace(file.path)
+    size_bytes = folder.take(file.name, file.hidden)
     return WrittenFile(
-        path=str(file.path),
+        path=folder.path(file.name),
         event_date=day,
         topic=topic,
         youngest=tuple(sorted(file.youngest.items())),
         rows=file.rows,
-        size_bytes=file.path.stat().st_size,
+        size_bytes=size_bytes,
         first_offset=file.first_offset,
         last_offset=file.last_offset,
         min_timestamp_ms=file.min_ms,

@@ -9,7 +9,7 @@ Source: Delta protocol, transaction identifiers (`txn`); Iceberg `add_files`.
 """
 
 import json
-import os
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,10 +20,13 @@ import pyarrow as pa
 from client.times import UTC, format_time
 from pipeline.errors import BadOptions
 from pipeline.jobs.files import FILE_SCHEMA
-from pipeline.options.reader import local_path
+from pipeline.options.reader import is_store, local_path
 from pipeline.plan.archived import WrittenFile
+from pipeline.plan.folders import folder_of
 from pipeline.plan.journal import Journal
 
+STORAGE: Final = {"allow_http": "true"}
+"""For delta-rs; a server on a private network often has no certificate, and the address decides."""
 APPLICATION: Final = "tidelog-archive"
 """Our name in a table's log, before the archive's own id."""
 
@@ -54,21 +57,21 @@ class Lake(Protocol):
 
 
 class ParquetLake:
-    """Files below a directory, listed by the journal of the archive."""
+    """Files in a folder, listed by the journal of the archive."""
 
     def __init__(self, target: str, state_dir: str) -> None:
-        """Use the directory `target`.
+        """Use the folder `target`, a path or the address of a store.
 
         Raises:
-            BadOptions: it is not a path of a file system.
+            BadOptions: as `folder_of`.
         """
-        self.folder = self.target = str(local_path(target))
+        self.folder = self.target = folder_of(target).address
         self._state = Journal(state_dir)
-        self._markers = Journal(Path(self.folder) / "_complete")
+        self._markers = Journal(f"{self.folder}/_complete")
 
     def target_of(self, planned: str) -> str:
         """Absolute, also where an earlier release has kept the user's relative path."""
-        return str(local_path(planned))
+        return folder_of(planned).address
 
     @property
     def app_id(self) -> str:
@@ -93,14 +96,16 @@ class ParquetLake:
 
 
 class DeltaLake(ParquetLake):
-    """A Delta table in a directory, partitioned by event date."""
+    """A Delta table in a folder, partitioned by event date."""
 
     def has_batch(self, number: int) -> bool:
         """Whether the table's log holds the batch under our application's name."""
         deltalake = _needed("deltalake")
-        if not deltalake.DeltaTable.is_deltatable(self.folder):
+        if not deltalake.DeltaTable.is_deltatable(self.folder, STORAGE):
             return False
-        version = deltalake.DeltaTable(self.folder).transaction_version(self.app_id)
+        version = deltalake.DeltaTable(self.folder, storage_options=STORAGE).transaction_version(
+            self.app_id
+        )
         # Not "version or -1": batch 0 is a batch.
         return version is not None and version >= number
 
@@ -110,17 +115,21 @@ class DeltaLake(ParquetLake):
         from deltalake import transaction
 
         schema = pa.schema([*FILE_SCHEMA, pa.field("event_date", pa.date32())])
-        if not deltalake.DeltaTable.is_deltatable(self.folder):
+        if not deltalake.DeltaTable.is_deltatable(self.folder, STORAGE):
             deltalake.DeltaTable.create(
-                self.folder, schema=deltalake.Schema.from_arrow(schema), partition_by=["event_date"]
+                self.folder,
+                schema=deltalake.Schema.from_arrow(schema),
+                partition_by=["event_date"],
+                storage_options=STORAGE,
             )
-        table = deltalake.DeltaTable(self.folder)
+        table = deltalake.DeltaTable(self.folder, storage_options=STORAGE)
+        now_ms = time.time_ns() // 1_000_000
         actions = [
             transaction.AddAction(
-                path=os.path.relpath(file.path, self.folder),
+                path=file.path.removeprefix(f"{self.folder}/"),
                 size=file.size_bytes,
                 partition_values={"event_date": file.event_date or None},
-                modification_time=int(Path(file.path).stat().st_mtime * 1000),
+                modification_time=now_ms,
                 data_change=True,
                 stats=json.dumps(_delta_stats(file)),
             )
@@ -144,6 +153,13 @@ class IcebergLake(ParquetLake):
         """Open or make the catalogue. Raises BadOptions for a target that names no table."""
         if target.count(".") != 1 or "/" in target:
             raise BadOptions([f"target {target!r}: for iceberg write NAMESPACE.TABLE"])
+        if is_store(state_dir):
+            raise BadOptions(
+                [
+                    f"state directory {state_dir!r}: Iceberg's catalogue and files are in it, and "
+                    "they need a file system; give a path, or take --format parquet or delta"
+                ]
+            )
         state = str(local_path(state_dir))
         Path(state).mkdir(parents=True, exist_ok=True)
         super().__init__(f"{state}/warehouse/{target.replace('.', '/')}", state_dir)

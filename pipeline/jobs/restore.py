@@ -13,8 +13,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from client.times import UTC, format_time
@@ -22,10 +21,13 @@ from pipeline.errors import BadOptions, DataLoss
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.net.cluster import Cluster
 from pipeline.net.producing import MARK_PREFIX
+from pipeline.options.narrowing import NO_LOWER_TIME, NO_UPPER_TIME
 from pipeline.options.options import SinkOptions, TopicChoice, parse_sink_options
-from pipeline.options.reader import is_address, local_path, spark_path
-from pipeline.plan.archived import WrittenFile, parse_file
+from pipeline.options.reader import is_address, is_store, local_path, spark_path
+from pipeline.plan.archived import ALONE, Archive, WrittenFile, parse_file
+from pipeline.plan.folders import Folder, folder_of
 from pipeline.plan.journal import Journal
+from pipeline.spark.files import frame_of_files
 from pipeline.spark.session import by_partition
 
 if TYPE_CHECKING:
@@ -211,15 +213,21 @@ def read_archive(spark: SparkSession, source: str, state_dir: str = "") -> DataF
     if not state_dir:
         _check_archived(source)
         return spark.read.parquet(spark_path(source))
-    folder = local_path(source)
+    folder = folder_of(source)
     journal = Journal(state_dir)
     commits = [journal.get(f"commits/{name}") for name in journal.names("commits")]
     files = [parse_file(file) for commit in commits for file in commit["files"]]
     if not files:
         raise BadOptions([f"state directory {state_dir} lists no archived file"])
+    paths = [committed_path(folder, file) for file in files]
+    if is_store(source):
+        archive = Archive(state_dir, name="--state-dir ")
+        archive.files = [replace(file, path=path) for file, path in zip(files, paths, strict=True)]
+        parts = archive.parts(archive.ranges(), NO_LOWER_TIME, NO_UPPER_TIME)
+        return frame_of_files(spark, ALONE, list(parts))
     # The file system is named: executors and drivers may have another one as their default.
-    paths = [f"file://{committed_path(folder, file)}" for file in files]
-    return spark.read.option("basePath", f"file://{folder}").parquet(*paths)
+    named = [f"file://{path}" for path in paths]
+    return spark.read.option("basePath", f"file://{folder.address}").parquet(*named)
 
 
 def _check_archived(source: str) -> None:
@@ -237,20 +245,16 @@ def _check_archived(source: str) -> None:
         )
 
 
-def committed_path(folder: Path, file: WrittenFile) -> Path:
+def committed_path(folder: Folder, file: WrittenFile) -> str:
     """Where a committed file is below `folder`.
 
     Raises:
         DataLoss: it is not there, or has another size.
     """
-    written = Path(file.path)
-    path = folder / written.parent.name / written.name
-    try:
-        size = path.stat().st_size
-    except FileNotFoundError:
-        size = -1
+    name = "/".join(file.path.split("/")[-2:])
+    path, size = folder.path(name), folder.size(name)
     if size != file.size_bytes:
-        seen = "not there" if size < 0 else f"of {size} bytes"
+        seen = "not there" if size is None else f"of {size} bytes"
         raise DataLoss(
             f"the archive lists {path} with {file.rows} records in {file.size_bytes} bytes, and it "
             f"is {seen}: give the directory that was the archive's target, or bring the file back "

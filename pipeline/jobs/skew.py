@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from client.core.options import ClusterOptions
 from client.times import UTC, find_unit_mistake, format_time
 from pipeline.errors import BadOptions
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
@@ -37,16 +36,17 @@ from pipeline.jobs.plan import describe_plan, stretches
 from pipeline.jobs.restore import committed_path
 from pipeline.jobs.spreading import run_tasks
 from pipeline.net.cluster import Cluster
+from pipeline.options.narrowing import NO_LOWER_TIME, NO_UPPER_TIME
 from pipeline.options.options import (
     Boundary,
     SourceOptions,
-    TopicChoice,
     parse_source_options,
 )
-from pipeline.options.reader import local_path, spark_path
-from pipeline.plan.archived import Archive, FilePart
+from pipeline.options.reader import spark_path
+from pipeline.plan.archived import ALONE, Archive, FilePart
+from pipeline.plan.folders import folder_of
 from pipeline.plan.lake_files import first_offsets, read_in_order
-from pipeline.plan.offsets import NO_LOWER_TIME, NO_UPPER_TIME, ReadPlan, plan_batch
+from pipeline.plan.offsets import ReadPlan, plan_batch
 from pipeline.plan.segments import read_range
 from pipeline.plan.splits import OffsetRange
 from pipeline.plan.union import divide, open_archive
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 _HOUR_MS: Final = 3_600_000
 _FAR: Final = 2**62
 _LATEST: Final = Boundary(option="endingOffsets", place="latest")
-_EARLIEST: Final = Boundary(option="startingOffsets", place="earliest")
 _NO_APPEND_TIMES: Final = (
     "an archive has no append time of records with a create time, and no create time of records "
     "with a log append time: each was judged by its timestamp and offset"
@@ -152,10 +151,8 @@ def skew_lake(
     progress("plan")
     archive = Archive(settings.state_dir, name="--state-dir ")
     if settings.source:
-        folder = local_path(settings.source)
-        archive.files = [
-            replace(file, path=str(committed_path(folder, file))) for file in archive.files
-        ]
+        folder = folder_of(settings.source)
+        archive.files = [replace(file, path=committed_path(folder, file)) for file in archive.files]
     ranges = archive.ranges()
     if settings.topics:
         known = {one.topic for one in ranges}
@@ -168,19 +165,15 @@ def skew_lake(
                 ]
             )
         ranges = [one for one in ranges if one.topic in settings.topics]
-    options = SourceOptions(
-        connection=ClusterOptions(bootstrap=()), choice=TopicChoice(), starting=_EARLIEST,
-        ending=_LATEST,
-    )  # fmt: skip
     oldest_ms = NO_LOWER_TIME if settings.oldest_ms is None else settings.oldest_ms
     newest_ms = NO_UPPER_TIME if settings.newest_ms is None else settings.newest_ms
     if settings.oldest_ms is not None:
         times = dict.fromkeys((one.topic_partition for one in ranges), oldest_ms)
-        ranges = _starting_at(ranges, first_offsets(archive, options, times))
+        ranges = _starting_at(ranges, first_offsets(archive, ALONE, times))
     tasks = [_of_lake(archive, one, ranges) for one in _joined(ranges)]
     if settings.dry_run:
         return _describe_lake(tasks)
-    return _judged(spark, settings, options, tasks, (oldest_ms, newest_ms), progress)
+    return _judged(spark, settings, ALONE, tasks, (oldest_ms, newest_ms), progress)
 
 
 def _judged(
@@ -336,7 +329,7 @@ def judge(
     tables = []
     for batch in batches:
         times = pc.divide(batch.column("timestamp").cast(pa.int64()), 1000)
-        before = _youngest_before(times, youngest)
+        before = youngest_before(times, youngest)
         lateness = pc.max_element_wise(pc.subtract(before, times), 0)
         # Without an earlier record, no record is late.
         lateness = pc.if_else(pc.less(before, 0), 0, lateness)
@@ -355,7 +348,7 @@ def judge(
 _BUCKETS: Final = tuple(f"late_{index}" for index in range(len(LATENESS_MS) + 1))
 
 
-def _youngest_before(times: pa.Array, youngest: int) -> pa.Array:
+def youngest_before(times: pa.Array, youngest: int) -> pa.Array:
     """For each record the largest time before it, starting from `youngest`."""
     shifted = pa.concat_arrays([pa.array([youngest], pa.int64()), times[:-1]])
     return pc.cumulative_max(shifted)

@@ -22,6 +22,7 @@ from urllib.parse import unquote
 from client.core.options import MECHANISMS, TOKEN_MECHANISM, ClusterOptions, Security
 from client.errors import InvalidTime, InvalidUse
 from client.times import UTC, parse_time
+from pipeline.options.narrowing import NO_LIMITS, Narrowing, read_narrowing
 from pipeline.options.reader import OptionReader
 from protocol.records.layout import NO_TIMESTAMP
 
@@ -105,6 +106,7 @@ class SourceOptions:
     segments_path: str = ""
     segments_statistics: str = ""
     archive: str = ""
+    narrowing: Narrowing = NO_LIMITS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +133,7 @@ _SOURCE_NAMES: Final = (
     "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "targetBytesPerTask",
     "failOnDataLoss", "includeHeaders", "columns", "onMalformedTimestamp",
     "readFrom", "segments.path", "segments.statistics", "archive", "journalDir", "rowsPerBatch",
-    "bytesPerBatch", "verifyChecksums",
+    "bytesPerBatch", "verifyChecksums", "narrowTo",
 )  # fmt: skip
 _SINK_NAMES: Final = (
     "topic", "delivery", "transactionalIdPrefix", "acks", "compression", "batchBytes",
@@ -190,7 +192,7 @@ def parse_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sour
         max_records_per_partition=reader.number("maxRecordsPerPartition", None),
         target_bytes_per_task=reader.size("targetBytesPerTask", 128 * _MIB),
         on_malformed=reader.choice("onMalformedTimestamp", ("error", "null", "clamp"), "error"),
-        journal_dir=reader.directory("journalDir"),
+        journal_dir=reader.place("journalDir"),
         rows_per_batch=reader.number("rowsPerBatch", 16_384),
         bytes_per_batch=reader.size("bytesPerBatch", 4 * _MIB),
         verify_checksums=reader.flag("verifyChecksums", True),
@@ -198,7 +200,8 @@ def parse_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sour
         read_from=_read_from(reader),
         segments_path=reader.directory("segments.path"),
         segments_statistics=reader.text("segments.statistics"),
-        archive=reader.directory("archive"),
+        archive=reader.place("archive"),
+        narrowing=read_narrowing(reader, is_stream=is_stream),
     )
     reader.raise_problems()
     return parsed

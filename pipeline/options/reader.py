@@ -81,6 +81,10 @@ class OptionReader:
             self.refuse(name, "; ".join(error.problems))
             return ""
 
+    def place(self, name: str) -> str:
+        """A directory as `directory` has it, or the address of an object store as it is."""
+        return self.text(name) if is_store(self.text(name)) else self.directory(name)
+
     def choice(self, name: str, allowed: tuple[str, ...], default: str) -> str:
         """One of `allowed`, without case."""
         value = self.text(name, default)
@@ -171,8 +175,8 @@ def local_path(address: str) -> Path:
     if not text or is_address(text):
         raise BadOptions(
             [
-                f"directory {address!r} is no path of a file system: mount the store where the "
-                "driver and all executors see it under the same path, and give that path"
+                f"directory {address!r} is no path of a file system, nor here the address of a "
+                "store: give a path that the driver and all executors have in common"
             ]
         )
     return Path(text).absolute()
@@ -181,6 +185,11 @@ def local_path(address: str) -> Path:
 def is_address(text: str) -> bool:
     """Whether `text` is a URL such as `s3://bucket/lake`."""
     return re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:/", text) is not None
+
+
+def is_store(text: str) -> bool:
+    """Whether `text` is the address of an object store that `plan.folders` can open."""
+    return re.match(r"(s3|s3a|gs|az|abfss?)://[^/]", text, re.IGNORECASE) is not None
 
 
 def spark_path(address: str) -> str:

@@ -24,9 +24,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from client.core.options import ClusterOptions
 from pipeline.errors import BadOptions, DataLoss, JournalConflict
 from pipeline.net.cluster import Cluster
-from pipeline.options.options import TopicPartition
+from pipeline.options.options import Boundary, SourceOptions, TopicChoice, TopicPartition
 from pipeline.plan.journal import Journal
 from pipeline.plan.splits import OffsetRange, join_ranges
 
@@ -35,6 +36,12 @@ START: Final = "start"
 """Where each partition started when the archive first looked at it."""
 ISOLATION: Final = "isolation"
 """Whether the archive holds the records of aborted transactions; decided by its first run."""
+ALONE: Final = SourceOptions(
+    connection=ClusterOptions(bootstrap=()), choice=TopicChoice(),
+    starting=Boundary(option="startingOffsets", place="earliest"),
+    ending=Boundary(option="endingOffsets", place="latest"),
+)  # fmt: skip
+"""The source's options for reading an archive by itself, without a broker."""
 _LOOK_AGAIN_S: Final = 0.5
 _COMMIT_TIMEOUT_S: Final = 60.0
 
@@ -137,7 +144,7 @@ class Archive:
         if starts is None:
             raise BadOptions(
                 [
-                    f"{name}{state_dir!r}: {self._journal.directory} is no state "
+                    f"{name}{state_dir!r}: {self._journal.address} is no state "
                     "directory of an archive (it has no start.json); give the --state-dir of "
                     "`tidelog spark archive`"
                 ]
@@ -172,7 +179,7 @@ class Archive:
             DataLoss: a topic was deleted and created again.
             JournalConflict: it is an archive of another cluster.
         """
-        where = f"option archive={str(self._journal.directory)!r}"
+        where = f"option archive={self._journal.address!r}"
         kept = self._journal.find(ISOLATION)
         level = isolation_level(read_committed=read_committed)
         if kept is not None and kept != level:

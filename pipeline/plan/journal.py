@@ -1,38 +1,34 @@
 """Decisions written once and kept: a stream's start, a job's plans and commits.
 
-A directory of small JSON files. `put` writes a document unless it exists, and returns the existing
+A folder of small JSON files. `put` writes a document unless it exists, and returns the existing
 one: of two writers one wins, and both continue with the same decision. That makes plans repeatable
-after a crash at any moment.
+after a crash at any moment. A document appears whole or not at all (`folders`).
 
-A file appears whole or not at all: it is written under a temporary name, synced, and linked to
-its own name, which fails if that exists; then the directory is synced. `replace` overwrites, for
-the few documents that are a state and not a decision.
-
-The directory must be on a file system that survives restarts of the driver, local or shared.
+The folder must survive restarts of the driver: a local or shared directory, or an object store.
 """
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from pipeline.errors import JournalConflict
-from pipeline.options.reader import local_path
+from pipeline.plan.folders import folder_of
 
 _SUFFIX: Final = ".json"
 
 
 class Journal:
-    """The documents below one directory. Safe between processes of one machine."""
+    """The documents of one folder. Safe between processes."""
 
     def __init__(self, directory: str | Path) -> None:
-        """Use `directory`, which is made at the first `put`. A `file:` URL is a path too.
+        """Use the folder at `directory`, a path or an address; it is made at the first `put`.
 
         Raises:
-            BadOptions: it is an address outside a file system.
+            BadOptions: as `folder_of`.
         """
-        self.directory = local_path(str(directory))
+        self._folder = folder_of(str(directory))
+        self.address = self._folder.address
 
     def put(self, name: str, document: Any) -> Any:
         """The document `name` after this call: `document` if there was none, else the existing one.
@@ -40,35 +36,21 @@ class Journal:
         Raises:
             JournalConflict: the existing document cannot be read.
             OSError: the directory cannot be written.
+            StoreFailed: the store refuses it.
         """
-        target = self.directory / f"{name}{_SUFFIX}"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self._write_fresh(target, document)
-        try:
-            os.link(fresh, target)
-        except FileExistsError:
-            return self.get(name)
-        finally:
-            fresh.unlink()
-        sync_directory(target.parent)
-        return document
-
-    def replace(self, name: str, document: Any) -> None:
-        """Make `document` the document `name`, and overwrite any other."""
-        target = self.directory / f"{name}{_SUFFIX}"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        self._write_fresh(target, document).replace(target)
-        sync_directory(target.parent)
+        data = json.dumps(document, sort_keys=True).encode()
+        return document if self._folder.create(f"{name}{_SUFFIX}", data) else self.get(name)
 
     def remove(self, name: str) -> None:
         """Remove the document `name`, which no later document depends on yet."""
-        target = self.directory / f"{name}{_SUFFIX}"
-        target.unlink(missing_ok=True)
-        sync_directory(target.parent)
+        self._folder.remove(f"{name}{_SUFFIX}")
 
     def find(self, name: str) -> Any | None:
         """The document `name`, or None."""
-        return self.get(name) if (self.directory / f"{name}{_SUFFIX}").exists() else None
+        try:
+            return self._parsed(name)
+        except FileNotFoundError:
+            return None
 
     def get(self, name: str) -> Any:
         """The document `name`.
@@ -76,31 +58,24 @@ class Journal:
         Raises:
             JournalConflict: it is missing or no JSON.
         """
-        path = self.directory / f"{name}{_SUFFIX}"
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise JournalConflict(f"{path} cannot be read: {error}") from error
+            return self._parsed(name)
+        except FileNotFoundError as error:
+            raise JournalConflict(f"{self._shown(name)} cannot be read: {error}") from error
 
     def names(self, folder: str = "") -> Iterator[str]:
         """The names below `folder`, sorted."""
-        for path in sorted((self.directory / folder).glob(f"*{_SUFFIX}")):
-            yield path.name.removesuffix(_SUFFIX)
+        for name in sorted(self._folder.names(folder)):
+            if name.endswith(_SUFFIX):
+                yield name.removesuffix(_SUFFIX)
 
-    @staticmethod
-    def _write_fresh(target: Path, document: Any) -> Path:
-        fresh = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}")
-        with open(fresh, "w", encoding="utf-8") as file:
-            json.dump(document, file, sort_keys=True)
-            file.flush()
-            os.fsync(file.fileno())
-        return fresh
+    def _parsed(self, name: str) -> Any:
+        try:
+            return json.loads(self._folder.read(f"{name}{_SUFFIX}"))
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError) as error:
+            raise JournalConflict(f"{self._shown(name)} cannot be read: {error}") from error
 
-
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    def _shown(self, name: str) -> str:
+        return self._folder.path(f"{name}{_SUFFIX}")

@@ -24,7 +24,9 @@ import pyarrow.parquet as pq
 
 from pipeline.errors import DataLoss
 from pipeline.options.options import SourceOptions, TopicPartition
+from pipeline.options.reader import is_store
 from pipeline.plan.archived import Archive, FilePart, WrittenFile
+from pipeline.plan.folders import file_at
 from pipeline.plan.splits import OffsetRange
 from pipeline.records.arrow_loops import MICROS_MS_MAX
 from pipeline.records.batches import OFFSET, PARTITION, TIMESTAMP, DecodeRules
@@ -42,8 +44,10 @@ def read_part(
     Raises:
         DataLoss: the file is not there, and `fail_on_data_loss` is set.
     """
+    folder, name = file_at(part.path)
     try:
-        file = pq.ParquetFile(part.path)
+        # Of a store the ranges of several columns come in one request.
+        file = pq.ParquetFile(folder.open(name), pre_buffer=is_store(part.path))
     except FileNotFoundError as error:
         if fail_on_data_loss:
             raise DataLoss(

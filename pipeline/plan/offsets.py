@@ -24,12 +24,12 @@ Source: Spark `KafkaOffsetReaderAdmin`.
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from client.errors import UnsupportedByBroker
 from client.times import UTC, format_time
 from pipeline.errors import BadOptions, DataLoss, NoOffsetMatched
 from pipeline.net.cluster import EARLIEST, LATEST, MAX_TIMESTAMP, Cluster, describe_partitions
+from pipeline.options.narrowing import NO_LOWER_TIME, NO_UPPER_TIME, Narrowing
 from pipeline.options.options import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
@@ -44,10 +44,6 @@ from pipeline.plan.by_time import bounds_of, first_bounds, first_offsets, is_rec
 from pipeline.plan.pruning import Pruned, prune
 from pipeline.plan.splits import PACK_ABOVE, OffsetRange, cut_by_bytes, cut_ranges, pack
 from pipeline.plan.union import at_one_moment, divide, file_tasks, open_archive
-from protocol.records.layout import INT64_MAX, INT64_MIN
-
-NO_LOWER_TIME: Final = INT64_MIN
-NO_UPPER_TIME: Final = INT64_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,31 +77,7 @@ class ReadPlan:
         return sorted({one for task in self.files for part in task for one in part.wanted})
 
 
-@dataclass(slots=True, kw_only=True)
-class Narrowing:
-    """The meaning of pushed-down filters; every part only excludes rows Spark would drop too.
-
-    Times are ms, offsets logical; upper ends are exclusive. None means "any".
-    """
-
-    oldest_ms: int = NO_LOWER_TIME
-    newest_ms: int = NO_UPPER_TIME
-    first_offset: int = 0
-    end_offset: int = INT64_MAX
-    partitions: frozenset[int] | None = None
-    topics: frozenset[str] | None = None
-
-    def admits(self, partition: TopicPartition) -> bool:
-        """Whether rows of `partition` can pass the filters."""
-        topic, index = partition
-        return (self.topics is None or topic in self.topics) and (
-            self.partitions is None or index in self.partitions
-        )
-
-
-def plan_batch(
-    cluster: Cluster, options: SourceOptions, now_ms: int, narrowing: Narrowing | None = None
-) -> ReadPlan:
+def plan_batch(cluster: Cluster, options: SourceOptions, now_ms: int) -> ReadPlan:
     """The tasks of one batch query; relative times are resolved against `now_ms`, once.
 
     Raises:
@@ -116,11 +88,10 @@ def plan_batch(
 
     Raises as `open_archive` too, where the options name an archive.
     """
-    narrowing = narrowing or Narrowing()
     partitions = cluster.partitions(options.choice)
     # Before the broker's offsets: what the archive does not have at this moment is still there.
     archive = open_archive(cluster, options, {topic for topic, _ in partitions})
-    plan = functools.partial(_plan, cluster, options, partitions, now_ms, narrowing, archive)
+    plan = functools.partial(_plan, cluster, options, partitions, now_ms, archive)
     return at_one_moment(cluster, archive, partitions, plan)
 
 
@@ -129,9 +100,9 @@ def _plan(
     options: SourceOptions,
     partitions: Sequence[TopicPartition],
     now_ms: int,
-    narrowing: Narrowing,
     archive: Archive | None,
 ) -> ReadPlan:
+    narrowing = options.narrowing
     starts = resolve_starts(cluster, options, partitions, now_ms, archive)
     latest = Boundary(option="endingOffsets", place="latest")
     ending = latest if options.strict_window else options.ending
@@ -401,7 +372,7 @@ def _check_assigned(
 
 
 def _narrow_offsets(ranges: Sequence[OffsetRange], narrowing: Narrowing) -> list[OffsetRange]:
-    """`ranges` without the offsets that the pushed filters on offsets exclude."""
+    """`ranges` without the offsets that the limits on offsets exclude."""
     narrowed = [
         OffsetRange(
             one.topic,
@@ -420,7 +391,7 @@ def _narrow_times(
     ranges: Sequence[OffsetRange],
     narrowing: Narrowing,
 ) -> list[OffsetRange]:
-    """`ranges` of the broker without the offsets that the pushed filters on times exclude."""
+    """`ranges` of the broker without the offsets that the limits on times exclude."""
     if narrowing.oldest_ms <= 0 or not ranges:
         return list(ranges)
     found = first_bounds(

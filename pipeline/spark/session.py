@@ -7,11 +7,12 @@ is used as it is; `register` adds the source to it.
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -33,15 +34,12 @@ LOCAL_SETTINGS: Final[Mapping[str, str]] = {
 """For masters that start with `local`; event dates are days of UTC whatever the machine's zone."""
 
 _IMPORT_TIMEOUT_S: Final = 120
-_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
-def register(spark: SparkSession, *, pushdown: bool = True) -> None:
+def register(spark: SparkSession) -> None:
     """Make `format("tidelog")` known to `spark`, also where Spark does not find it by itself.
 
-    Spark looks in the environment of its workers, not in a zip of `--py-files`. With `pushdown`,
-    filters on time, offset, partition and topic narrow what is read; that turns on Spark's setting
-    for it, which affects other Python sources of the session too.
+    Spark looks in the environment of its workers, not in a zip of `--py-files`.
 
     A local session gets this Python for its workers too, unless PYSPARK_PYTHON names another one.
 
@@ -51,8 +49,6 @@ def register(spark: SparkSession, *, pushdown: bool = True) -> None:
     from pipeline.spark.source import TidelogSource
 
     _check_python(spark)
-    if pushdown:
-        spark.conf.set(_PUSHDOWN, "true")
     spark.dataSource.register(TidelogSource)
 
 
@@ -117,6 +113,39 @@ def session(
         existing = builder.getOrCreate()
     register(existing)
     return existing
+
+
+def where(session: SparkSession, options: Mapping[str, str], condition: str) -> DataFrame:
+    """The rows of `format("tidelog")` with `options` that meet `condition`, read no further.
+
+    `condition` is a condition in SQL, such as `timestamp >= '2013-07-04' AND partition = 2`. Its
+    comparisons of `timestamp`, `offset`, `partition` and `topic` with constants, joined by AND,
+    narrow what is read; Spark evaluates all of it on the rows. The rows are those of
+    `.where(condition)` on a frame with `options`. Filters that are added to the frame later narrow
+    nothing.
+
+    Raises:
+        AnalysisException: `condition` is no condition on the source's columns.
+    """
+    from pipeline.spark.conditions import narrowing_of
+
+    narrowed = narrowing_of(condition, functools.partial(_micros, session)).to_option()
+    reader = session.read.format("tidelog").options(**options)
+    return reader.option("narrowTo", narrowed).load().where(condition)
+
+
+def _micros(session: SparkSession, constants: Sequence[str]) -> list[int]:
+    """Constant times in SQL as us since the epoch; none where one is no time for `session`."""
+    from pyspark.errors import PySparkException
+
+    columns = (f"unix_micros(CAST({one} AS TIMESTAMP_LTZ))" for one in constants)
+    try:
+        row = session.sql(f"SELECT {', '.join(columns)}").first()
+    except PySparkException:
+        # The query with this condition gives the error, where it is one.
+        return []
+    found = [] if row is None else list(row)
+    return [] if None in found else found
 
 
 def by_partition(

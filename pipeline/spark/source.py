@@ -6,9 +6,13 @@ for one call. `offsets` decides what to read, and `reading` reads it.
 
 Relative times and "latest" are resolved when the first query on a frame runs, not when it is
 written. Spark 4.3 then keeps the partitions with the frame: a second query on the same frame reads
-the same offsets, unless it has other filters to push. Kafka's source plans each time; create the
-frame again for that. An empty plan still becomes one task: Spark calls `read` even for no
-partition.
+the same offsets. Kafka's source plans each time; create the frame again for that. An empty plan
+still becomes one task: Spark calls `read` even for no partition.
+
+Filters that Spark offers are not used, whatever `spark.sql.python.filterPushdown.enabled` says. The
+plan that is kept with the frame would be narrowed by the filters of its first query, and a later
+query on the frame would get fewer rows than there are. What spares reading is in the options, which
+a frame has from its beginning; `spark.conditions` writes them from a condition.
 
 Source: Spark 4.3 Python Data Source API; `KafkaRelation`.
 """
@@ -16,7 +20,7 @@ Source: Spark 4.3 Python Data Source API; `KafkaRelation`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,7 +30,6 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
-    Filter,
     InputPartition,
 )
 from pyspark.sql.types import (
@@ -44,9 +47,8 @@ from pyspark.sql.types import (
 from pipeline.errors import BadOptions
 from pipeline.net.cluster import Cluster
 from pipeline.options.options import SourceOptions, parse_sink_options, parse_source_options
-from pipeline.plan.offsets import Narrowing, plan_batch
+from pipeline.plan.offsets import plan_batch
 from pipeline.records.batches import COLUMN_TYPES, HEADERS
-from pipeline.spark.filters import narrow_by
 from pipeline.spark.task import Task, read_task, tasks_of
 
 FORMAT: Final = "tidelog"
@@ -112,47 +114,22 @@ class TidelogSource(DataSource):
         return StreamWriter(parse_sink_options(dict(self.options)), schema)
 
 
-class _FilterTaker:
-    """Filters narrow the plan, and Spark evaluates all of them again.
-
-    Spark offers filters while `spark.sql.python.filterPushdown.enabled` is on. While it is off,
-    Spark refuses a reader whose `pushFilters` is another function than that of the base class: it
-    may depend on filters. This one does not, and a source that Spark finds by itself does not know
-    the setting, so it shows the function of the base class.
-    """
-
-    def __init__(self, narrow: Callable[[Iterable[Filter]], None]) -> None:
-        self.__func__ = DataSourceReader.pushFilters
-        self._narrow = narrow
-
-    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Use the filters that can be used; all of them stay with Spark too."""
-        self._narrow(filters)
-        return filters
-
-
 class BatchReader(DataSourceReader):
-    """Plans in the driver's planner process, reads in the tasks."""
+    """Plans in the driver's planner process, reads in the tasks.
+
+    It takes no filters that Spark offers (`pushFilters` is that of the base class), see above.
+    """
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         """Keep the options; no request is sent yet."""
         self._options = options
         self._columns = columns
-        self._narrowing: Narrowing | None = None
-
-    @property
-    def pushFilters(self) -> _FilterTaker:
-        """Takes the filters on times, offsets, partitions and topics where Spark offers them."""
-        return _FilterTaker(self._narrow)
-
-    def _narrow(self, filters: Iterable[Filter]) -> None:
-        self._narrowing = narrow_by(filters)
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks, planned now; Spark keeps them with the frame."""
         options = self._options
         with Cluster(options.connection) as cluster:
-            plan = plan_batch(cluster, options, time.time_ns() // 1_000_000, self._narrowing)
+            plan = plan_batch(cluster, options, time.time_ns() // 1_000_000)
         return tasks_of(plan.files, plan.tasks, plan.oldest_ms, plan.newest_ms)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

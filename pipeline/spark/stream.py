@@ -38,12 +38,11 @@ from pyspark.sql.streaming.datasource import (
 from client.errors import BrokerRefused
 from pipeline.errors import BadOptions, DataLoss, JournalConflict
 from pipeline.net.cluster import LATEST, Cluster, describe_partitions
+from pipeline.options.narrowing import NO_LOWER_TIME, NO_UPPER_TIME
 from pipeline.options.options import SourceOptions, TopicPartition, time_of
 from pipeline.plan.archived import Archive, FilePart
 from pipeline.plan.journal import Journal
 from pipeline.plan.offsets import (
-    NO_LOWER_TIME,
-    NO_UPPER_TIME,
     bytes_per_offset,
     plan_tasks,
     resolve_starts,

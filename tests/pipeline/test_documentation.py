@@ -29,6 +29,11 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
 
 
+def snippet(word: str, language: str = "python") -> str:
+    """The first block of the page that contains `word`."""
+    return next(block for block in blocks(language) if word in block)
+
+
 def submission(application: str) -> list[str]:
     """The words of the command that submits `application` to a cluster."""
     joined = re.sub(r" \\\n\s+", " ", "".join(blocks("sh")))
@@ -56,12 +61,11 @@ def flights(tmp_path: Path, spark: SparkSession) -> Any:
 
 def test_the_python_of_the_page_runs_as_written(flights: Broker, tmp_path: Path) -> None:
     names: dict[str, Any] = {}
-    first, both, stream, *_ = blocks("python")
-    for snippet in (first, stream):
-        here = snippet.replace("127.0.0.1:9092", flights.bootstrap)
+    for word in ("spark.session()", "spark.where(", "journalDir"):
+        here = snippet(word).replace("127.0.0.1:9092", flights.bootstrap)
         exec(here.replace("/data/q1", str(tmp_path / "q1")), names)
     assert names["flights"].count() == 100
-    assert "archive" in both
+    assert names["morning"].count() == 30
     assert (tmp_path / "q1" / "checkpoint" / "commits" / "0").exists()
 
 
@@ -82,7 +86,7 @@ def test_the_table_over_topic_and_lake_runs_as_written(
     script = tmp_path / "union.py"
     script.write_text(
         "from tidelog import spark\nsession = spark.session('local[2]')\n"
-        + blocks("python")[1].replace("127.0.0.1:9092", flights.bootstrap)
+        + snippet("archive").replace("127.0.0.1:9092", flights.bootstrap)
         + "print(fourth.count(), fourth.select('partition', 'offset').distinct().count())\n"
     )
     answer = subprocess.run(
@@ -111,8 +115,8 @@ def test_the_values_of_the_page_are_decoded_and_encoded_as_written(
         sink = encoded.write.format("tidelog").mode("append").options(**flights.options)
         sink.option("topic", "typed-flights").save()
         names: dict[str, Any] = {"session": spark}
-        for snippet in blocks("python")[3:]:
-            here = snippet.replace("http://127.0.0.1:8081", registry.url)
+        for word in ("spark.decode(", "spark.encode("):
+            here = snippet(word).replace("http://127.0.0.1:8081", registry.url)
             exec(here.replace("127.0.0.1:9092", flights.bootstrap), names)
         assert names["late"].columns == ["timestamp", "tail", "delay"]
         assert names["late"].count() == 39
@@ -137,7 +141,7 @@ def test_the_jobs_of_the_page_run_as_written(
         other.produce("flights", 0, 50, start_ms=JULY_4_MS, step_ms=MINUTE_MS)
         monkeypatch.chdir(tmp_path)
         examples = job_examples()
-        assert len(examples) == 6
+        assert len(examples) == 8
         for example in examples:
             line = example.replace("other:9092", other.bootstrap)
             # What stands in brackets may be left out.

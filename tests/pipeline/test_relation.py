@@ -1,6 +1,7 @@
 """Batch reading, by the cases of Spark's own `KafkaRelationSuite`, whose names the tests have."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 from pipeline.launch import main
 from pipeline.net.producing import TaskProducer
 from pipeline.options.options import parse_sink_options
+from pipeline.spark.session import where
 from protocol.time_windows import window_name
 from tests.pipeline.conftest import (
     START_MS,
@@ -329,19 +331,88 @@ def test_a_strict_window_keeps_late_rows_and_drops_others(broker: Broker, read: 
     assert values(loose) == ["v3", "v4", "v5"]
 
 
-def test_filters_narrow_what_is_read_and_change_no_answer(topic: str, read: Any) -> None:
-    frame = read(topic)
-    where = "timestamp >= '2023-11-14T22:13:28Z' and timestamp < '2023-11-14T22:13:33Z'"
-    assert values(frame.where(where)) == expected((8, 10), (10, 13))
-    assert frame.where(where).rdd.getNumPartitions() <= 3
-    assert values(frame.where("partition = 1 and offset between 2 and 4")) == expected((12, 15))
-    assert frame.where("partition = 2").rdd.getNumPartitions() == 1
-    assert frame.where(f"topic = '{topic}x'").count() == 0
+@pytest.fixture(params=["true", "false"], ids=["pushdown", "noPushdown"])
+def pushdown(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[str]:
+    """Spark offers filters to Python sources, or does not."""
+    name = "spark.sql.python.filterPushdown.enabled"
+    before = spark.conf.get(name)
+    spark.conf.set(name, request.param)
+    yield request.param
+    spark.conf.set(name, str(before))
+
+
+@pytest.mark.usefixtures("pushdown")
+def test_a_filter_of_one_query_takes_no_row_from_the_next(broker: Broker, read: Any) -> None:
+    """Spark 4.3 keeps a plan with the frame: no query may narrow it, in whatever order."""
+    name = broker.topic(1)
+    broker.produce(name, 0, 20)
+    frame = read(name)
+    high, low = frame.where("offset >= 15"), frame.where("offset < 3")
+    assert [high.count(), frame.count(), low.count(), high.count()] == [5, 20, 3, 5]
+    assert high.union(low).count() == 8
+    assert high.join(low.select(low.partition), "partition").count() == 15
+    assert values(frame.where("timestamp < '2023-11-14T22:13:22Z'")) == expected((0, 2))
+    assert values(frame) == expected((0, 20))
+
+
+@pytest.mark.usefixtures("pushdown")
+def test_a_condition_narrows_what_is_read_and_changes_no_answer(
+    spark: SparkSession, broker: Broker, topic: str, read: Any
+) -> None:
+    """Each one as a filter of a whole frame, and by `where` with one task for each record."""
+    options = {**broker.options, "subscribe": topic, "maxLateness": "0s"}
+    options["maxRecordsPerPartition"] = "1"
+    spans = "timestamp >= '2023-11-14T22:13:28Z' and timestamp < '2023-11-14T22:13:33Z'"
+    conditions = {
+        # An upper limit is read as if it were inclusive: one record more in a partition.
+        spans: (expected((8, 10), (10, 13)), 6),
+        "partition = 1 and offset between 2 and 4": (expected((12, 15)), 3),
+        "partition in (0, 2) and 3 > offset": (expected((0, 3), (20, 21)), 5),
+        "partition = 2": (expected((20, 21)), 1),
+        "partition = 2 or offset = 3": (expected((3, 4), (13, 14), (20, 21)), 21),
+        "offset = 3 and cast(value as string) = 'v13'": (expected((13, 14)), 2),
+        "timestamp = timestamp_millis(1700000012000)": (expected((12, 13)), 1),
+        f"topic = '{topic}x'": ([], 1),
+        f"topic = '{topic}' and timestamp > date '2023-11-15'": ([], 1),
+    }
+    for condition, (wanted, tasks) in conditions.items():
+        frame = where(spark, options, condition)
+        assert (values(frame), frame.rdd.getNumPartitions()) == (wanted, tasks), condition
+        assert values(read(topic).where(condition)) == wanted
+
+
+def test_frames_of_two_conditions_share_nothing(
+    spark: SparkSession, broker: Broker, topic: str
+) -> None:
+    options = {**broker.options, "subscribe": topic}
+    late, early = where(spark, options, "offset >= 7"), where(spark, options, "offset < 2")
+    assert late.union(early).union(late).count() == 6 + 5 + 6
+    assert late.where("offset >= 9").count() == 2
+    assert late.count() == 6
+    pairs = late.select("partition").join(early.select("partition"), "partition")
+    assert pairs.count() == 12
+
+
+def test_a_time_without_a_zone_is_in_the_zone_of_the_session(
+    spark: SparkSession, broker: Broker, topic: str
+) -> None:
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        condition = "timestamp BETWEEN '2023-11-15 07:13:28' AND '2023-11-15 07:13:29'"
+        frame = where(spark, {**broker.options, "subscribe": topic}, condition)
+        assert values(frame) == expected((8, 10))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
 
 
 @pytest.mark.parametrize("how", ["hybrid", "wire"])
 def test_statistics_prune_both_ends_of_a_window_and_lose_no_late_row(
-    broker: Broker, read: Any, capsys: pytest.CaptureFixture[str], how: str
+    spark: SparkSession,
+    broker: Broker,
+    read: Any,
+    capsys: pytest.CaptureFixture[str],
+    how: str,
 ) -> None:
     """Segments of some 300 s each; one late record lies far behind the window."""
     name = broker.topic(1, segment_bytes="9000")
@@ -356,9 +427,10 @@ def test_statistics_prune_both_ends_of_a_window_and_lose_no_late_row(
     dotless = {key.replace(".", "__"): value for key, value in statistics.items()}
     wanted = [*expected((1600, 1700)), "v4000"]
     assert values(read(name, timeWindow="strict", **window, **dotless)) == wanted
-    where = f"timestamp >= timestamp_millis({window['startingTimestamp']}) "
-    where += f"and timestamp < timestamp_millis({window['endingTimestamp']})"
-    assert values(read(name, **dotless).where(where)) == wanted
+    condition = f"timestamp >= timestamp_millis({window['startingTimestamp']}) "
+    condition += f"and timestamp < timestamp_millis({window['endingTimestamp']})"
+    options = {**broker.options, **statistics, "subscribe": name}
+    assert values(where(spark, options, condition)) == wanted
     told = [text for pair in statistics.items() for text in ("--option", "=".join(pair))]
     line = ["skew", "--dry-run", "-b", broker.bootstrap, "--topic", name, "--json", *told]
     line += ["--from", window["startingTimestamp"], "--to", window["endingTimestamp"]]

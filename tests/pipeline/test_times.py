@@ -17,6 +17,7 @@ from pipeline.options.options import parse_sink_options, parse_source_options
 from pipeline.plan.offsets import plan_batch
 from pipeline.plan.reading import RangeReader
 from pipeline.records.batches import DecodeRules
+from pipeline.spark.session import where
 from protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from tests.pipeline.conftest import Broker, values
 from tests.support.kafka_peer import KafkaPeer
@@ -192,11 +193,13 @@ def test_times_that_are_no_date_are_archived_and_restored_as_they_were(
     assert archive(spark, replace(settings)).report["rows"] == 1
 
 
-def test_1949_is_a_time(broker: Broker, read: Any) -> None:
+def test_1949_is_a_time(spark: SparkSession, broker: Broker, read: Any) -> None:
     topic = broker.topic(1)
     for number, when in enumerate((YEAR_1949_MS - 1, YEAR_1949_MS, JULY_4_MS)):
         broker.produce(topic, 0, 1, start_ms=when, first=number)
     assert values(read(topic, startingTimestamp="1949-01-01")) == ["v1", "v2"]
     window = {"startingTimestamp": "1949-01-01", "endingTimestamp": "1950-01-01"}
     assert values(read(topic, timeWindow="strict", **window)) == ["v1"]
-    assert values(read(topic).where("timestamp < '1949-06-01T00:00:00Z'")) == ["v0", "v1"]
+    options = {**broker.options, "subscribe": topic}
+    assert values(where(spark, options, "timestamp < '1949-06-01T00:00:00Z'")) == ["v0", "v1"]
+    assert values(where(spark, options, "'1949' <= timestamp")) == ["v1", "v2"]

@@ -12,10 +12,11 @@ from pyspark.sql import SparkSession
 from pipeline.errors import BadOptions, DataLoss
 from pipeline.jobs import archive as archive_job
 from pipeline.jobs.archive import ArchiveSettings, archive
+from pipeline.options.narrowing import Narrowing
 from pipeline.options.options import SourceOptions, parse_source_options
 from pipeline.plan import offsets
 from pipeline.plan.journal import Journal
-from pipeline.plan.offsets import Narrowing, plan_batch
+from pipeline.plan.offsets import plan_batch
 from pipeline.spark.task import read_task, tasks_of
 from tests.pipeline.conftest import START_MS, Broker, finish, offsets_json
 
@@ -28,12 +29,10 @@ Row = tuple[int, int, int, bytes]
 """Partition, offset, time in ms, value."""
 
 
-def read_rows(
-    broker: Broker, options: SourceOptions, narrowing: Narrowing | None = None
-) -> list[Row]:
-    """The rows of one batch query without Spark; Spark's own filters are the caller's part."""
+def read_rows(broker: Broker, options: SourceOptions) -> list[Row]:
+    """The rows of one batch query without Spark; a condition's evaluation is the caller's part."""
     with broker.cluster() as cluster:
-        plan = plan_batch(cluster, options, START_MS, narrowing)
+        plan = plan_batch(cluster, options, START_MS)
     rows: list[Row] = []
     for task in tasks_of(plan.files, plan.tasks, plan.oldest_ms, plan.newest_ms):
         for batch in read_task(options, COLUMNS, task):
@@ -161,9 +160,9 @@ def check_window(world: World, luck: random.Random) -> int:
         options = world.options(**asked, endingTimestamp=str(newest), timeWindow="strict")
         found = read_rows(world.broker, options)
     elif way == "filter":
-        # Spark evaluates the filters again, and the source may return more.
-        narrowing = Narrowing(oldest_ms=oldest, newest_ms=newest)
-        found = read_rows(world.broker, world.options(), narrowing)
+        # Spark evaluates the condition too, and the source may return more.
+        limits = Narrowing(oldest_ms=oldest, newest_ms=newest).to_option()
+        found = read_rows(world.broker, world.options(narrowTo=limits))
         found = [row for row in found if oldest <= row[2] < newest]
     else:
         found = read_rows(world.broker, world.options(**asked))
@@ -250,8 +249,8 @@ def test_a_window_is_pruned_on_both_sides(days: World) -> None:
     def planned(day: int) -> tuple[set[str], int]:
         span = Narrowing(oldest_ms=START_MS + day * DAY_MS, newest_ms=START_MS + (day + 1) * DAY_MS)
         with days.broker.cluster() as cluster:
-            options = days.options(maxLateness="0")
-            plan = plan_batch(cluster, options, START_MS, span)
+            options = days.options(maxLateness="0", narrowTo=span.to_option())
+            plan = plan_batch(cluster, options, START_MS)
         names = {Path(part.path).parent.name for task in plan.files for part in task}
         return names, sum(one.size for one in plan.ranges)
 

@@ -15,8 +15,9 @@ pytest.importorskip("pyarrow")
 
 from client.types import OffsetAndTimestamp
 from pipeline.jobs.plan import describe_plan
+from pipeline.options.narrowing import NO_UPPER_TIME
 from pipeline.options.options import SourceOptions, TopicPartition, parse_source_options
-from pipeline.plan.offsets import NO_UPPER_TIME, ReadPlan, _end_by_lateness, resolve
+from pipeline.plan.offsets import ReadPlan, _end_by_lateness, resolve
 from pipeline.plan.pruning import MANIFEST, from_manifest, parse_segments, prune
 from pipeline.plan.splits import OffsetRange
 from protocol.records.checksums import crc32c
