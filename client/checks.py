@@ -109,16 +109,13 @@ def check_topics(topics: Iterable[object], consumer: str) -> None:
         check_text("topic", topic)
 
 
-def check_sharing(
-    topics: Iterable[object], group_id: object, instance_id: object, *, wait_for_topics: bool
-) -> None:
-    """Refuse invalid names of topics or of a group.
+def check_sharing(group_id: object, instance_id: object, *, wait_for_topics: bool) -> None:
+    """Refuse invalid names of a group and its member.
 
     Raises:
         InvalidType: a name is not a str.
         InvalidUse: a name is not usable text, or an option needs a group and there is none.
     """
-    check_topics(topics, "Consumer")
     check_texts(group_id=group_id, group_instance_id=instance_id)
     if group_id is None and (instance_id is not None or wait_for_topics):
         name = "wait_for_topics" if wait_for_topics else "group_instance_id"

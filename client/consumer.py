@@ -10,17 +10,20 @@ Owns the user's side of consuming: partitions, positions and commits. Fetching i
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Self
+from typing import Any, Generic, Self, cast
 
 from client.aio.connection import open_cluster
+from client.aio.converting import Conversion
 from client.aio.fetching import Fetcher, FetchOptions, PartitionReader
 from client.aio.group import GroupMember, GroupOptions
+from client.aio.listeners import Listener, Reporter, check_listeners
 from client.aio.positions import Positions, consumed_positions, start_timestamp, to_timestamp
-from client.aio.rebalance import Listener, Rebalance
+from client.aio.rebalance import PartitionsListener, Rebalance
 from client.aio.record_times import first_records
+from client.aio.topics import Subscribed, TopicWatch
 from client.checks import (
     check_flags,
     check_numbers,
@@ -40,28 +43,43 @@ from client.core.offsets import (
 )
 from client.core.options import NOT_SECURED, ClusterOptions, Security, parse_bootstrap
 from client.errors import ClientError, InvalidTime, InvalidUse
+from client.statistics import ConsumerStatistics, PartitionStatistics
 from client.times import format_time
-from client.types import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from client.types import (
+    ConsumerRecord,
+    KeyT,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    TopicPartition,
+    ValueT,
+)
 from protocol.records.layout import INT64_MAX, TimestampType
 
 _WINDOW_POLL_MS = 500
 """How often a window looks whether its span is over."""
 
 
-class Consumer:
+class Consumer(Generic[KeyT, ValueT]):
     """Reads topics in offset order per partition.
 
-    With a `group_id` the topics are shared with the other members; without, this consumer reads
-    all partitions of its topics, or exactly what `assign` names. Opened by ``async with`` (or
-    `start`), closed by it (or `close`). Belongs to one event loop and one reading task.
+    Keys and values are bytes, or what the deserializers make of them. With a `group_id` the topics
+    are shared with the other members; without, this consumer reads all partitions of its topics, or
+    exactly what `assign` names. Opened by ``async with`` (or `start`), closed by it (or `close`).
+    Belongs to one event loop and one reading task.
 
     Auto-commit stores, at intervals and when partitions go, the positions of records handed out
     before the latest poll. After a crash some records may come again; none is skipped.
     """
 
+    _fetcher: Fetcher | None = None
+    _member: GroupMember | None = None
+    _current: PartitionReader | None = None
+    _records_count = 0
+
     def __init__(
         self,
         *topics: str,
+        pattern: str | None = None,
         bootstrap: str | Iterable[str] = "127.0.0.1:9092",
         group_id: str | None = None,
         group_instance_id: str | None = None,
@@ -80,10 +98,15 @@ class Consumer:
         partition_max_bytes: int = 1024 * 1024,
         prefetch_bytes: int = 8 * 1024 * 1024,
         check_crcs: bool = True,
+        key_deserializer: Callable[[bytes], KeyT] | None = None,
+        value_deserializer: Callable[[bytes], ValueT] | None = None,
         request_timeout_ms: int = 30_000,
         timeout_ms: int = 60_000,
-        on_assigned: Listener | None = None,
-        on_revoked: Listener | None = None,
+        metadata_max_age_ms: int = 60_000,
+        on_assigned: PartitionsListener | None = None,
+        on_revoked: PartitionsListener | None = None,
+        on_statistics: Listener[ConsumerStatistics] | None = None,
+        statistics_interval_ms: int | None = None,
         client_id: str = "tidelog-consumer",
         security: Security = NOT_SECURED,
     ) -> None:
@@ -91,6 +114,8 @@ class Consumer:
 
         Args:
             topics: the topics to read; none if `assign` will name partitions.
+            pattern: instead of topics: read every topic whose whole name matches this regular
+                expression (RE2), also those that are made later.
             bootstrap: ``host:port`` of one or more brokers.
             group_id: the group to be a member of; None reads alone, without commits.
             group_instance_id: a lasting name, so that a restart causes no rebalance.
@@ -109,10 +134,17 @@ class Consumer:
             partition_max_bytes: the most from one partition in one answer.
             prefetch_bytes: how many fetched bytes may wait here to be handed out.
             check_crcs: verify every batch's check sum.
+            key_deserializer: makes a key of bytes; not called for None.
+            value_deserializer: makes a value of bytes; not called for None.
             request_timeout_ms: how long one request may take.
             timeout_ms: how long a call retries in all.
+            metadata_max_age_ms: after this, topics and leaders are asked for again; new topics of a
+                pattern are found as late.
             on_assigned: gets this member's whole share after each rebalance.
             on_revoked: gets the partitions before they are revoked; time to finish and commit.
+            on_statistics: gets a `ConsumerStatistics` every `statistics_interval_ms`, and at the
+                end; a function or a coroutine function.
+            statistics_interval_ms: how often.
             client_id: how the broker's logs and metrics name this client.
             security: TLS and the user of the connections; by default neither.
 
@@ -120,46 +152,38 @@ class Consumer:
             InvalidUse: values that do not exist, are out of range or do not fit together.
         """
         check_flags(auto_commit=auto_commit, wait_for_topics=wait_for_topics)
-        check_numbers(1, auto_commit_interval_ms=auto_commit_interval_ms)
-        check_sharing(topics, group_id, group_instance_id, wait_for_topics=wait_for_topics)
-        self._topics, self._wait_for_topics = topics, wait_for_topics
+        ages = {"metadata_max_age_ms": metadata_max_age_ms}
+        check_numbers(1, auto_commit_interval_ms=auto_commit_interval_ms, **ages)
+        check_listeners(on_assigned=on_assigned, on_revoked=on_revoked)
+        check_sharing(group_id, group_instance_id, wait_for_topics=wait_for_topics)
+        self._subscribed, self._wait_for_topics = Subscribed(topics, pattern), wait_for_topics
         self._isolation = Isolation.named(isolation)
         self._cluster = open_cluster(
             ClusterOptions(
-                bootstrap=parse_bootstrap(bootstrap),
-                client_id=client_id,
-                request_timeout_ms=request_timeout_ms,
-                timeout_ms=timeout_ms,
-                metadata_max_age_ms=60_000,
-                security=security,
+                bootstrap=parse_bootstrap(bootstrap), client_id=client_id, security=security,
+                request_timeout_ms=request_timeout_ms, timeout_ms=timeout_ms, **ages,
             )
-        )
+        )  # fmt: skip
         self._fetch_options = FetchOptions(
-            isolation=self._isolation,
-            max_wait_ms=fetch_max_wait_ms,
-            min_bytes=fetch_min_bytes,
-            max_bytes=fetch_max_bytes,
+            isolation=self._isolation, check_crcs=check_crcs, prefetch_bytes=prefetch_bytes,
+            max_wait_ms=fetch_max_wait_ms, min_bytes=fetch_min_bytes, max_bytes=fetch_max_bytes,
             partition_max_bytes=partition_max_bytes,
-            prefetch_bytes=prefetch_bytes,
-            check_crcs=check_crcs,
-        )
+        )  # fmt: skip
         self._group_id = group_id
         self._group_options = GroupOptions(
-            group_id=group_id or "",
-            instance_id=group_instance_id,
+            group_id=group_id or "", instance_id=group_instance_id,
             assignors=(assignors,) if isinstance(assignors, str) else tuple(assignors),
-            session_timeout_ms=session_timeout_ms,
-            heartbeat_interval_ms=heartbeat_interval_ms,
+            session_timeout_ms=session_timeout_ms, heartbeat_interval_ms=heartbeat_interval_ms,
             max_poll_interval_ms=max_poll_interval_ms,
-        )
+        )  # fmt: skip
         self._auto_commit_s = auto_commit_interval_ms / 1000 if auto_commit and group_id else None
         self._positions = Positions(
             self._cluster, self._isolation, start_timestamp(start), self._group, self._note
         )
         self._listeners = (on_assigned, on_revoked)
-        self._fetcher: Fetcher | None = None
-        self._member: GroupMember | None = None
-        self._current: PartitionReader | None = None
+        self._conversion = Conversion(key_deserializer, value_deserializer)
+        self._watch = TopicWatch(self._cluster, self._share)
+        self._reporter = Reporter(on_statistics, statistics_interval_ms, self.statistics)
         self._handed_out: set[PartitionReader] = set()
 
     async def __aenter__(self) -> Self:
@@ -175,17 +199,29 @@ class Consumer:
             self._mark_consumed()
         await self.close()
 
-    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord[KeyT, ValueT]]:
         """The records, for ever, as they come."""
         return self
 
-    async def __anext__(self) -> ConsumerRecord:
+    async def __anext__(self) -> ConsumerRecord[KeyT, ValueT]:
         """The next record of any partition; waits for one.
 
         Raises:
             ClientError: as `getmany`.
         """
         fetcher = self._polled()
+        while True:
+            reader, record = await self._next(fetcher)
+            self._handed_out.add(reader)
+            if not self._conversion.is_needed:
+                self._records_count += 1
+                return cast(ConsumerRecord[KeyT, ValueT], record)
+            for records in (await self._conversion.convert([(reader, [record])], fetcher)).values():
+                self._records_count += 1
+                return records[0]
+
+    async def _next(self, fetcher: Fetcher) -> tuple[PartitionReader, ConsumerRecord]:
+        """The next record as it was read."""
         while True:
             reader = self._current
             if (
@@ -195,8 +231,7 @@ class Consumer:
             ):
                 record = reader.take_one()
                 if record is not None:
-                    self._handed_out.add(reader)
-                    return record
+                    return reader, record
             self._current = fetcher.next_reader(())
             if self._current is None:
                 await fetcher.wait(None)
@@ -212,22 +247,61 @@ class Consumer:
         if self._fetcher is not None:
             raise InvalidUse("this consumer is started already: a consumer starts once")
         try:
-            await self._cluster.refresh(self._topics)
+            await self._cluster.refresh(())
             fetcher = Fetcher(self._cluster, self._fetch_options, self._positions.find)
-            wanted: list[TopicPartition] = []
-            for topic in () if self._wait_for_topics else self._topics:
-                wanted += await self.partitions(topic)
+            names = await self._subscribed.names(self._cluster)
+            wanted = await self._existing(names)
             if self._group_id is None:
                 fetcher.set_partitions(wanted)
         except BaseException:
             await self._cluster.close()
             raise
         self._fetcher = fetcher
-        if self._group_id is not None and self._topics:
-            self._join(fetcher)
+        if self._group_id is not None and (names or self._subscribed.pattern is not None):
+            self._join(fetcher, names)
         if self._auto_commit_s is not None:
             self._positions.commit_every(self._auto_commit_s, fetcher)
+        self._watch.start(self._subscribed, names, fetcher.break_off)
+        self._reporter.start(self._note, fetcher.break_off)
         fetcher.start()
+
+    async def subscribe(self, *topics: str, pattern: str | None = None) -> None:
+        """Read these topics, or those that match a pattern, instead of what is read now.
+
+        Partitions that stay keep their positions. With a group, the members share the topics again.
+
+        Raises:
+            InvalidType, InvalidUse: as `Consumer`, or nothing is given, or it is not started.
+            BrokerRefused: a topic does not exist, and `wait_for_topics` is not set.
+            BrokerUnreachable: no broker answers.
+        """
+        fetcher = self._running()
+        subscribed = Subscribed(topics, pattern)
+        if not topics and pattern is None:
+            raise InvalidUse("nothing is given to read: give names of topics, or a pattern")
+        names = await subscribed.names(self._cluster)
+        await self._existing(names)
+        await self._watch.close()
+        self._subscribed = subscribed
+        await self._share(names)
+        self._watch.start(subscribed, names, fetcher.break_off)
+
+    async def _existing(self, names: tuple[str, ...]) -> list[TopicPartition]:
+        """The partitions of topics, which have to exist unless the group waits for them."""
+        wanted: list[TopicPartition] = []
+        for topic in () if self._wait_for_topics else names:
+            wanted += await self.partitions(topic)
+        return wanted
+
+    async def _share(self, names: tuple[str, ...]) -> None:
+        """Read these topics from now on: as a member of the group, or all of their partitions."""
+        fetcher = self._running()
+        if self._member is not None:
+            self._member.subscribe(names)
+        elif self._group_id is not None:
+            self._join(fetcher, names)
+        else:
+            fetcher.set_partitions(await self._existing(names))
 
     async def close(self) -> None:
         """Commit what auto-commit may, leave the group, close every connection."""
@@ -235,11 +309,13 @@ class Consumer:
         if fetcher is None:
             return
         try:
+            await self._watch.close()
             await self._positions.stop_committing()
             if self._member is not None:
                 await self._member.close()
             elif self._auto_commit_s is not None:
                 await self._positions.commit_consumed(fetcher.readers.values())
+            await self._reporter.close()
         finally:
             self._fetcher = self._member = None
             await fetcher.close()
@@ -249,7 +325,7 @@ class Consumer:
 
     async def getmany(
         self, *, timeout_ms: int = 1000, max_records: int = 500
-    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+    ) -> dict[TopicPartition, list[ConsumerRecord[KeyT, ValueT]]]:
         """Records by partition, as soon as there are any; empty if none come in time.
 
         The next call marks these as processed, for auto-commit.
@@ -260,26 +336,37 @@ class Consumer:
             BrokerRefused: a partition that cannot be read, or an offset out of range with
                 start="none".
             BadRecords: a batch is damaged.
+            BadValue: the first record's key or value cannot be deserialized; the error has the
+                record, and the next call continues after it.
+            RegistryUnreachable: a deserializer's registry gave no answer; nothing is lost.
         """
         check_numbers(0, timeout_ms=timeout_ms)
         check_numbers(1, max_records=max_records)
         fetcher = self._polled()
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         while True:
-            found: dict[TopicPartition, list[ConsumerRecord]] = {}
+            taken: dict[TopicPartition, list[ConsumerRecord]] = {}
+            readers: list[PartitionReader] = []
             left = max_records
-            while left > 0 and (reader := fetcher.next_reader(found.keys())) is not None:
+            while left > 0 and (reader := fetcher.next_reader(taken.keys())) is not None:
                 records = reader.take(left)
                 if records:
-                    found[reader.partition] = records
-                    self._handed_out.add(reader)
+                    taken[reader.partition] = records
+                    readers.append(reader)
                     left -= len(records)
+            self._handed_out.update(readers)
+            if self._conversion.is_needed and taken:
+                pairs = list(zip(readers, taken.values(), strict=True))
+                found = await self._conversion.convert(pairs, fetcher)
+            else:
+                found = cast(dict[TopicPartition, list[ConsumerRecord[KeyT, ValueT]]], taken)
+            self._records_count += sum(map(len, found.values()))
             if found or not await fetcher.wait(deadline):
                 return found
 
     def between(
         self, start: int | str | datetime, end: int | str | datetime
-    ) -> AsyncIterator[ConsumerRecord]:
+    ) -> AsyncIterator[ConsumerRecord[KeyT, ValueT]]:
         """Exactly the records with ``start <= time < end``, in order of arrival; then it ends.
 
         Times are given as `seek_to_time` takes them. Of records that are late none is missed: each
@@ -305,7 +392,9 @@ class Consumer:
         self._running()
         return self._window(from_ms, to_ms)
 
-    async def _window(self, from_ms: int, to_ms: int) -> AsyncIterator[ConsumerRecord]:
+    async def _window(
+        self, from_ms: int, to_ms: int
+    ) -> AsyncIterator[ConsumerRecord[KeyT, ValueT]]:
         """The records of the span; times may be out of order, offsets are not.
 
         Where the broker stamps the records, times only rise, and the first record after the span
@@ -384,10 +473,31 @@ class Consumer:
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Offsets between the position and the end that the latest fetch saw, None before it."""
-        reader = self._reader(partition)
+        return self._statistics_of(self._reader(partition)).lag
+
+    def statistics(self) -> ConsumerStatistics:
+        """What was read so far, and where each partition stands."""
+        fetcher = self._running()
+        return ConsumerStatistics(
+            time_ms=time.time_ns() // 1_000_000,
+            records=self._records_count,
+            fetches=fetcher.answers_count,
+            bytes_fetched=fetcher.fetched_bytes,
+            partitions={tp: self._statistics_of(one) for tp, one in fetcher.readers.items()},
+        )
+
+    def _statistics_of(self, reader: PartitionReader) -> PartitionStatistics:
         is_committed = self._isolation is Isolation.READ_COMMITTED
         end = reader.last_stable_offset if is_committed else reader.high_watermark
-        return None if reader.position is None or end < 0 else max(0, end - reader.position)
+        is_known = reader.position is not None and end >= 0
+        return PartitionStatistics(
+            position=reader.position,
+            committed=reader.committed,
+            end=None if end < 0 else end,
+            lag=max(0, end - (reader.position or 0)) if is_known else None,
+            buffered_bytes=reader.buffered_bytes,
+            is_paused=reader.is_paused,
+        )
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Hand out from `offset` next.
@@ -522,7 +632,7 @@ class Consumer:
 
     # Called by the group and the fetcher.
 
-    def _join(self, fetcher: Fetcher) -> None:
+    def _join(self, fetcher: Fetcher, topics: tuple[str, ...]) -> None:
         rebalance = Rebalance(
             fetcher,
             self._positions,
@@ -538,7 +648,7 @@ class Consumer:
             on_failure=self._note,
             on_defect=fetcher.break_off,
         )
-        self._member.start(self._topics)
+        self._member.start(topics)
 
     def _note(self, error: ClientError) -> None:
         if self._fetcher is not None:
@@ -561,7 +671,7 @@ class Consumer:
         return [self._reader(partition) for partition in partitions]
 
 
-def _is_after(record: ConsumerRecord, to_ms: int) -> bool:
+def _is_after(record: ConsumerRecord[Any, Any], to_ms: int) -> bool:
     """Whether no record after this one can be before `to_ms`: the broker stamped it later."""
     is_stamped = record.timestamp_type is TimestampType.LOG_APPEND_TIME
     return is_stamped and record.timestamp_ms >= to_ms

@@ -52,7 +52,7 @@ class ClientBroken(ClientError):
 
 
 class ListenerFailed(ClientError):
-    """`on_assigned` or `on_revoked` raised; its exception is the ``__cause__``."""
+    """`on_assigned`, `on_revoked` or `on_statistics` raised; its exception is the ``__cause__``."""
 
 
 class BrokerUnreachable(ClientError):

@@ -15,10 +15,12 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from types import TracebackType
-from typing import Self
+from typing import Any, Generic, Self
 
 from client.aio.batches import RECORD_OVERHEAD_BYTES, Batch, Delivery
 from client.aio.connection import open_cluster
+from client.aio.converting import check_converters, serialized
+from client.aio.listeners import Listener, Reporter
 from client.aio.sender import Sender, SenderOptions
 from client.aio.transactions import Transactions
 from client.checks import (
@@ -44,8 +46,17 @@ from client.errors import (
     NotThere,
 )
 from client.partitioner import StickyPartitioner, partition_for_key
+from client.statistics import ProducerStatistics
 from client.times import PLAIN_MS, TIMESTAMP_MS_MAX, to_ms
-from client.types import Header, OffsetAndMetadata, RecordMetadata, TopicInfo, TopicPartition
+from client.types import (
+    Header,
+    KeyT,
+    OffsetAndMetadata,
+    RecordMetadata,
+    TopicInfo,
+    TopicPartition,
+    ValueT,
+)
 from protocol.records.layout import NO_TIMESTAMP, Codec
 from protocol.records.record import Record
 
@@ -55,12 +66,13 @@ RECORD_BYTES_MAX = 2**30
 """No broker takes a record that is larger, and its batch could not be written down."""
 
 
-class Producer:
+class Producer(Generic[KeyT, ValueT]):
     """Sends records in batches, in order per partition, by default once each.
 
-    Opened by ``async with`` (or `start`) and closed by it (or `close`), which flushes first.
-    Belongs to one event loop; any number of tasks may send. A crash of this process loses records
-    that were not acknowledged; await a `Delivery` or `flush` to be sure.
+    Keys and values are bytes, or what the serializers take. Opened by ``async with`` (or `start`)
+    and closed by it (or `close`), which flushes first. Belongs to one event loop; any number of
+    tasks may send. A crash of this process loses records that were not acknowledged; await a
+    `Delivery` or `flush` to be sure.
     """
 
     def __init__(
@@ -78,6 +90,10 @@ class Producer:
         request_timeout_ms: int = 30_000,
         delivery_timeout_ms: int = 120_000,
         check_timestamps: bool = True,
+        key_serializer: Callable[[KeyT], bytes] | None = None,
+        value_serializer: Callable[[ValueT], bytes] | None = None,
+        on_statistics: Listener[ProducerStatistics] | None = None,
+        statistics_interval_ms: int | None = None,
         client_id: str = "tidelog-producer",
         security: Security = NOT_SECURED,
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -100,6 +116,11 @@ class Producer:
             delivery_timeout_ms: how long a record is retried in all, and the longest that `send`
                 waits for a topic's metadata or for room.
             check_timestamps: refuse timestamps that look like seconds, micros or nanos.
+            key_serializer: makes bytes of a key; not called for None.
+            value_serializer: makes bytes of a value; not called for None.
+            on_statistics: gets a `ProducerStatistics` every `statistics_interval_ms`, and at the
+                end; a function or a coroutine function.
+            statistics_interval_ms: how often.
             client_id: how the broker's logs and metrics name this client.
             security: TLS and the user of the connections; by default neither.
             clock_ms: the clock for records without a timestamp.
@@ -113,6 +134,7 @@ class Producer:
         check_flags(check_timestamps=check_timestamps)
         if idempotent is not None:
             check_flags(idempotent=idempotent)
+        check_converters(key_serializer=key_serializer, value_serializer=value_serializer)
         check_texts(transactional_id=transactional_id, client_id=client_id)
         acks_number = _acks_number(acks)
         if acks_number != -1 and (idempotent or transactional_id is not None):
@@ -151,6 +173,9 @@ class Producer:
         self._clock_ms = clock_ms
         self._sticky: dict[str, StickyPartitioner] = {}
         self._unseen_failure: ClientError | None = None
+        self._key_serializer, self._value_serializer = key_serializer, value_serializer
+        self._counts = _Counts()
+        self._reporter = Reporter(on_statistics, statistics_interval_ms, self.statistics)
 
     async def __aenter__(self) -> Self:
         """Connect; see `start`."""
@@ -183,6 +208,7 @@ class Producer:
         if self._identity is not None and self._identity.transactional_id is not None:
             self._transactions = Transactions(self._identity, self._sender)
         self._sender.start()
+        self._reporter.start(self._note, self._sender.break_off)
 
     async def close(self, *, flush: bool = True) -> None:
         """End the producer; with `flush`, after every record was delivered or given up.
@@ -198,6 +224,7 @@ class Producer:
                 await self._transactions.abort()
             elif flush:
                 await self.flush()
+            await self._reporter.close()
         finally:
             self._sender = None
             await sender.close()
@@ -208,9 +235,9 @@ class Producer:
     async def send(
         self,
         topic: str,
-        value: bytes | None,
+        value: ValueT | None,
         *,
-        key: bytes | None = None,
+        key: KeyT | None = None,
         partition: int | None = None,
         timestamp_ms: int | datetime | None = None,
         headers: Iterable[Header] = (),
@@ -224,6 +251,8 @@ class Producer:
 
         Raises:
             InvalidType: an argument of the wrong type.
+            BadValue: a serializer refuses the key or the value.
+            RegistryUnreachable, NoSuchSchema, BadSchema: its registry has no schema for it.
             InvalidUse: a bad partition, a record above `RECORD_BYTES_MAX`, or a timestamp in the
                 wrong unit.
             BrokerRefused: the topic does not exist and is not created.
@@ -233,30 +262,38 @@ class Producer:
         sender = self._running()
         if type(topic) is not str:
             check_text("topic", topic)
-        if type(value) is not bytes:
-            value = content_of("value", value)
-        if key is not None and type(key) is not bytes:
-            key = content_of("key", key)
+        # Any: bytes after these two steps, and what the serializers take before them.
+        content: Any = value
+        name: Any = key
+        if self._value_serializer is not None and value is not None:
+            content = await serialized("value", self._value_serializer, value)
+        if self._key_serializer is not None and key is not None:
+            name = await serialized("key", self._key_serializer, key)
+        if type(content) is not bytes:
+            content = content_of("value", content)
+        if name is not None and type(name) is not bytes:
+            name = content_of("key", name)
         header_list = headers_of(headers) if headers else ()
         timestamp_ms = self._timestamp(timestamp_ms)
-        size_bytes = _record_size(key, value, header_list)
+        size_bytes = _record_size(name, content, header_list)
         if size_bytes > RECORD_BYTES_MAX:
             raise InvalidUse(
                 f"the record has {size_bytes} bytes: {RECORD_BYTES_MAX} at most; send it in pieces"
             )
         # The cluster's cache answers at once but for the first record of a topic.
         info = self._cluster.find_topic(topic) or await self._topic(topic)
-        chosen = self._choose(info, key, partition, size_bytes)
+        chosen = self._choose(info, name, partition, size_bytes)
         if self._transactions is not None:
             await self._transactions.enrol(TopicPartition(topic, chosen))
         while self._buffered_bytes + size_bytes > self._buffer_bytes and self._buffered_bytes:
             await self._wait_for_room(sender)
-        queue = sender.queue(TopicPartition(topic, chosen))
+        # Asked again: it may have been closed while this waited.
+        queue = self._running().queue(TopicPartition(topic, chosen))
         self._buffered_bytes += size_bytes
         was_waiting = len(queue.waiting)
         now = asyncio.get_running_loop().time()
         delivery = queue.append(
-            Record(0, timestamp_ms, key, value, header_list),
+            Record(0, timestamp_ms, name, content, header_list),
             size_bytes,
             limit_bytes=self._options.batch_bytes,
             now=now,
@@ -268,9 +305,9 @@ class Producer:
     async def send_and_wait(
         self,
         topic: str,
-        value: bytes | None,
+        value: ValueT | None,
         *,
-        key: bytes | None = None,
+        key: KeyT | None = None,
         partition: int | None = None,
         timestamp_ms: int | datetime | None = None,
         headers: Iterable[Header] = (),
@@ -322,6 +359,20 @@ class Producer:
         """The partitions of a topic, which is created if the broker does so."""
         self._running()
         return list((await self._topic(topic)).partitions)
+
+    def statistics(self) -> ProducerStatistics:
+        """What was sent so far, and what waits."""
+        counts = self._counts
+        batches = [] if self._sender is None else self._sender.unsettled()
+        return ProducerStatistics(
+            time_ms=time.time_ns() // 1_000_000,
+            records_stored=counts.records_stored,
+            records_failed=counts.records_failed,
+            bytes_stored=counts.bytes_stored,
+            batches_stored=counts.batches_stored,
+            records_waiting=sum(len(batch.records) for batch in batches),
+            buffered_bytes=self._buffered_bytes,
+        )
 
     # Transactions.
 
@@ -442,15 +493,37 @@ class Producer:
         finally:
             sender.flushing -= 1
 
+    def _note(self, error: ClientError) -> None:
+        if self._unseen_failure is None:
+            self._unseen_failure = error
+
     def _batch_settled(self, batch: Batch) -> None:
+        size_bytes = 0
         for record in batch.records:
-            self._buffered_bytes -= _record_size(record.key, record.value, record.headers)
+            size_bytes += _record_size(record.key, record.value, record.headers)
+        self._buffered_bytes -= size_bytes
         self._has_room.set()
+        counts = self._counts
+        if batch.error is None:
+            counts.records_stored += len(batch.records)
+            counts.batches_stored += 1
+            counts.bytes_stored += size_bytes
+        else:
+            counts.records_failed += len(batch.records)
         if batch.error is not None:
             if self._transactions is not None:
                 self._transactions.record_failed(batch.error)
-            if not batch.is_observed and self._unseen_failure is None:
-                self._unseen_failure = batch.error
+            if not batch.is_observed:
+                self._note(batch.error)
+
+
+class _Counts:
+    """What was settled so far, as in `ProducerStatistics`."""
+
+    __slots__ = ("batches_stored", "bytes_stored", "records_failed", "records_stored")
+
+    def __init__(self) -> None:
+        self.records_stored = self.records_failed = self.bytes_stored = self.batches_stored = 0
 
 
 def _acks_number(acks: str | int) -> int:

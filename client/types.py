@@ -7,10 +7,22 @@ are milliseconds since the epoch in fields that end in ``_ms``.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple
 
 from client.times import datetime_of
 from protocol.records.layout import TimestampType
+
+if TYPE_CHECKING:
+    # Checkers of types know defaults (PEP 696) before Python 3.13 does.
+    from typing_extensions import TypeVar
+
+    KeyT = TypeVar("KeyT", default=bytes)
+    ValueT = TypeVar("ValueT", default=bytes)
+else:
+    from typing import TypeVar
+
+    KeyT = TypeVar("KeyT")
+    ValueT = TypeVar("ValueT")
 
 Header = tuple[str, bytes | None]
 
@@ -26,9 +38,10 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
-class ConsumerRecord(NamedTuple):
+class ConsumerRecord(NamedTuple, Generic[KeyT, ValueT]):
     """One record as it was read.
 
+    `key` and `value` are bytes, or what the consumer's deserializers make of them; None stays None.
     `timestamp_ms` is the producer's time or the broker's, by `timestamp_type`; it is
     ``NO_TIMESTAMP`` (-1) for records of format 0. `leader_epoch` is -1 where the record's format
     carries none. `delivery_count` is how often a share group has delivered it, this time included;
@@ -40,8 +53,8 @@ class ConsumerRecord(NamedTuple):
     offset: int
     timestamp_ms: int
     timestamp_type: TimestampType
-    key: bytes | None
-    value: bytes | None
+    key: KeyT | None
+    value: ValueT | None
     headers: Sequence[Header]
     leader_epoch: int
     delivery_count: int = 0

@@ -30,7 +30,11 @@ if TYPE_CHECKING:
         UnsupportedByBroker,
     )
     from client.producer import Producer
+    from client.serde.errors import BadSchema, BadValue, NoSuchSchema, RegistryUnreachable
     from client.share_consumer import ShareConsumer
+    from client.statistics import ConsumerStatistics, PartitionStatistics, ProducerStatistics
+    from client.synchronous.consumer import BlockingConsumer
+    from client.synchronous.producer import BlockingDelivery, BlockingProducer
     from client.types import (
         ConsumerRecord,
         OffsetAndMetadata,
@@ -46,6 +50,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Admin",
     "BadRecords",
+    "BadSchema",
+    "BadValue",
+    "BlockingConsumer",
+    "BlockingDelivery",
+    "BlockingProducer",
     "BlockingShareConsumer",
     "BrokerRefused",
     "BrokerUnreachable",
@@ -53,6 +62,7 @@ __all__ = [
     "ClientError",
     "Consumer",
     "ConsumerRecord",
+    "ConsumerStatistics",
     "Delivery",
     "ErrorCode",
     "InvalidTime",
@@ -60,11 +70,15 @@ __all__ = [
     "InvalidUse",
     "ListenerFailed",
     "NewTopic",
+    "NoSuchSchema",
     "NotThere",
     "OffsetAndMetadata",
     "OffsetAndTimestamp",
+    "PartitionStatistics",
     "Producer",
+    "ProducerStatistics",
     "RecordMetadata",
+    "RegistryUnreachable",
     "Security",
     "ShareConsumer",
     "TimestampType",
@@ -80,12 +94,25 @@ def __getattr__(name: str) -> object:
 
         globals()[name] = version_of_package()
     elif name in __all__:
-        from client import admin, consumer, descriptions, errors, producer, share_consumer, types
+        from client import (
+            admin,
+            consumer,
+            descriptions,
+            errors,
+            producer,
+            share_consumer,
+            statistics,
+            types,
+        )
         from client.aio import batches
         from client.blocking import share_consumer as blocking
+        from client.serde import errors as serde_errors
+        from client.synchronous import consumer as blocking_consumer
+        from client.synchronous import producer as blocking_producer
 
-        modules = (admin, batches, consumer, descriptions, producer, types, errors)
-        for module in (*modules, share_consumer, blocking):
+        modules = (admin, batches, consumer, descriptions, producer, types, errors, statistics)
+        blocking_modules = (blocking, blocking_consumer, blocking_producer)
+        for module in (*modules, share_consumer, serde_errors, *blocking_modules):
             if name in vars(module):
                 globals()[name] = vars(module)[name]
                 break

@@ -6,9 +6,9 @@ expression on the id (KIP-1152).
 Source: Kafka `TransactionStateManager.listTransactionStates`; KIP-664.
 """
 
-from broker import patterns
 from broker.requests.context import Context, RequestContext
 from broker.transactions.state import TxnSnapshot, TxnState
+from protocol import patterns
 from protocol.api import list_transactions as api
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP

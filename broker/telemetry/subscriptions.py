@@ -10,7 +10,6 @@ import logging
 from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 
-from broker.patterns import Pattern, PatternRefused, compile_pattern
 from broker.telemetry.otlp import ALL
 from broker.telemetry.settings import (
     INTERVAL_DEFAULT_MS,
@@ -18,6 +17,7 @@ from broker.telemetry.settings import (
     check_client_metrics,
     client_metrics_config,
 )
+from protocol.patterns import Pattern, PatternRefused, compile_pattern
 from storage.directory.metadata import Json
 
 logger = logging.getLogger("tidelog.broker.telemetry.subscriptions")

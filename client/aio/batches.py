@@ -136,6 +136,11 @@ class Delivery:
         """Whether awaiting returns at once."""
         return self._batch.is_settled
 
+    def outcome(self) -> RecordMetadata:
+        """What awaiting returns or raises, once `is_done`."""
+        self._batch.is_observed = True
+        return self._batch.metadata(self._index)
+
     def __await__(self) -> Generator[object, None, RecordMetadata]:
         """Wait until the broker has stored it.
 

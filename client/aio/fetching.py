@@ -193,6 +193,12 @@ class PartitionReader:
         self._advance()
         return record
 
+    def put_back(self, records: list[ConsumerRecord]) -> None:
+        """Hand these out again next: the last ones that `take` returned, or some at their end."""
+        if records:
+            self._records, self._next = [*records, *self._records[self._next :]], 0
+            self.position = records[0].offset
+
     def _advance(self) -> None:
         if self._next < len(self._records):
             self.position = self._records[self._next].offset
@@ -279,7 +285,8 @@ def fetch_request(readers: Iterable[PartitionReader], options: FetchOptions) -> 
 class Fetcher:
     """Keeps the readers of one consumer filled. Started by `start`, ended by `close`.
 
-    `failures` holds the errors that no retry cures, for the next poll to raise.
+    `failures` holds the errors that no retry cures, for the next poll to raise. `answers_count` and
+    `fetched_bytes` count the answers with records, and the bytes in them.
     """
 
     def __init__(
@@ -292,6 +299,8 @@ class Fetcher:
         self.readers: dict[TopicPartition, PartitionReader] = {}
         self.failures: deque[ClientError] = deque()
         self.arrived = asyncio.Event()
+        self.answers_count = 0
+        self.fetched_bytes = 0
         self._cluster = cluster
         self._options = options
         self._find_positions = find_positions
@@ -441,11 +450,13 @@ class Fetcher:
         if response.error_code != ErrorCode.NONE:
             self.report(BrokerRefused("fetching", response.error_code, broker=connection.address))
         is_good = response.error_code == ErrorCode.NONE
+        before = self.fetched_bytes
         for topic in response.responses:
             for data in topic.partitions:
                 reader, epoch = asked[TopicPartition(topic.topic, data.partition_index)]
                 if reader.epoch == epoch and self.readers.get(reader.partition) is reader:
                     is_good &= self._take(reader, data, connection.address)
+        self.answers_count += self.fetched_bytes > before
         if is_good:
             self._backoff.reset()
         else:
@@ -459,6 +470,7 @@ class Fetcher:
             except BadRecords as error:
                 self.report(error)
                 return False
+            self.fetched_bytes += len(data.records or b"")
             if reader.has_data:
                 self.arrived.set()
             return True

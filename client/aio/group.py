@@ -125,6 +125,7 @@ class GroupMember:
         self._on_defect = on_defect
         self._loop = asyncio.get_running_loop()
         self._topics: tuple[str, ...] = ()
+        self._joined_for: tuple[str, ...] = ()
         self._member_id = ""
         self._generation = NO_GENERATION
         self._assignor: Assignor | None = None
@@ -149,6 +150,13 @@ class GroupMember:
         """Join for these topics."""
         self._topics = tuple(sorted(set(topics)))
         self._task = start_watched(self._run(), "consumer.group", self._on_defect)
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Share these topics from the next round on, which begins at once if they are others."""
+        self._topics = tuple(sorted(set(topics)))
+        if self._topics != self._joined_for:
+            self._must_join = True
+            self._wake.set()
 
     def polled(self) -> None:
         """The consumer is alive and was polled."""
@@ -277,6 +285,7 @@ class GroupMember:
         return self._assignor is not None and self._assignor.is_cooperative
 
     async def _join(self) -> tuple[Any, str]:
+        self._joined_for = self._topics
         subscription = Subscription(
             topics=self._topics, owned=tuple(self._owned), generation=self._generation
         )
@@ -356,8 +365,10 @@ class GroupMember:
         lost = self._owned - share
         await self._let_go(lost)
         self._owned = share
-        # Released partitions can be given to others only in another round.
-        self._must_join = bool(lost) and self._is_cooperative()
+        # Released partitions can be given to others only in another round, and topics that changed
+        # during this one were not in it.
+        is_next_due = bool(lost) and self._is_cooperative()
+        self._must_join = is_next_due or self._topics != self._joined_for
         logger.info(
             "group %s: generation %d, %d partitions",
             self._options.group_id,

@@ -5,16 +5,13 @@ partitions and their offsets. A user's listener that fails is reported; the part
 their new member.
 """
 
-import inspect
-from collections.abc import Awaitable, Callable
-
 from client.aio.fetching import Fetcher
+from client.aio.listeners import Listener, tell
 from client.aio.positions import Positions
-from client.errors import ListenerFailed
 from client.types import TopicPartition
 
-Listener = Callable[[frozenset[TopicPartition]], Awaitable[None] | None]
-"""A user's listener for assignments, a function or a coroutine function."""
+PartitionsListener = Listener[frozenset[TopicPartition]]
+"""A user's listener for assignments."""
 
 
 class Rebalance:
@@ -25,8 +22,8 @@ class Rebalance:
         fetcher: Fetcher,
         positions: Positions,
         *,
-        on_assigned: Listener | None,
-        on_revoked: Listener | None,
+        on_assigned: PartitionsListener | None,
+        on_revoked: PartitionsListener | None,
         is_auto_commit: bool,
     ) -> None:
         """`is_auto_commit`: processed offsets are committed before partitions are revoked."""
@@ -45,7 +42,7 @@ class Rebalance:
         fetcher = self._fetcher
         readers = [fetcher.readers[tp] for tp in partitions if tp in fetcher.readers]
         try:
-            await _call("on_revoked", self._on_revoked, partitions)
+            await tell("on_revoked", self._on_revoked, partitions)
         finally:
             if self._is_auto_commit:
                 await self._positions.commit_consumed(readers)
@@ -58,17 +55,4 @@ class Rebalance:
             ListenerFailed: `on_assigned` raised; the partitions are read all the same.
         """
         self._fetcher.set_partitions(partitions)
-        await _call("on_assigned", self._on_assigned, partitions)
-
-
-async def _call(
-    name: str, listener: Listener | None, partitions: frozenset[TopicPartition]
-) -> None:
-    if listener is None:
-        return
-    try:
-        answer = listener(partitions)
-        if inspect.isawaitable(answer):
-            await answer
-    except Exception as error:
-        raise ListenerFailed(f"{name} raised {type(error).__name__}: {error}") from error
+        await tell("on_assigned", self._on_assigned, partitions)

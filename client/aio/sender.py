@@ -112,8 +112,8 @@ class Sender:
     def start(self) -> None:
         """Begin sending."""
         self._tasks = [
-            start_watched(self._run(), "producer.send", self._break),
-            start_watched(self._give_up_in_time(), "producer.give_up", self._break),
+            start_watched(self._run(), "producer.send", self.break_off),
+            start_watched(self._give_up_in_time(), "producer.give_up", self.break_off),
         ]
 
     async def close(self) -> None:
@@ -126,7 +126,7 @@ class Sender:
             BrokerUnreachable("the producer was closed before the record was acknowledged")
         )
 
-    def _break(self, defect: ClientBroken) -> None:
+    def break_off(self, defect: ClientBroken) -> None:
         """A task has failed with a defect: sending ends, and every caller gets the reason."""
         self._defect = self._defect or defect
         for task in (*self._requests, *self._tasks):
@@ -215,7 +215,9 @@ class Sender:
             for batch in batches:
                 # Here and not in the task: numbers are given in the order of the records.
                 self._encode(batch)
-            task = start_watched(self._request(node_id, batches), "producer.request", self._break)
+            task = start_watched(
+                self._request(node_id, batches), "producer.request", self.break_off
+            )
             self._requests.add(task)
             task.add_done_callback(self._requests.discard)
             # The rest of a long queue may be due as well.

@@ -1,6 +1,7 @@
 """What goes wrong between bytes and their schemas; all are `ClientError`."""
 
 from client.errors import ClientError
+from client.types import ConsumerRecord
 
 
 class RegistryUnreachable(ClientError):
@@ -16,4 +17,9 @@ class BadSchema(ClientError, ValueError):
 
 
 class BadValue(ClientError, ValueError):
-    """The bytes do not fit their schema, or the value does not."""
+    """The bytes do not fit their schema, or the value does not.
+
+    `record` is the record as it was read, if a consumer could not convert it.
+    """
+
+    record: ConsumerRecord | None = None

@@ -4,7 +4,7 @@ Owns the answer for one revision of the topics: names and patterns are looked up
 different subscription, however many members have it.
 
 A pattern means the names that it matches from end to end, including those of internal topics; to
-leave them out is the client's part, in its pattern. A pattern that `broker.patterns` does not
+leave them out is the client's part, in its pattern. A pattern that `protocol.patterns` does not
 accept is refused with INVALID_REGULAR_EXPRESSION. With an authorizer it means only those names that
 the client may describe whose heartbeat looks it up; members with the same pattern share the result,
 and new rules count from the next change of the topics on, as in Kafka.
@@ -14,7 +14,6 @@ Source: KIP-848, KIP-1043; Kafka's `TopicRegexResolver`.
 
 from collections.abc import Iterable, Mapping
 
-from broker import patterns
 from broker.groups.consumer.values import (
     HeartbeatRefused,
     Partition,
@@ -23,6 +22,7 @@ from broker.groups.consumer.values import (
     TopicImage,
     Topics,
 )
+from protocol import patterns
 from protocol.error_codes import ErrorCode
 
 

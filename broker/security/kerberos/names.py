@@ -21,8 +21,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from broker.patterns import Pattern, PatternRefused, compile_pattern
 from broker.security.tls.principal_mapping import CASES, RuleRefused, bad_reference, expanded
+from protocol.patterns import Pattern, PatternRefused, compile_pattern
 from values.dataclasses import dataclass
 
 _SETTING: Final = "sasl.kerberos.principal.to.local.rules"

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from broker.patterns import Pattern, PatternRefused, compile_pattern
+from protocol.patterns import Pattern, PatternRefused, compile_pattern
 
 _RULE: Final = re.compile(
     r"\s*(?:(?P<default>DEFAULT)"

@@ -21,6 +21,7 @@ import pytest
 from cli.failures import CommandFailed
 from cli.main import command
 from tests.support.cli import ROOT, environment
+from tests.support.schema_registry import fake_registry
 from tidelog.testing import RunningBroker, running_broker
 
 PAGE = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
@@ -175,9 +176,10 @@ async def test_every_snippet_of_the_clients_page_runs(number: int) -> None:
     if "kafka:9094" in snippet:
         ast.parse(snippet)
         return
-    with running_broker() as server:
+    with running_broker() as server, fake_registry() as registry:
         given = {
             "localhost:9092": server.bootstrap,
+            "http://127.0.0.1:8081": registry.url,
             "Producer(trans": f'Producer("{server.bootstrap}", trans',
             'Consumer("flights")': f'Consumer("flights", bootstrap="{server.bootstrap}")',
             'Consumer("orders", ': f'Consumer("orders", bootstrap="{server.bootstrap}", ',

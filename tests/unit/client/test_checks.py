@@ -52,9 +52,9 @@ def test_a_name_is_text_that_a_request_can_hold(value: object, sentence: str) ->
 
 def test_a_list_of_topics_is_answered_with_how_to_write_them() -> None:
     with pytest.raises(InvalidType, match=r"write Consumer\('a', 'b'\) or Consumer\(\*topics\)"):
-        checks.check_sharing([["a", "b"]], None, None, wait_for_topics=False)
+        checks.check_topics([["a", "b"]], "Consumer")
     with pytest.raises(InvalidUse, match="group_instance_id needs a group_id"):
-        checks.check_sharing(["a"], None, "i", wait_for_topics=False)
+        checks.check_sharing(None, "i", wait_for_topics=False)
 
 
 def test_a_partition_is_a_pair() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from client.aio.rebalance import Listener, Rebalance
+from client.aio.rebalance import PartitionsListener, Rebalance
 from client.errors import ListenerFailed
 from client.types import TopicPartition
 
@@ -28,7 +28,7 @@ class FakePositions:
         self.committed += readers
 
 
-def made(listener: Listener | None) -> tuple[Rebalance, FakeFetcher, FakePositions]:
+def made(listener: PartitionsListener | None) -> tuple[Rebalance, FakeFetcher, FakePositions]:
     fetcher, positions = FakeFetcher(), FakePositions()
     parts: tuple[Any, Any] = (fetcher, positions)
     rebalance = Rebalance(*parts, on_assigned=listener, on_revoked=listener, is_auto_commit=True)

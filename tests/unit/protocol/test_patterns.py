@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from broker.patterns import PatternRefused, compile_pattern
+from protocol.patterns import PatternRefused, compile_pattern
 
 _ONE = st.sampled_from(["a", "B", ".", "[ab]", "[^a]", "[]a-c]", r"\w", r"\.", r"[\]\d]", r"\x61"])
 _REPEATS = st.sampled_from(["*", "+", "?", "{2}", "{0,2}", "{1,}", "*?", "{0}"])
