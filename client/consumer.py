@@ -152,8 +152,8 @@ class Consumer(Generic[KeyT, ValueT]):
             InvalidUse: values that do not exist, are out of range or do not fit together.
         """
         check_flags(auto_commit=auto_commit, wait_for_topics=wait_for_topics)
-        ages = {"metadata_max_age_ms": metadata_max_age_ms}
-        check_numbers(1, auto_commit_interval_ms=auto_commit_interval_ms, **ages)
+        check_numbers(1, auto_commit_interval_ms=auto_commit_interval_ms)
+        check_numbers(1, metadata_max_age_ms=metadata_max_age_ms)
         check_listeners(on_assigned=on_assigned, on_revoked=on_revoked)
         check_sharing(group_id, group_instance_id, wait_for_topics=wait_for_topics)
         self._subscribed, self._wait_for_topics = Subscribed(topics, pattern), wait_for_topics
@@ -161,7 +161,8 @@ class Consumer(Generic[KeyT, ValueT]):
         self._cluster = open_cluster(
             ClusterOptions(
                 bootstrap=parse_bootstrap(bootstrap), client_id=client_id, security=security,
-                request_timeout_ms=request_timeout_ms, timeout_ms=timeout_ms, **ages,
+                request_timeout_ms=request_timeout_ms, timeout_ms=timeout_ms,
+                metadata_max_age_ms=metadata_max_age_ms,
             )
         )  # fmt: skip
         self._fetch_options = FetchOptions(
