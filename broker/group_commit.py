@@ -268,8 +268,8 @@ class GroupCommit:
                 log = sync.log
                 del self._syncing[log]
                 self._metrics.observe_sync(sync.ended_ns - sync.started_ns, sync.size_bytes)
-                is_sound = sync.is_wanted and sync.ticket.error is None
-                if is_sound and self.waits_for_store(log):
+                is_held = self.waits_for_store(log)
+                if is_held and sync.is_wanted and sync.ticket.error is None:
                     self._held[log] = sync
                     self.when_held()
                 else:
