@@ -14,10 +14,11 @@ from broker.groups.consumer.values import Partition
 from broker.groups.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from broker.replies.pending import Pending
 from broker.requests.context import Context, Endpoint, RequestContext
-from broker.requests.leaders import MOVED, current_leader
 from broker.requests.share_requests import (
+    MOVED,
     Acknowledgements,
     Outcome,
+    current_leader,
     find_session,
     member_problem,
 )

@@ -37,10 +37,11 @@ from broker.replies.pending import Pending
 from broker.requests.access import Check
 from broker.requests.context import Context, Endpoint, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
-from broker.requests.leaders import MOVED, current_leader
 from broker.requests.share_requests import (
+    MOVED,
     Acknowledgements,
     Outcome,
+    current_leader,
     find_session,
     member_problem,
 )

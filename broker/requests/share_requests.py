@@ -1,10 +1,12 @@
 """What ShareFetch and ShareAcknowledge have in common: checks, sessions, acknowledgements.
 
 Owns the translation of acknowledgements into `broker.groups.share.values`, and the wait until all
-of a request are durable. Each partition has its own outcome.
+of a request are durable. Each partition has its own outcome. A refusal names the leader of the
+partition (KIP-951), so that a client asks there at once. A worker above 1 knows which worker leads
+another partition, and neither its epoch nor its address.
 
 Source: Kafka `KafkaApis.handleShareFetchRequest`, `validateAcknowledgementBatches`,
-`SharePartitionManager.acknowledge`.
+`SharePartitionManager.acknowledge`, `KafkaApis.getCurrentLeader`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +18,14 @@ from broker.groups.share.sessions import INITIAL_EPOCH, ShareSession
 from broker.groups.share.stored_state import ShareKey
 from broker.groups.share.values import Ack, AckBatch
 from broker.requests.access import Check
-from broker.requests.context import Context, RequestContext
+from broker.requests.context import Context, Endpoint, RequestContext
 from protocol.acl import Operation
 from protocol.error_codes import ErrorCode
 
+MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+"""The errors beside which an answer names the leader."""
+
+_UNKNOWN: Final = -1
 _MEMBER_ID_MAX: Final = 36
 RENEWAL_SINCE: Final = 2
 
@@ -181,3 +187,24 @@ class Acknowledgements:
         self._missing -= 1
         if self._missing == 0 and self._when_done is not None:
             self._when_done(self._outcomes)
+
+
+class CurrentLeader(NamedTuple):
+    """The leader of a partition; -1 for what is not known, no address for one that is not there."""
+
+    node_id: int
+    epoch: int
+    endpoint: Endpoint | None
+
+
+def current_leader(context: Context, topic_id: bytes, partition: int) -> CurrentLeader:
+    """The leader of a partition, with its address on the listener of the request."""
+    topic = context.topics.find_by_id(topic_id)
+    if topic is None or not 0 <= partition < len(topic.partitions):
+        return CurrentLeader(_UNKNOWN, _UNKNOWN, None)
+    topics = context.topics
+    node_id = topics.leader_id(topic, partition)
+    is_known = topic.partitions[partition] is not None or topics.peers is not None
+    epoch = topics.leader_epoch(topic, partition) if is_known else _UNKNOWN
+    endpoint = next((each for each in context.endpoints if each.node_id == node_id), None)
+    return CurrentLeader(node_id, epoch, endpoint)

@@ -118,9 +118,9 @@ class Conversion(Generic[KeyT, ValueT]):
                 if deserializer is None or data is None:
                     continue
                 try:
-                    changes[field] = deserializer(data)
-                except Exception as error:  # noqa: BLE001 - any that a user's function may raise
-                    return good, _bad(record, field, error)
+                    changes[field] = _deserialized(deserializer, data, record, field)
+                except _Undeserializable as undeserializable:
+                    return good, undeserializable.bad
             good.append(record._replace(**changes))
         return good, None
 
@@ -132,6 +132,28 @@ def _unmoved(taken: Taken, epochs: list[int], fetcher: Fetcher) -> Taken:
         for (reader, records), epoch in zip(taken, epochs, strict=True)
         if reader.epoch == epoch and fetcher.readers.get(reader.partition) is reader
     ]
+
+
+def _deserialized(
+    deserializer: Callable[[bytes], Any], data: bytes, record: ConsumerRecord, field: str
+) -> Any:
+    """What the deserializer makes of the bytes.
+
+    Raises:
+        _Undeserializable: it raised, whatever that was.
+    """
+    try:
+        return deserializer(data)
+    except Exception as error:
+        raise _Undeserializable(_bad(record, field, error)) from error
+
+
+class _Undeserializable(Exception):
+    """Carries the error that the application gets, after the records before the bad one."""
+
+    def __init__(self, bad: BadValue) -> None:
+        super().__init__(str(bad))
+        self.bad = bad
 
 
 def _bad(record: ConsumerRecord, field: str, cause: Exception) -> BadValue:

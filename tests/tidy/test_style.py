@@ -20,7 +20,7 @@ BOUNDARIES = {  # where anything may arrive: of a request, job, thread, process,
     "broker/threads.py",
     "broker/workers/parent.py",
     "cli/main.py",
-    "client/aio/converting.py",
+    "client/aio/listeners.py",
     "pipeline/launch.py",
     "storage/recovery/unusable_log.py",
 }
