@@ -93,7 +93,7 @@ def add(
         known = ask_admin(broker, work)
     if generate:
         _show(name, password)
-    _tell("added", name, [mechanism], iterations)
+    _say_what_changed("added", name, [mechanism], iterations)
     if others := [other for other, _ in known if other != mechanism]:
         note(
             f"{name} logs in with {', '.join(others)} too, by the password that was set for it; "
@@ -128,7 +128,7 @@ def passwd(
         )
     if generate:
         _show(name, password)
-    _tell("changed the password of", name, changed, iterations)
+    _say_what_changed("changed the password of", name, changed, iterations)
 
 
 def _show(name: str, password: str) -> None:
@@ -137,7 +137,7 @@ def _show(name: str, password: str) -> None:
     note(f"this is the password of {name}; it is stored nowhere in clear")
 
 
-def _tell(done: str, name: str, mechanisms: list[str], iterations: int) -> None:
+def _say_what_changed(done: str, name: str, mechanisms: list[str], iterations: int) -> None:
     if not name.isascii():
         note("Apache Kafka refuses names that are not ASCII; this broker accepts them")
     note(f"{done} {name} ({', '.join(mechanisms)}, {iterations} iterations)")

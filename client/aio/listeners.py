@@ -26,7 +26,7 @@ def check_listeners(**listeners: object) -> None:
             raise InvalidType(f"{name}={listener!r} cannot be called: give a function")
 
 
-async def tell(name: str, listener: Listener[_T] | None, value: _T) -> None:
+async def call_listener(name: str, listener: Listener[_T] | None, value: _T) -> None:
     """Call a listener, if there is one, and wait for it.
 
     Raises:
@@ -63,7 +63,7 @@ class Reporter:
         self._task: asyncio.Task[None] | None = None
 
         async def report() -> None:
-            await tell("on_statistics", listener, take())
+            await call_listener("on_statistics", listener, take())
 
         self._report = None if listener is None else report
 

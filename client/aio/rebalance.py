@@ -6,7 +6,7 @@ their new member.
 """
 
 from client.aio.fetching import Fetcher
-from client.aio.listeners import Listener, tell
+from client.aio.listeners import Listener, call_listener
 from client.aio.positions import Positions
 from client.types import TopicPartition
 
@@ -42,7 +42,7 @@ class Rebalance:
         fetcher = self._fetcher
         readers = [fetcher.readers[tp] for tp in partitions if tp in fetcher.readers]
         try:
-            await tell("on_revoked", self._on_revoked, partitions)
+            await call_listener("on_revoked", self._on_revoked, partitions)
         finally:
             if self._is_auto_commit:
                 await self._positions.commit_consumed(readers)
@@ -55,4 +55,4 @@ class Rebalance:
             ListenerFailed: `on_assigned` raised; the partitions are read all the same.
         """
         self._fetcher.set_partitions(partitions)
-        await tell("on_assigned", self._on_assigned, partitions)
+        await call_listener("on_assigned", self._on_assigned, partitions)

@@ -235,8 +235,8 @@ class Connection(ABC):
         if self._has_served or security.mechanism or not self.versions:
             return reason
         return (
-            f"{reason} and has told its versions alone; does the listener want a user and a "
-            f"password? This client has none ({security.protocol})"
+            f"{reason} after it answered nothing but its API versions; does the listener want a "
+            f"user and a password? This client has none ({security.protocol})"
         )
 
     def _not_connected(self, reason: object) -> BrokerUnreachable:

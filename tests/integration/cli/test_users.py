@@ -200,7 +200,7 @@ def test_a_changed_password_counts_for_every_mechanism(
         assert codes(running) == [1, 0, 1, 0]
 
 
-def test_a_further_mechanism_is_told_to_have_a_password_of_its_own(tmp_path: Path) -> None:
+def test_a_further_mechanism_has_a_password_of_its_own_and_add_says_so(tmp_path: Path) -> None:
     place = ("--data-dir", str(tmp_path / "data"), "--generate")
     assert tidelog("user", "add", "ann", *place).returncode == 0
     added = tidelog("user", "add", "ann", "--mechanism", "SCRAM-SHA-256", *place)
