@@ -27,7 +27,6 @@ from pipeline.options.reader import is_address, is_store, local_path, spark_path
 from pipeline.plan.archived import ALONE, Archive, WrittenFile, parse_file
 from pipeline.plan.folders import Folder, folder_of
 from pipeline.plan.journal import Journal
-from pipeline.spark.files import frame_of_files
 from pipeline.spark.session import by_partition
 
 if TYPE_CHECKING:
@@ -224,6 +223,9 @@ def read_archive(spark: SparkSession, source: str, state_dir: str = "") -> DataF
         archive = Archive(state_dir, name="--state-dir ")
         archive.files = [replace(file, path=path) for file, path in zip(files, paths, strict=True)]
         parts = archive.parts(archive.ranges(), NO_LOWER_TIME, NO_UPPER_TIME)
+        # Needs Spark, which a dry run does without.
+        from pipeline.spark.files import frame_of_files
+
         return frame_of_files(spark, ALONE, list(parts))
     # The file system is named: executors and drivers may have another one as their default.
     named = [f"file://{path}" for path in paths]
