@@ -205,6 +205,43 @@ async def test_a_lost_machine_loses_nothing_that_was_acknowledged(
         assert tidelog("fsck", str(directory), "--remote", URL).returncode == 0
 
 
+async def test_appends_go_on_while_the_server_is_down(server: S3Server, tmp_path: Path) -> None:
+    """The backlog shows it; afterwards the bucket gets everything, and a restore has it."""
+    directory, count = tmp_path / "data", 120
+    settings = {"remote_storage_url": URL, "log_initial_task_delay_ms": "0"}
+    async with running_broker(directory, clock=None, **settings) as running:
+        client = await running.client()
+        await create_topic(
+            client, "t", segment_bytes="20000", remote_storage_enable="true", retention_ms="-1"
+        )
+        remote = running.broker.metrics.remote
+        for number in range(count):
+            if number == 20:
+                server.stop()
+            answer = await produce(client, "t", batch(f"{number}" + "x" * 900))
+            assert (answer.error_code, answer.base_offset) == (0, number)
+        async with asyncio.timeout(120):
+            while not (remote.errors["upload"] and remote.errors["ship"]):
+                await asyncio.sleep(0.05)
+        assert remote.backlog_bytes > 60_000
+        server.start()
+        async with asyncio.timeout(120):
+            while remote.backlog_bytes or remote.tail_bytes:
+                await asyncio.sleep(0.05)
+    shutil.rmtree(directory)
+    done = tidelog("restore", URL, "--data-dir", str(tmp_path / "second"))
+    assert done.returncode == 0, done.stderr
+    async with running_broker(tmp_path / "second", clock=None, **settings) as running:
+        client = await running.client()
+        found = 0
+        while found < count:
+            data = await fetch(client, "t", found, max_wait_ms=5_000)
+            assert data.error_code == 0
+            for value in values_of(data):
+                assert (value or b"").rstrip(b"x") == b"%d" % found
+                found += 1
+
+
 def test_the_journal_over_s3(server: S3Server) -> None:
     """The condition of a real server: one owner, whose entries come back."""
     store = open_store(URL, "cluster")
