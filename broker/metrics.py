@@ -128,6 +128,7 @@ class RemoteMetrics:
         "fetched",
         "fetched_bytes",
         "is_fenced",
+        "is_suspended",
         "tail_bytes",
         "uploaded",
         "uploaded_bytes",
@@ -144,6 +145,7 @@ class RemoteMetrics:
         self.entries = 0
         self.tail_bytes = 0
         self.is_fenced = False
+        self.is_suspended = False
         self.backlog_bytes = 0
         self.backlog_ms = 0
 

@@ -223,6 +223,8 @@ class Broker:
         if self.security.access is not None:
             self.security.access.source_of = self.topics.windows.source_name
         self._open_guards()
+        if self.bucket is not None:
+            await self.bucket.open_lease()
         finish = self.group_commit.drain if self.bucket is None else self.bucket.finish
         self._stack.push_async_callback(finish)
         services = CoordinatorServices(

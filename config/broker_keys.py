@@ -13,7 +13,7 @@ from config.group import SHARE_KEYS, STREAMS_KEYS
 from config.listeners import complaint_about_limits
 from config.rows import flag, number
 from config.security.keys import SECURITY_KEYS
-from config.store_url import check_store_url
+from config.store_url import check_lease, check_store_url
 from config.topic_keys import MS_PER_DAY, TOPIC_KEYS
 from config.values import INT32_MAX, INT64_MAX, Key, Value, ValueType
 
@@ -299,6 +299,19 @@ _LOG = (
         False,
         "Tidelog's own. Follow the bucket of remote.storage.url, which another broker owns: serve "
         "reads, refuse writes, until tidelog promote. Same as tidelog serve --standby URL.",
+    ),
+    Key(
+        name="remote.lease.ms",
+        type=ValueType.INT,
+        default=0,
+        low=0,
+        high=3_600_000,
+        doc=(
+            "Tidelog's own. The owner of a bucket renews its lease within this time, or accepts "
+            "nothing until it has; a standby that has the setting, too, takes the bucket over when "
+            "the owner's lease has ended. 0: no lease, only tidelog promote; else at least 3000."
+        ),
+        check=check_lease,
     ),
     number(
         "remote.log.manager.copy.max.bytes.per.second",

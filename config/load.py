@@ -35,6 +35,7 @@ from config.security.problems import (
     security_notices,
     security_problems,
 )
+from config.store_url import store_problems
 from config.topic_keys import TOPIC_KEYS
 from config.value_providers import (
     PROVIDERS,
@@ -102,7 +103,7 @@ def load(
     config = _build(settings, secrets, {}, providers, problems, notices)
     if config is not None:
         problems += [*security_problems(config), *metrics_port_problems(config)]
-        problems += worker_problems(config)
+        problems += [*worker_problems(config), *store_problems(config)]
     if problems or config is None:
         raise ConfigErrors(problems)
     return replace(config, notices=(*config.notices, *security_notices(config)))

@@ -160,6 +160,7 @@ class BrokerConfig:
     log_reserved_bytes: int
     remote_storage_url: str
     remote_standby_enable: bool
+    remote_lease_ms: int
     remote_log_manager_copy_max_bytes_per_second: int
     log_initial_task_delay_ms: int
     log_flush_offset_checkpoint_interval_ms: int

@@ -253,6 +253,18 @@ class Fenced(StoreFailed):
         self.epoch = epoch
 
 
+class LeaseOver(StoreFailed):
+    """The owner of a bucket could not renew its lease; it accepts nothing until it has."""
+
+    def __init__(self, lease_ms: int) -> None:
+        """Name the setting."""
+        super().__init__(
+            f"no entry of this broker came into the bucket within remote.lease.ms={lease_ms}: "
+            "another one may take the bucket over; retry, appends continue when the store has "
+            "answered"
+        )
+
+
 class FollowsBucket(StorageError):
     """The log follows a bucket, whose owner is another broker: nothing may be appended here."""
 

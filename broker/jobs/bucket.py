@@ -4,6 +4,7 @@
     ship     what the bucket lacks: `remote.flush.ms` after it was on disk, `remote.flush.bytes`
              of it, at once where `remote.acks.enable` has requests waiting
     check    every few seconds without anything to ship: has another broker taken over?
+    renew    with `remote.lease.ms`: an entry in each third of the lease (`storage.bucket.lease`)
 
     collect  the map as a checkpoint, and deletions of the entries that it replaces; beside the
              others, so that no answer waits for them
@@ -12,6 +13,12 @@ With `remote.acks.enable` a sync of the group commit ends here: its records are 
 acknowledged when an entry of the journal has them (`GroupCommit.held`). All records of internal
 topics are shipped, so there the setting needs no `remote.storage.enable`: commits of offsets and
 ends of transactions wait like a Produce.
+
+With a lease the bucket is taken over before the first request is served: a former owner does not
+start. When the lease is over, a timer *suspends* the broker: appends and changes are refused, until
+another entry counts. A process that was stopped may come back in the middle of a sync, before its
+timers run: a sync that ends after the lease is held, too, and its requests are answered when the
+lease was renewed, or refused when another broker has the bucket.
 
 A broker that was fenced serves what it has, appends nothing, uploads and deletes nothing. A store
 that fails costs only what has to wait for it: the job pauses, longer after each failure in a row.
@@ -25,13 +32,15 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from broker.clocks.clock import Clock
+from broker.clocks.clock import Clock, TimerHandle
+from broker.errors import StartError
 from broker.metrics import RemoteMetrics
 from broker.threads import Pool
 from storage.bucket.journal import BucketJournal
+from storage.bucket.lease import OwnerLease
 from storage.bucket.shipping import Shipper
 from storage.directory.data_dir import DataDir
-from storage.errors import DirectoryOlder, Fenced, StorageError, StoreFailed
+from storage.errors import DirectoryOlder, Fenced, LeaseOver, StorageError, StoreFailed
 from storage.remote.object_store import ObjectStore
 
 if TYPE_CHECKING:
@@ -49,6 +58,9 @@ METADATA_MS: Final = 1_000
 
 COLLECT_MS: Final = 1_000
 """The least time between checkpoints, also when one has failed."""
+
+_TRIES_OF_LEASE: Final = 6
+"""How often a store that fails is tried within a lease."""
 
 _DRAIN_S: Final = 0.01
 _PAUSE_MS: Final = 500
@@ -74,11 +86,17 @@ class BucketWriter:
         random: Random,
         fetch_waiters: "FetchWaiters",
         is_internal: Callable[[str], bool],
+        lease_ms: int = 0,
     ) -> None:
         """Write to `store`; `is_internal` says which topics are the broker's own."""
         self.stopped: StorageError | None = None
         self._data_dir = data_dir
-        self._journal = BucketJournal(store, data_dir.directory_id, random)
+        self._lease_timer: TimerHandle | None = None
+        self._suspension: LeaseOver | None = None
+        self._journal = BucketJournal(
+            store, data_dir.directory_id, random, lease_ms=lease_ms, now_ms=live.monotonic_ms
+        )
+        self._lease = OwnerLease(self._journal)
         self._shipper = Shipper(data_dir, self._journal, is_internal)
         self._group_commit = group_commit
         self._live = live
@@ -98,19 +116,23 @@ class BucketWriter:
         group_commit.waits_for_store = self._waits_for_store
         for topic in data_dir.topics.values():
             for log in topic.logs:
-                if self._waits_for_store(log):
+                if self._wants_store(log):
                     group_commit.recovered(log)
 
-    def _waits_for_store(self, log: "Log") -> bool:
-        """Whether acknowledgements of the log wait for the bucket."""
+    def _wants_store(self, log: "Log") -> bool:
+        """Whether acknowledgements of the log always wait for the bucket."""
         return log.waits_for_store or (
             log.config.remote_acks_enable and self._is_internal(log.topic)
         )
 
+    def _waits_for_store(self, log: "Log") -> bool:
+        """Whether a sync of the log that ends now is held."""
+        return self._wants_store(log) or self._lease.is_over(self._live.monotonic_ms())
+
     @property
     def is_owner(self) -> bool:
         """Whether objects may be written and deleted."""
-        return self._journal.is_owner
+        return self._journal.is_owner and self._suspension is None
 
     def names(self, where: "RemoteObject") -> bool:
         """Whether a restore would look for the object."""
@@ -120,8 +142,59 @@ class BucketWriter:
         """The bucket has all records of the log below this offset; 0 if that is not known."""
         return self._shipper.shipped_end(log) if self.is_owner else 0
 
+    async def open_lease(self) -> None:
+        """Take the bucket over before anything is served, if it has a lease.
+
+        Raises StartError: another broker owns it, or the store does not answer.
+        """
+        if not self._lease.span_ms:
+            return
+        try:
+            async with self._lock:
+                await self._begin()
+        except StorageError as error:
+            raise StartError(
+                f"with remote.lease.ms={self._lease.span_ms} a broker needs its bucket at the "
+                f"start, and: {error}",
+                "another owner is followed with tidelog serve --standby URL, on a new directory"
+                if isinstance(error, Fenced)
+                else "look at the store, and start again",
+            ) from error
+        self._lease_ended()
+
+    async def _begin(self) -> None:
+        epoch = await self._threads.drive(self._shipper.begin())
+        logger.info("this broker owns the bucket, epoch %d", epoch)
+
+    def _lease_ended(self) -> None:
+        """Suspend the broker if its lease is over, else look again when it will be."""
+        left_ms = self._lease.left_ms(self._live.monotonic_ms())
+        self._lease_timer = None
+        if self.stopped is not None or self._suspension is not None:
+            return
+        if left_ms:
+            self._lease_timer = self._live.call_later(left_ms, self._lease_ended)
+            return
+        self._suspension = LeaseOver(self._lease.span_ms)
+        self._metrics.is_suspended = True
+        self._data_dir.suspend_changes(self._suspension)
+        logger.error("appends are refused: %s", self._suspension)
+
+    def _lease_renewed(self) -> None:
+        """An entry counts that was sent a moment ago: a broker that was suspended continues."""
+        if self._suspension is None or self._lease.is_over(self._live.monotonic_ms()):
+            return
+        self._suspension = None
+        self._metrics.is_suspended = False
+        self._data_dir.suspend_changes(None)
+        logger.warning("this broker has renewed its lease of the bucket: appends continue")
+        self._lease_ended()
+
     async def run(self) -> None:
         """Ship what is due, unless the store has just failed."""
+        if self._suspension is not None and self.stopped is None:
+            # A topic may have been made meanwhile.
+            self._data_dir.suspend_changes(self._suspension)
         if self.stopped is not None:
             # A sync, or the creation of a topic, may have been under way when it was fenced.
             self._data_dir.refuse_changes(str(self.stopped))
@@ -151,11 +224,13 @@ class BucketWriter:
             # The next checkpoint deletes what this one has left.
             self._collecting.cancel()
             await asyncio.wait([self._collecting])
-        if await self.ship() and self.is_owner:
+        if await self.ship() and self._journal.is_owner:
             try:
                 await self._threads.drive(self._journal.release())
             except StoreFailed as error:
                 logger.warning("the end of this broker is not noted in the bucket: %s", error)
+        if self._lease_timer is not None:
+            self._lease_timer.cancel()
 
     async def _guarded(self, *, is_forced: bool) -> bool:
         try:
@@ -169,6 +244,8 @@ class BucketWriter:
             return False
         except StorageError as error:
             pause_ms = min(_PAUSE_MAX_MS, _PAUSE_MS << min(self._failures, 10))
+            if self._lease.span_ms:
+                pause_ms = min(pause_ms, self._lease.span_ms // _TRIES_OF_LEASE)
             self._failures += 1
             self._paused_until_ms = self._live.monotonic_ms() + pause_ms
             self._metrics.errors["ship"] += 1
@@ -182,11 +259,12 @@ class BucketWriter:
 
     async def _advance(self, is_forced: bool) -> None:
         if not self._journal.is_owner:
-            epoch = await self._threads.drive(self._shipper.begin())
-            logger.info("this broker owns the bucket, epoch %d", epoch)
+            await self._begin()
         now_ms = self._live.monotonic_ms()
-        if is_forced or self._is_due(now_ms):
-            entries = await self._threads.drive(self._shipper.ship())
+        renews = self._lease.is_due(now_ms)
+        if is_forced or renews or self._is_due(now_ms):
+            entries = await self._threads.drive(self._shipper.ship(renews=renews))
+            self._lease_renewed()
             self._metrics.entries += entries
             self._checked_ms = now_ms if entries else self._checked_ms
             self._waiting_since.clear()
@@ -236,11 +314,12 @@ class BucketWriter:
         return waiting
 
     def _release_held(self) -> None:
+        is_over = self._lease.is_over(self._live.monotonic_ms())
         for log, end in list(self._group_commit.held.items()):
             if log.offline is not None:
                 # Its records are not read any more, so the bucket will not get them.
                 self._group_commit.stored(log, log.offline)
-            elif self._shipper.shipped_end(log) >= end:
+            elif self._shipper.shipped_end(log) >= end or not (is_over or self._wants_store(log)):
                 self._group_commit.stored(log)
 
     def _fail_held(self, error: StorageError) -> None:

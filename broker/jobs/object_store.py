@@ -71,6 +71,7 @@ def serve_store(
         random=source,
         fetch_waiters=fetch_waiters,
         is_internal=is_internal,
+        lease_ms=data_dir.broker_config.remote_lease_ms,
     )
     tiering = Tiering(
         data_dir,

@@ -12,7 +12,9 @@ shown at once. Nothing is compacted, uploaded, or deleted from the bucket.
 
 A promotion is one entry of the bucket's journal, under the next epoch. The former owner can write
 no entry after it (`storage.bucket.journal`). Then the last entries before it are applied, and the
-broker stops and starts on the directory, which is an ordinary one from then on.
+broker stops and starts on the directory, which is an ordinary one from then on. It is asked for by
+`tidelog promote`, or with `remote.lease.ms` begins by itself when the lease of the owner has ended
+(`storage.bucket.lease`), if no entry comes before its own.
 
 `storage.bucket.follower` reads and appends. Loop thread only.
 """
@@ -20,6 +22,7 @@ broker stops and starts on the directory, which is an ordinary one from then on.
 import asyncio
 import logging
 import os
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -31,7 +34,14 @@ from broker.threads import Pool
 from broker.topics.registry import CONSUMER_OFFSETS
 from config import BrokerConfig
 from storage.bucket.follower import BucketFollower, Grown, Part
-from storage.bucket.journal import BucketJournal, BucketState, read_state
+from storage.bucket.journal import (
+    BucketJournal,
+    BucketState,
+    check_owner,
+    in_any_case,
+    read_state,
+)
+from storage.bucket.lease import LeaseWatch, check_last
 from storage.bucket.restore import run_in_order
 from storage.bucket.standby_directory import (
     StandbyDataDir,
@@ -192,6 +202,8 @@ class Standby:
         self._threads = threads
         self._random = services.random
         self._lock = asyncio.Lock()
+        self._lease_ms = services.config.remote_lease_ms
+        self._watch = LeaseWatch()
         self._metadata: dict[str, dict[str, Json]] = {}
         self._parts: dict[Part, None] = {}
         self._failures = 0
@@ -208,7 +220,10 @@ class Standby:
             self._group_commit.stored(log)
 
     async def run(self) -> None:
-        """Follow what the bucket has got, unless the store has just failed."""
+        """Follow what the bucket has got, unless the store has just failed.
+
+        With a lease this broker takes over if the owner's has ended.
+        """
         if self.promoted.is_set() or self._live.monotonic_ms() < self._paused_until_ms:
             return
         try:
@@ -216,8 +231,11 @@ class Standby:
                 if self.promoted.is_set():
                     return  # the directory is complete, and about to be closed
                 await self._advance()
+                if self._lease_ms:
+                    await self._take_over_if_due()
             self._failures = 0
         except StorageError as error:
+            self._watch.interrupted()
             pause_ms = min(_PAUSE_MAX_MS, _PAUSE_MS << min(self._failures, 10))
             self._failures += 1
             self._paused_until_ms = self._live.monotonic_ms() + pause_ms
@@ -231,6 +249,7 @@ class Standby:
         now_ms = self._live.monotonic_ms()
         is_thorough = now_ms - self._thorough_ms >= THOROUGH_MS
         found = await self._threads.drive(self._follower.read(is_thorough=is_thorough))
+        self._watch.seen(self._follower.state, self._live.monotonic_ms())
         if is_thorough:
             self._thorough_ms = now_ms
         for kind, documents in found.metadata.items():
@@ -277,8 +296,31 @@ class Standby:
             "epoch": state.epoch,
             "entry": state.number,
             "read_ms_ago": self._live.monotonic_ms() - self._followed_ms,
+            "lease_ms": self._follower.state.lease_ms,
+            "lease_left_ms": self._watch.left_ms(self._follower.state, self._live.monotonic_ms()),
+            "promotes_itself": self._lease_ms > 0,
             "promoted": self.promoted.is_set(),
         }
+
+    async def _take_over_if_due(self) -> None:
+        """Take over from an owner whose lease has ended, or complete what an error has ended."""
+        state = self._follower.state
+        if state.owner_id == self._data_dir.directory_id:
+            await self._take_over(partial(check_owner, state.owner_id))
+        elif self._watch.has_ended(state, self._live.monotonic_ms()):
+            number = state.number
+            # With a look at the checkpoints: the next entries may have come and gone.
+            self._thorough_ms = 0
+            await self._advance()
+            if state.number != number:
+                return
+            logger.warning(
+                "data directory %s, the owner of the bucket, has written nothing within its lease "
+                "of %d ms: this broker takes over",
+                state.owner_id,
+                state.lease_ms,
+            )
+            await self._take_over(partial(check_last, number))
 
     async def promote(self) -> int:
         """Take the bucket over; returns the epoch. The directory is then closed by a stop.
@@ -289,25 +331,34 @@ class Standby:
             if self.promoted.is_set():
                 return self._follower.state.epoch
             await self._advance()
-            self._data_dir.check_complete()
-            state = self._follower.state
-            journal = BucketJournal(self._store, self._data_dir.directory_id, self._random)
-            journal.state = BucketState(state.number, dict(state.documents), list(state.voids))
-            epoch = await self._threads.drive(journal.take_over())
-            self._thorough_ms = 0
-            while state.number < journal.state.number:
-                await self._advance()
-            if state.owner_id != self._data_dir.directory_id:
-                raise StoreFailed(
-                    f"data directory {state.owner_id} has taken the bucket over in the meantime, "
-                    f"epoch {state.epoch}"
-                )
-            for name in self._data_dir.promote(state):
-                logger.warning(
-                    "%s was set at run time, and names or describes a key store that is not on "
-                    "this machine: the setting of this broker's start counts",
-                    name,
-                )
-            logger.warning("this broker owns the bucket, epoch %d; it starts again", epoch)
-            self.promoted.set()
-            return epoch
+            return await self._take_over(in_any_case)
+
+    async def _take_over(self, check: Callable[[BucketState], None]) -> int:
+        """Write the entry, apply all before it, store what an owner has; returns the epoch.
+
+        The caller has the lock and has followed. Raises StorageError, also that of `check`.
+        """
+        self._data_dir.check_complete()
+        state = self._follower.state
+        journal = BucketJournal(
+            self._store, self._data_dir.directory_id, self._random, lease_ms=self._lease_ms
+        )
+        journal.state = BucketState(state.number, dict(state.documents), list(state.voids))
+        epoch = await self._threads.drive(journal.take_over(check))
+        self._thorough_ms = 0
+        while state.number < journal.state.number:
+            await self._advance()
+        if state.owner_id != self._data_dir.directory_id:
+            raise StoreFailed(
+                f"data directory {state.owner_id} has taken the bucket over in the meantime, "
+                f"epoch {state.epoch}"
+            )
+        for name in self._data_dir.promote(state):
+            logger.warning(
+                "%s was set at run time, and names or describes a key store that is not on "
+                "this machine: the setting of this broker's start counts",
+                name,
+            )
+        logger.warning("this broker owns the bucket, epoch %d; it starts again", epoch)
+        self.promoted.set()
+        return epoch

@@ -235,6 +235,7 @@ class _Paced:
         self._rate = bytes_per_second
         self.put_new = store.put_new
         self.get = store.get
+        self.get_all = store.get_all
         self.size_of = store.size_of
         self.delete = store.delete
 

@@ -493,6 +493,11 @@ class BrokerCollector:
             "1 if another broker has taken the bucket over, and this one is read-only",
             int(remote.is_fenced),
         )
+        yield _gauge(
+            "tidelog_remote_suspended",
+            "1 if this broker could not renew its lease of the bucket, and refuses appends",
+            int(remote.is_suspended),
+        )
         yield _counter("tidelog_remote_fetches", "GETs from the object store", remote.fetched)
         yield _counter(
             "tidelog_remote_fetched_bytes",

@@ -62,6 +62,7 @@ ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
         storage_errors.StoreFailed: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.ObjectDamaged: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.Fenced: ErrorCode.KAFKA_STORAGE_ERROR,
+        storage_errors.LeaseOver: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.DirectoryOlder: ErrorCode.KAFKA_STORAGE_ERROR,
         # A producer retries until the standby is promoted.
         storage_errors.FollowsBucket: ErrorCode.NOT_LEADER_OR_FOLLOWER,

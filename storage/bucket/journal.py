@@ -11,19 +11,22 @@ values, None removes one, all of an entry take effect together:
 
 | key                                        | value                                              |
 |--------------------------------------------|----------------------------------------------------|
-| `owner`                                    | id, epoch, first entry of each epoch, `released`   |
+| `owner`                                    | id, epoch, `released`, `lease_ms` if it has one,   |
+|                                            | `begun`: entries that stay for former owners       |
 | `meta/KIND/KEY`                            | a document of the metadata journal                 |
 | `log/TOPIC-ID/PARTITION`                   | start of the log, leader epochs, producer snapshot |
 | `segment/TOPIC-ID/PARTITION/BASE`          | the two lines of `segment-manifest`                |
 | `tail/TOPIC-ID/PARTITION/BASE/POSITION`    | where records are that no segment has: `Piece`     |
 
 `checkpoint/<number>-<random>` has the whole map after an entry, so that a reader begins there. The
-owner then deletes the entries before it, apart from those with records that are still needed, and
-the first one of each epoch: an owner that was fenced meets it when it continues.
+owner then deletes the entries before it, apart from those with records that are still needed, the
+first one of each epoch, and the one before that: an owner that was fenced meets one of the two when
+it continues, the latter if the answer to its last entry was lost.
 
 **The fence.** The owner is the one that the last `owner` change names. A broker that takes over
 writes the next entry with its own id and the next epoch. The former owner can write no entry after
-that one: its next number is taken, it reads why, and raises `Fenced`.
+that one: its next number is taken, it reads why, and raises `Fenced`. When to take over without a
+command is the affair of `storage.bucket.lease`.
 
 **What counts.** An entry counts when it was read back unchanged. An answer that was lost is settled
 by a look at the number: an entry of the same attempt is there, or the number is free, or taken by
@@ -63,6 +66,9 @@ CHECKPOINT_ENTRIES: Final = 64
 """Entries after which a checkpoint is written; more when the map is large."""
 
 _READS: Final = 3
+_AHEAD_BYTES: Final = 64 * 1024 * 1024
+"""What a reader of many entries has of them in memory."""
+
 _VOIDS_MAX: Final = 8
 _TAIL: Final = Struct(">II8s")
 _MAGIC: Final = b"TLJRN\x00\x00\x01"
@@ -146,6 +152,11 @@ class BucketState:
     def epoch(self) -> int:
         """How often the bucket was taken over."""
         return int(self.owner.get("epoch", 0))
+
+    @property
+    def lease_ms(self) -> int:
+        """The owner writes an entry within this time, or stops; 0 when it promises nothing."""
+        return int(self.owner.get("lease_ms", 0))
 
     def apply(self, entry: JournalEntry) -> None:
         """Make the changes of the next entry."""
@@ -252,12 +263,35 @@ def read_state(store: ObjectStore) -> BucketState:
                 # A damaged one replaces nothing: entries are deleted when it was read back.
                 state = found
                 break
+        _read_ahead(store, state)
         follow(store, state, {})
         # The entries after that checkpoint may have been deleted in the meantime.
         newest = max(map(checkpoint_number, _checkpoints(store)), default=-1)
         if newest <= state.number:
             return state
     raise StoreFailed(f"the newest checkpoint, after entry {newest}, cannot be read")
+
+
+def _read_ahead(store: ObjectStore, state: BucketState) -> None:
+    """Apply the entries that are listed, as far as they can be read, many of them at once.
+
+    One after the other takes two round trips each, and a start may find a thousand of them. What
+    cannot be read, or was written meanwhile, is left to `follow`. Raises StoreFailed.
+    """
+    sizes = {_number_of(one.key): one.size for one in store.list_objects(JOURNAL_PREFIX)}
+    while state.number + 1 in sizes:
+        batch: list[tuple[str, int]] = []
+        size = 0
+        number = state.number + 1
+        while number in sizes and (not batch or size + sizes[number] <= _AHEAD_BYTES):
+            batch.append((entry_key(number), sizes[number]))
+            size += sizes[number]
+            number += 1
+        for data in store.get_all(batch):
+            entry = None if data is None else decode_entry(data)
+            if entry is None or entry.number != state.number + 1:
+                return
+            state.apply(entry)
 
 
 def follow(store: ObjectStore, state: BucketState, changed: dict[str, Json]) -> None:
@@ -326,6 +360,10 @@ def last_write_ms(store: ObjectStore, state: BucketState) -> int:
     return next((it.modified_ms for it in listed if it.key == key), 0)
 
 
+def _number_of(key: str) -> int:
+    return int(key.removeprefix(JOURNAL_PREFIX))
+
+
 def checkpoint_number(key: str) -> int:
     """The number of the entry after which a checkpoint was written."""
     return int(key.removeprefix(CHECKPOINT_PREFIX).partition("-")[0])
@@ -347,6 +385,20 @@ def _read_checkpoint(store: ObjectStore, key: str) -> BucketState | None:
     return None
 
 
+def _no_clock() -> int:
+    return 0
+
+
+def in_any_case(_: BucketState) -> None:
+    """Take over whatever the map is: a command of the operator."""
+
+
+def check_owner(owner_id: str, state: BucketState) -> None:
+    """Take over only what `owner_id` has, or no broker. Raises Fenced."""
+    if state.owner_id not in ("", owner_id):
+        raise Fenced(state.owner_id, state.epoch)
+
+
 class BucketJournal:
     """The journal as one broker writes it. One generator at a time, and beside it `checkpoint`.
 
@@ -356,10 +408,20 @@ class BucketJournal:
         epoch: the one in which it did.
         size_bytes, entries: what was written since the last checkpoint, also by earlier owners.
         collected: entries up to this one are gone if the map did not name them at a checkpoint.
+        lease_ms: the promise that it gives as the owner (`storage.bucket.lease`), 0 for none.
+        sent_ms: when the last entry of ours that counts was sent, by `now_ms`; or None.
     """
 
-    def __init__(self, store: ObjectStore, owner_id: str, random: Random) -> None:
-        """Make no request; `owner_id` names the data directory."""
+    def __init__(
+        self,
+        store: ObjectStore,
+        owner_id: str,
+        random: Random,
+        *,
+        lease_ms: int = 0,
+        now_ms: Callable[[], int] = _no_clock,
+    ) -> None:
+        """Make no request; `owner_id` names the data directory, `now_ms` is a monotonic clock."""
         self.store = store
         self.owner_id = owner_id
         self.state = BucketState()
@@ -367,6 +429,9 @@ class BucketJournal:
         self.epoch = 0
         self.size_bytes = self.entries = 0
         self.collected = -1
+        self.lease_ms = lease_ms
+        self.sent_ms: int | None = None
+        self._now_ms = now_ms
         self._is_uncertain = False
         self._random = random
         self._checkpoint_bytes = 0
@@ -398,18 +463,22 @@ class BucketJournal:
                 number, self._checkpoint_bytes = checkpoint_number(one.key), one.size
         self.entries = self.size_bytes = 0
         for one in self.store.list_objects(JOURNAL_PREFIX):
-            if int(one.key.removeprefix(JOURNAL_PREFIX)) > number:
+            if _number_of(one.key) > number:
                 self.entries += 1
                 self.size_bytes += one.size
 
-    def take_over(self) -> Steps[int]:
+    def take_over(self, check: Callable[[BucketState], None] = in_any_case) -> Steps[int]:
         """Become the owner, in the next epoch; returns it. The map is then the latest.
 
-        Raises StoreFailed: call `read` and this one again.
+        `check` is called with the map that the entry would follow, before each try, and raises to
+        prevent it: no entry that came meanwhile is then overlooked.
+
+        Raises StoreFailed: call `read` and this one again. Raises what `check` raises.
         """
         self.is_owner = False
         while True:
-            if (yield from self._append(self._next_owner, b"", self.state.epoch + 1)) is None:
+            epoch = self.state.epoch + 1
+            if (yield from self._append(self._next_owner, b"", epoch, check)) is None:
                 continue
             checkpoints = yield from off_loop(partial(_checkpoints, self.store))
             if any(checkpoint_number(key) >= self.state.number for key in checkpoints):
@@ -422,10 +491,16 @@ class BucketJournal:
 
     def _next_owner(self, number: int) -> dict[str, Json]:
         state = self.state
-        # What is void before it stays as well: the former owner has to meet a taken number.
-        begun = [*state.owner.get("begun", []), *state.voids, number]
-        epoch = state.epoch + 1
-        return {OWNER: {"id": self.owner_id, "epoch": epoch, "begun": begun, "released": False}}
+        # What is void before it stays as well: the former owner has to meet a taken number. So does
+        # the last entry before that: its owner tries the number again if it has lost the answer.
+        first = min([*state.voids, number])
+        last = [first - 1] if first > 0 else []
+        begun = sorted({*state.owner.get("begun", []), *last, *state.voids, number})
+        owner: dict[str, Json] = {"id": self.owner_id, "epoch": state.epoch + 1}
+        owner |= {"begun": begun, "released": False}
+        if self.lease_ms:
+            owner["lease_ms"] = self.lease_ms
+        return {OWNER: owner}
 
     def release(self) -> Steps[None]:
         """Note that the owner has stopped, so that another may take over without a doubt."""
@@ -454,9 +529,14 @@ class BucketJournal:
             yield from self._look(number, nonce=None)
 
     def _append(
-        self, changes: Callable[[int], Mapping[str, Json]], records: Bytes, epoch: int
+        self,
+        changes: Callable[[int], Mapping[str, Json]],
+        records: Bytes,
+        epoch: int,
+        check: Callable[[BucketState], None] = in_any_case,
     ) -> Steps[int | None]:
         while True:
+            check(self.state)
             number = self.state.number + 1
             entry = JournalEntry(
                 number=number,
@@ -469,6 +549,7 @@ class BucketJournal:
             data = yield from off_loop(partial(encode_entry, entry, records))
             key = entry_key(number)
             self._is_uncertain = True
+            sent_ms = self._now_ms()
             try:
                 yield from off_loop(partial(self.store.put_new, key, data))
                 is_ours = True
@@ -478,6 +559,7 @@ class BucketJournal:
                     return None
             if is_ours and (yield from off_loop(partial(self._is_there, key, data))):
                 self._apply(entry)
+                self.sent_ms = sent_ms
                 self.entries += 1
                 self.size_bytes += len(data)
                 return number
@@ -558,7 +640,7 @@ class BucketJournal:
 
     def _delete_before(self, number: int, needed: set[int], newest: str) -> Steps[int]:
         listed = yield from off_loop(lambda: list(self.store.list_objects(JOURNAL_PREFIX)))
-        numbers = [int(one.key.removeprefix(JOURNAL_PREFIX)) for one in listed]
+        numbers = [_number_of(one.key) for one in listed]
         unused = [entry_key(one) for one in numbers if one < number and one not in needed]
         older = [
             key

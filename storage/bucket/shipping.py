@@ -31,17 +31,26 @@ One generator at a time. It reads the logs in slices in their owner's thread.
 import base64
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
+from functools import partial
 from itertools import pairwise
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from protocol.records.checksums import crc32c
 from protocol.records.layout import NO_OFFSET
-from storage.bucket.journal import ENTRY_BYTES, BucketJournal, Key, Piece, log_key, parse_key
+from storage.bucket.journal import (
+    ENTRY_BYTES,
+    BucketJournal,
+    Key,
+    Piece,
+    check_owner,
+    log_key,
+    parse_key,
+)
 from storage.directory.data_dir import DataDir
 from storage.directory.metadata import KIND_TOPIC, Json, is_deleted
 from storage.disk.steps import SLICE_BYTES, Steps
-from storage.errors import DirectoryOlder, Fenced, StoreFailed, storage_failure
+from storage.errors import DirectoryOlder, StoreFailed, storage_failure
 from storage.log.log import Log
 from storage.log.reader import LogPosition
 from storage.segment.manifest import SegmentFacts, parse_remote_lines, remote_lines
@@ -120,7 +129,8 @@ class _Draft:
 
     `records` are those of the next entry, in which `pieces` have their places; `placed` are in
     entries that are written. `seen` are the facts that were compared for it, `sources` where the
-    pieces of rewritten logs are from, `ends` how far the logs are in the bucket with it.
+    pieces of rewritten logs are from, `ends` how far the logs are in the bucket with it. With
+    `is_renewal` an entry is written also if nothing has changed.
     """
 
     changes: dict[str, Json] = field(default_factory=dict)
@@ -130,6 +140,7 @@ class _Draft:
     seen: dict[_Part, tuple[object, ...]] = field(default_factory=dict)
     sources: list[tuple[_InBucket, dict[int, Segment]]] = field(default_factory=list)
     ends: dict[Log, int] = field(default_factory=dict)
+    is_renewal: bool = False
 
     def numbered(self, number: int) -> dict[str, Json]:
         """All changes of the round, whose last entry has this number."""
@@ -174,13 +185,13 @@ class Shipper:
             StoreFailed: call it again.
         """
         journal = self._journal
+        check = partial(check_owner, journal.owner_id)
         state = yield from journal.read()
-        if state.owner_id not in ("", journal.owner_id):
-            raise Fenced(state.owner_id, state.epoch)
+        check(state)
         number = state.number
         yield from self._index()
         yield from self._adopt()
-        epoch = yield from journal.take_over()
+        epoch = yield from journal.take_over(check)
         if journal.state.number != number + 1:
             # The last entry of an earlier run has come late.
             yield from self._index()
@@ -297,17 +308,17 @@ class Shipper:
 
     # --- shipping -------------------------------------------------------------------------------
 
-    def ship(self) -> Steps[int]:
+    def ship(self, *, renews: bool = False) -> Steps[int]:
         """Write all that the bucket lacks; returns the number of entries.
 
-        Raises:
+        With `renews` at least one is written, for the lease. Raises:
             Fenced: another broker has taken over.
             StoreFailed: the next call continues.
             StorageFailed: a local file could not be read.
         """
         first = self._journal.state.number
         for _ in range(_TRIES):
-            self._draft = _Draft()
+            self._draft = _Draft(is_renewal=renews)
             self._forget_drafted()
             try:
                 yield from self._ship()
@@ -370,7 +381,8 @@ class Shipper:
     def _finish(self) -> Steps[None]:
         """Write the last entry, if there is anything to change, or one may still turn up."""
         draft, self._draft = self._draft, _Draft()
-        if draft.changes or draft.pieces or draft.placed or not self._journal.is_settled:
+        has_changes = draft.changes or draft.pieces or draft.placed
+        if has_changes or draft.is_renewal or not self._journal.is_settled:
             number = yield from self._journal.append(draft.numbered, draft.records)
             if number is None:
                 raise _Again

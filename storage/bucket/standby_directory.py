@@ -18,14 +18,20 @@ to know when to follow and when to take over (`storage.bucket.follower`, `broker
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import ClassVar, Final
 
 from config import BrokerConfig
-from storage.bucket.journal import BucketJournal, BucketState, read_state
+from storage.bucket.journal import (
+    BucketJournal,
+    BucketState,
+    check_owner,
+    in_any_case,
+    read_state,
+)
 from storage.bucket.restore import (
     MappedLog,
     RunAll,
@@ -205,7 +211,7 @@ def prepare_standby(
         state = read_journal(store)
         is_owner = state.owner_id == format_uuid(mark.directory_id)
         if is_owner:
-            state = take_over(store, mark)
+            state = take_over(store, mark, partial(check_owner, format_uuid(mark.directory_id)))
         restore_again(path, mark, state, store, files, run_all=run_all, is_owner=is_owner)
     except (OSError, StorageFailed) as error:
         raise DataDirNotWritable(
@@ -230,11 +236,16 @@ def read_journal(store: ObjectStore) -> BucketState:
     return state
 
 
-def take_over(store: ObjectStore, mark: StandbyMark) -> BucketState:
-    """Make the directory of the mark the owner of the bucket; the map. Raises StoreFailed."""
+def take_over(
+    store: ObjectStore, mark: StandbyMark, check: Callable[[BucketState], None] = in_any_case
+) -> BucketState:
+    """Make the directory of the mark the owner of the bucket; the map.
+
+    Raises StoreFailed, and what `check` raises: see `BucketJournal.take_over`.
+    """
     journal = BucketJournal(store, format_uuid(mark.directory_id), Random(os.urandom(16)))
     run_steps(journal.read())
-    run_steps(journal.take_over())
+    run_steps(journal.take_over(check))
     return journal.state
 
 

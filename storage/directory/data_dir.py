@@ -151,6 +151,7 @@ class DataDir:
         self._directories = PartitionDirectories(claim.path, files, random_bytes)
         self._checkpoints = OffsetCheckpoints(claim.path, files)
         self._is_closed = False
+        self._suspension: StorageError | None = None
 
     @classmethod
     def open(
@@ -629,6 +630,18 @@ class DataDir:
         for log in self._logs():
             if log.offline is None:
                 log.offline = log.refusal = LogOffline(log.path, reason)
+
+    def suspend_changes(self, refusal: StorageError | None) -> None:
+        """Let appends and changes of metadata fail with `refusal`, or none any more after a None.
+
+        A log that refuses for another reason goes on with that. Call it again for logs that were
+        made meanwhile.
+        """
+        former, self._suspension = self._suspension, refusal
+        self._journal.refusal = None if refusal is None else str(refusal)
+        for log in self._logs():
+            if log.refusal is None or log.refusal is former:
+                log.refusal = refusal
 
     def everything(self) -> dict[tuple[str, str], Json]:
         """All documents, by kind and key."""

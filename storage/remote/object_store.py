@@ -14,7 +14,7 @@ No object changes: a name is written once. All methods block for a network; they
 that do nothing else, take their own deadline, and raise `StoreFailed`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from storage.disk.files import Bytes
@@ -52,6 +52,12 @@ class ObjectStore(Protocol):
 
     def get(self, key: str, start: int, end: int) -> bytes:
         """The bytes `[start, end)` of an object. Raises ObjectMissing."""
+
+    def get_all(self, wanted: Sequence[tuple[str, int]]) -> Sequence[bytes | None]:
+        """The whole of each object, given with its size; None for one that is missing.
+
+        Several requests are under way at once, and all contents are in memory on return.
+        """
 
     def size_of(self, key: str) -> int | None:
         """Size of the object, or None when there is none."""

@@ -16,7 +16,7 @@ Objects outlive a crash of the machine that wrote them: a test hands the same st
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
 
@@ -88,6 +88,16 @@ class SimulatedStore:
         if fault is not None and fault is not StoreFault.TWICE:
             raise StoreFailed(f"GET {key}: the answer was lost")
         return data
+
+    def get_all(self, wanted: Sequence[tuple[str, int]]) -> Sequence[bytes | None]:
+        """One after the other, so that the same faults meet the same requests each time."""
+        found: list[bytes | None] = []
+        for key, size in wanted:
+            try:
+                found.append(self.get(key, 0, size))
+            except ObjectMissing:
+                found.append(None)
+        return found
 
     def size_of(self, key: str) -> int | None:
         if self._begin("HEAD", key) is not None:

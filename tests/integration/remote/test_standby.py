@@ -23,7 +23,7 @@ from client.types import TopicPartition
 from protocol.error_codes import ErrorCode
 from storage.bucket import journal
 from storage.bucket.follower import BucketFollower
-from storage.bucket.journal import BucketJournal, JournalEntry
+from storage.bucket.journal import BucketJournal, BucketState, JournalEntry
 from storage.bucket.replica import NotNext
 from storage.bucket.restore import MappedLog, write_log
 from storage.bucket.standby_directory import read_mark, take_over
@@ -255,8 +255,8 @@ async def test_two_standbys_are_not_promoted_at_once(
             assert mark is not None
             take = BucketJournal.take_over
 
-            def beaten(journal: BucketJournal) -> Steps[int]:
-                epoch = yield from take(journal)
+            def beaten(journal: BucketJournal, check: Callable[[BucketState], None]) -> Steps[int]:
+                epoch = yield from take(journal, check)
                 monkeypatch.undo()
                 take_over(open_store(url, mark.cluster_id), mark)
                 return epoch

@@ -101,6 +101,25 @@ def test_a_former_owner_is_fenced_however_late_it_continues(
     assert read_state(store).documents["meta/x/y"] == 9
 
 
+@pytest.mark.parametrize("fault", [StoreFault.LOST, StoreFault.LATE])
+def test_a_former_owner_that_lost_its_last_answer_is_fenced(fault: StoreFault) -> None:
+    """It tries that number again: the entry was there, and went with the next checkpoint."""
+    store = SimulatedStore()
+    first = owner(store)
+    put(first, "meta/x/y", 1)
+    store.faults = {"PUT": [fault]}
+    with pytest.raises(StoreFailed):
+        put(first, "meta/x/y", 2)
+    store.settle()
+    second = owner(store, B)
+    for number in range(10):
+        put(second, "meta/x/y", number)
+    run_steps(second.checkpoint())
+    with pytest.raises(Fenced):
+        put(first, "meta/x/y", "zombie")
+    assert read_state(store).documents["meta/x/y"] == 9
+
+
 @pytest.mark.parametrize("fault", StoreFault)
 @pytest.mark.parametrize("kind", ["PUT", "GET", "HEAD"])
 def test_each_fault_leaves_one_entry_of_each_change(kind: str, fault: StoreFault) -> None:
