@@ -383,9 +383,7 @@ class Broker:
     def _open_store(self) -> None:
         """Prepare reads and uploads of the object store; no request is made."""
         if self._store is None and not self.config.remote_storage_url:
-            unreadable = [
-                log for log in self.topics.logs() if log.segments.first.remote is not None
-            ]
+            unreadable = [it for it in self.topics.logs() if it.segments.first.remote is not None]
             if unreadable:
                 from broker.remote.reads import report_unreadable
 

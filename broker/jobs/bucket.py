@@ -177,7 +177,7 @@ class BucketWriter:
             return
         self._suspension = LeaseOver(self._lease.span_ms)
         self._metrics.is_suspended = True
-        self._data_dir.suspend_changes(self._suspension)
+        self._data_dir.refusal.suspend(self._suspension)
         logger.error("appends are refused: %s", self._suspension)
 
     def _lease_renewed(self) -> None:
@@ -186,7 +186,7 @@ class BucketWriter:
             return
         self._suspension = None
         self._metrics.is_suspended = False
-        self._data_dir.suspend_changes(None)
+        self._data_dir.refusal.suspend(None)
         logger.warning("this broker has renewed its lease of the bucket: appends continue")
         self._lease_ended()
 
@@ -194,10 +194,10 @@ class BucketWriter:
         """Ship what is due, unless the store has just failed."""
         if self._suspension is not None and self.stopped is None:
             # A topic may have been made meanwhile.
-            self._data_dir.suspend_changes(self._suspension)
+            self._data_dir.refusal.suspend(self._suspension)
         if self.stopped is not None:
             # A sync, or the creation of a topic, may have been under way when it was fenced.
-            self._data_dir.refuse_changes(str(self.stopped))
+            self._data_dir.refusal.stop(str(self.stopped))
             self._fail_held(self.stopped)
         elif self._live.monotonic_ms() >= self._paused_until_ms:
             await self._guarded(is_forced=False)
@@ -331,7 +331,7 @@ class BucketWriter:
         self.stopped = error
         self._metrics.is_fenced = True
         logger.error("this broker writes nothing any more: %s", error)
-        self._data_dir.refuse_changes(str(error))
+        self._data_dir.refusal.stop(str(error))
         self._fail_held(error)
         for topic in self._data_dir.topics.values():
             for log in topic.logs:

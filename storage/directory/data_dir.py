@@ -58,12 +58,13 @@ from storage.directory.metadata import FIRST_WORKER, Json, Metadata, TopicMetada
 from storage.directory.metadata_journal import MetadataJournal, OnChange
 from storage.directory.offset_checkpoints import Hints, OffsetCheckpoints
 from storage.directory.partition_directories import PartitionDirectories
+from storage.directory.refusal import Refusal
 from storage.directory.worker_directories import gather_partitions
 from storage.disk.checkpoints import ZERO_UUID, format_uuid, write_clean_shutdown
 from storage.disk.file_names import partition_directory_name
 from storage.disk.files import Files
 from storage.disk.steps import Slice, Steps, off_loop, run_steps
-from storage.errors import LogOffline, StorageError, StorageFailed
+from storage.errors import StorageError, StorageFailed
 from storage.log.flush import FlushTicket
 from storage.log.log import Log
 from storage.recovery.recovery import open_log
@@ -151,7 +152,7 @@ class DataDir:
         self._directories = PartitionDirectories(claim.path, files, random_bytes)
         self._checkpoints = OffsetCheckpoints(claim.path, files)
         self._is_closed = False
-        self._suspension: StorageError | None = None
+        self.refusal = Refusal(journal, self._logs)
 
     @classmethod
     def open(
@@ -623,25 +624,6 @@ class DataDir:
         self._directories.sync()
         if self.may_change and not metadata.workers:
             self._journal.remove_topic(metadata.name)
-
-    def refuse_changes(self, reason: str) -> None:
-        """Let every append and every change of metadata fail from now on."""
-        self._journal.refusal = reason
-        for log in self._logs():
-            if log.offline is None:
-                log.offline = log.refusal = LogOffline(log.path, reason)
-
-    def suspend_changes(self, refusal: StorageError | None) -> None:
-        """Let appends and changes of metadata fail with `refusal`, or none any more after a None.
-
-        A log that refuses for another reason goes on with that. Call it again for logs that were
-        made meanwhile.
-        """
-        former, self._suspension = self._suspension, refusal
-        self._journal.refusal = None if refusal is None else str(refusal)
-        for log in self._logs():
-            if log.refusal is None or log.refusal is former:
-                log.refusal = refusal
 
     def everything(self) -> dict[tuple[str, str], Json]:
         """All documents, by kind and key."""

@@ -22,6 +22,8 @@ from tests.support.clock import FrozenClock
 from tests.support.requests import create_topic, fetch, list_offset, produce, values_of
 
 URL = f"s3://{BUCKET}/history"
+KILLS = int(os.environ.get("S3_KILLS", "4"))
+TIMEOUT_S = 120 + 60 * KILLS
 
 _PROGRAM = find_versitygw()
 pytestmark = pytest.mark.skipif(_PROGRAM is None, reason="make test-s3 installs versitygw")
@@ -114,6 +116,7 @@ async def test_a_broker_over_s3(server: S3Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT_S)
 async def test_kill_9_while_uploading(server: S3Server, tmp_path: Path) -> None:
     """Every acknowledged record is there after each kill, in either place."""
     directory = tmp_path / "data"
@@ -124,7 +127,7 @@ async def test_kill_9_while_uploading(server: S3Server, tmp_path: Path) -> None:
         "log_retention_check_interval_ms": "200",
         "log_initial_task_delay_ms": "0",
     }
-    for cycle in range(int(os.environ.get("S3_KILLS", "4"))):
+    for cycle in range(KILLS):
         with broker_process(directory, **settings) as process:
             client = await RawClient.connect("127.0.0.1", process.port)
             if cycle == 0:
@@ -162,6 +165,7 @@ async def test_kill_9_while_uploading(server: S3Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(TIMEOUT_S)
 async def test_a_lost_machine_loses_nothing_that_was_acknowledged(
     server: S3Server, tmp_path: Path
 ) -> None:
@@ -170,7 +174,7 @@ async def test_a_lost_machine_loses_nothing_that_was_acknowledged(
     settings = {"remote_storage_url": URL, "log_initial_task_delay_ms": "0"}
     acknowledged = 0
     directory = tmp_path / "data-0"
-    for cycle in range(int(os.environ.get("S3_KILLS", "4"))):
+    for cycle in range(KILLS):
         with broker_process(directory, **settings) as process:
             client = await RawClient.connect("127.0.0.1", process.port)
             if cycle == 0:
