@@ -49,6 +49,7 @@ from broker.groups.consumer.values import (
 )
 from broker.groups.consumer_coordinator import ConsumerGroupCoordinator
 from broker.groups.internal_topic import CoordinatorServices, InternalTopic, KeyValue, WhenDone
+from broker.groups.later import Later
 from broker.groups.offsets.records import encode_group_key, encode_group_value
 from broker.groups.offsets.store import OffsetCommit, OffsetStore, TopicPartition, log_failure
 from broker.groups.share_coordinator import ShareGroupCoordinator
@@ -59,9 +60,11 @@ from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
 from protocol.stored.group_log import GroupMetadataValue
 
-if TYPE_CHECKING:  # loaded with the first request of such a group
+if TYPE_CHECKING:
     from broker.groups.share.group_values import ShareHeartbeat
-    from broker.groups.streams.values import StreamsAnswer, StreamsHeartbeat
+    from broker.groups.streams import values as streams_values
+else:  # loaded with the first request of such a group
+    streams_values = Later(".streams.values")
 
 logger = logging.getLogger("tidelog.broker.groups.coordinator")
 
@@ -338,8 +341,8 @@ class GroupCoordinator:
     def streams_heartbeat(
         self,
         group_id: str,
-        request: "StreamsHeartbeat",
-        answer: "Callable[[StreamsAnswer], object]",
+        request: "streams_values.StreamsHeartbeat",
+        answer: "Callable[[streams_values.StreamsAnswer], object]",
     ) -> None:
         """Take a StreamsGroupHeartbeat; `answer` is called once, when it is durable.
 
@@ -359,9 +362,8 @@ class GroupCoordinator:
         elif not is_joining and group_id not in self.streams_groups:
             text = f"Group {group_id} not found."
         if text is not None:
-            from broker.groups.streams.values import StreamsAnswer
-
-            answer(StreamsAnswer(error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=text))
+            error = ErrorCode.GROUP_ID_NOT_FOUND
+            answer(streams_values.StreamsAnswer(error=error, error_message=text))
             return
         before: list[KeyValue] = []
         if classic is not None and classic.generation_id:

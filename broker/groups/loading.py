@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from broker.groups.consumer.records import is_consumer_key
 from broker.groups.consumer.values import StoredConsumerGroup
 from broker.groups.internal_topic import StoredBatch
+from broker.groups.later import Later
 from broker.groups.offsets.records import (
     decode_group_value,
     decode_key,
@@ -28,9 +29,12 @@ from protocol.stored.codec import UnknownRecord
 from protocol.stored.group_log import GroupMetadataKey, GroupMetadataValue
 from values.dataclasses import dataclass
 
-if TYPE_CHECKING:  # loaded with the first record of such a group
+if TYPE_CHECKING:
+    from broker.groups import loading_later
     from broker.groups.share.group_values import StoredShareGroup
     from broker.groups.streams.values import StoredStreamsGroup
+else:  # loaded with the first record of such a group
+    loading_later = Later(".loading_later")
 
 logger = logging.getLogger("tidelog.broker.groups.loading")
 
@@ -129,9 +133,7 @@ def _take(
 ) -> None:
     try:
         if is_consumer_key(key):
-            from broker.groups.loading_later import take_later
-
-            take_later(
+            loading_later.take_later(
                 key, value, loaded.consumer_groups, loaded.share_groups, loaded.streams_groups
             )
             return

@@ -24,6 +24,7 @@ from broker.groups.consumer.values import (
     Topics,
 )
 from broker.groups.internal_topic import CoordinatorServices, InternalTopic, KeyValue, WhenDone
+from broker.groups.later import Later
 from broker.groups.share.sessions import ShareSession, ShareSessions
 from broker.groups.share.stored_state import ShareKey
 from broker.groups.share.values import UNKNOWN_START
@@ -41,13 +42,13 @@ from storage.directory.data_dir import Topic
 from storage.disk.steps import Steps
 from storage.errors import StorageError
 
-if TYPE_CHECKING:  # loaded with the first group
-    from broker.groups.share.group import ShareGroup
-    from broker.groups.share.group_values import (
-        ShareGroupLimits,
-        ShareHeartbeat,
-        StoredShareGroup,
-    )
+if TYPE_CHECKING:
+    from broker.groups.share import group as share_group
+    from broker.groups.share import group_values, records
+else:  # loaded with the first group
+    share_group = Later(".share.group")
+    group_values = Later(".share.group_values")
+    records = Later(".share.records")
 
 logger = logging.getLogger("tidelog.broker.groups.share_coordinator")
 
@@ -78,7 +79,7 @@ class ShareGroupCoordinator:
     ) -> None:
         """Store membership into `topic`, which its owner opens and replays; see `topics`."""
         config = services.config
-        self.groups: dict[str, ShareGroup] = {}
+        self.groups: dict[str, share_group.ShareGroup] = {}
         self.states = ShareStates(services)
         self.persister = services.share_states or self.states
         self.partitions = SharePartitions(services, self.persister)
@@ -97,11 +98,9 @@ class ShareGroupCoordinator:
         """Load the states. Raises: StorageError: they cannot be read."""
         await self.states.start()
 
-    def restore(self, group_id: str, stored: "StoredShareGroup") -> None:
+    def restore(self, group_id: str, stored: "group_values.StoredShareGroup") -> None:
         """Take over a group as found in the log."""
-        from broker.groups.share.group import ShareGroup
-
-        group = self.groups[group_id] = ShareGroup(group_id, self._limits_of(group_id))
+        group = self.groups[group_id] = share_group.ShareGroup(group_id, self._limits_of(group_id))
         group.restore(stored, self._clock.monotonic_ms())
         self._timers.set(group_id, group.wake_ms)
 
@@ -119,7 +118,7 @@ class ShareGroupCoordinator:
     def heartbeat(
         self,
         group_id: str,
-        request: "ShareHeartbeat",
+        request: "group_values.ShareHeartbeat",
         answer: Callable[[HeartbeatAnswer], object],
     ) -> None:
         """Take a heartbeat; `answer` is called once, when its changes are durable.
@@ -157,8 +156,8 @@ class ShareGroupCoordinator:
 
     def _run(
         self,
-        group: "ShareGroup",
-        request: "ShareHeartbeat",
+        group: "share_group.ShareGroup",
+        request: "group_values.ShareHeartbeat",
         answer: Callable[[HeartbeatAnswer], object],
     ) -> None:
         answered = group.heartbeat(request, self._topics(), self._clock.monotonic_ms())
@@ -176,7 +175,7 @@ class ShareGroupCoordinator:
 
     def _initialize(
         self,
-        group: "ShareGroup",
+        group: "share_group.ShareGroup",
         begins: Sequence[tuple[tuple[str, Partition], int]],
         when_done: WhenDone,
     ) -> None:
@@ -203,28 +202,24 @@ class ShareGroupCoordinator:
         ]
         self.states.initialize(missing, group.epoch, stored)
 
-    def _forget_blank(self, group: "ShareGroup") -> None:
+    def _forget_blank(self, group: "share_group.ShareGroup") -> None:
         """A refusal creates no group."""
         if group.is_empty and not group.is_stored:
             self.groups.pop(group.group_id, None)
 
-    def _find_or_create(self, group_id: str) -> "ShareGroup":
+    def _find_or_create(self, group_id: str) -> "share_group.ShareGroup":
         """The group with its limits of now; a new one is not yet among `groups`."""
-        from broker.groups.share.group import ShareGroup
-
         limits = self._limits_of(group_id)
         group = self.groups.get(group_id)
         if group is None:
-            return ShareGroup(group_id, limits)
+            return share_group.ShareGroup(group_id, limits)
         group.limits = limits
         return group
 
-    def _limits_of(self, group_id: str) -> "ShareGroupLimits":
-        from broker.groups.share.group_values import ShareGroupLimits
-
+    def _limits_of(self, group_id: str) -> "group_values.ShareGroupLimits":
         overrides: Mapping[str, str] = self._registry.group_overrides.get(group_id, _NO_OVERRIDES)
         config = self._registry.broker_config
-        return ShareGroupLimits(
+        return group_values.ShareGroupLimits(
             session_timeout_ms=group_value(SHARE_SESSION_TIMEOUT, overrides, config),
             heartbeat_interval_ms=group_value(SHARE_HEARTBEAT_INTERVAL, overrides, config),
             assignment_interval_ms=group_value(SHARE_ASSIGNMENT_INTERVAL, overrides, config),
@@ -237,17 +232,15 @@ class ShareGroupCoordinator:
             group.tick(now_ms)
             self._store(group, _ignore)
 
-    def _store(self, group: "ShareGroup", when_done: WhenDone) -> None:
+    def _store(self, group: "share_group.ShareGroup", when_done: WhenDone) -> None:
         """Store changes; if the log refuses, a restart finds the group as it was before them."""
-        from broker.groups.share.group_values import ShareChangeKind
-        from broker.groups.share.records import encode_change
-
         self._timers.set(group.group_id, group.wake_ms)
         changes = group.drain()
-        self.rebalances += sum(each.kind is ShareChangeKind.ASSIGNMENT_EPOCH for each in changes)
-        records = [encode_change(group.group_id, change) for change in changes]
-        if records:
-            self._topic.append(self._topic.partition_of(group.group_id), records, when_done)
+        kind = group_values.ShareChangeKind.ASSIGNMENT_EPOCH
+        self.rebalances += sum(each.kind is kind for each in changes)
+        encoded = [records.encode_change(group.group_id, change) for change in changes]
+        if encoded:
+            self._topic.append(self._topic.partition_of(group.group_id), encoded, when_done)
         else:
             when_done(ErrorCode.NONE)
 
@@ -301,7 +294,9 @@ class ShareGroupCoordinator:
         else:
             self._forget_topic(group, topic_id, when_done)
 
-    def _forget_topic(self, group: "ShareGroup", topic_id: bytes, when_done: WhenDone) -> None:
+    def _forget_topic(
+        self, group: "share_group.ShareGroup", topic_id: bytes, when_done: WhenDone
+    ) -> None:
         keys = [key for key in self.states.keys_of(group.group_id) if key.topic_id == topic_id]
         if not keys:
             when_done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -321,8 +316,6 @@ class ShareGroupCoordinator:
 
     def delete_group(self, group_id: str, when_done: WhenDone) -> None:
         """Delete an empty group: its states, then its records."""
-        from broker.groups.share.records import encode_change
-
         group = self.groups[group_id]
         if not group.is_empty:
             when_done(ErrorCode.NON_EMPTY_GROUP)
@@ -333,8 +326,10 @@ class ShareGroupCoordinator:
                 when_done(error or ErrorCode.NON_EMPTY_GROUP)
                 return
             self.groups.pop(group_id, None)
-            records: list[KeyValue] = [encode_change(group_id, each) for each in group.erase()]
-            self._topic.append(self._topic.partition_of(group_id), records, when_done)
+            erased: list[KeyValue] = [
+                records.encode_change(group_id, change) for change in group.erase()
+            ]
+            self._topic.append(self._topic.partition_of(group_id), erased, when_done)
 
         self._drop(group_id)
         self.states.forget(self.states.keys_of(group_id), forgotten)

@@ -21,16 +21,22 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from broker.errors import BrokerError
 from broker.groups.internal_topic import CoordinatorServices, InternalTopic, KeyValue, WhenDone
+from broker.groups.later import Later
 from broker.groups.share.persister import StateChange
 from broker.groups.share.stored_state import ShareKey, StoredState
 from broker.topics.registry import SHARE_GROUP_STATE
 from protocol.error_codes import ErrorCode
 from protocol.stored.codec import UnknownRecord
 from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from broker.groups.share import records
+else:  # loaded with the first group
+    records = Later(".share.records")
 
 logger = logging.getLogger("tidelog.broker.groups.share_states")
 
@@ -86,8 +92,6 @@ class ShareStates:
                 self._load()
 
     def _load(self) -> None:
-        from broker.groups.share import records
-
         skipped = 0
         for partition in self._topic.partitions:
             for batch in self._topic.replay(partition):
@@ -173,8 +177,6 @@ class ShareStates:
                 self._table.update(made)
             when_done(error)
 
-        from broker.groups.share import records
-
         encoded = [
             (key, records.encode_snapshot(key, state, now_ms)) for key, state in made.items()
         ]
@@ -193,8 +195,6 @@ class ShareStates:
         self._pending.setdefault(change.key, []).append(change)
         written = partial(self._written, state, change, when_done)
         if state.updates < self._updates_max:
-            from broker.groups.share import records
-
             record = records.encode_update(
                 change.key, state, change.start_offset, change.batches, change.done_count
             )
@@ -216,7 +216,6 @@ class ShareStates:
 
     def forget(self, keys: Sequence[ShareKey], when_done: WhenDone) -> None:
         """Delete states, durably."""
-        from broker.groups.share import records
 
         def stored(error: ErrorCode, _: Sequence[int]) -> None:
             if error is ErrorCode.NONE:
@@ -227,8 +226,6 @@ class ShareStates:
         self._append([(key, records.encode_forgotten(key)) for key in keys], stored)
 
     def _snapshot(self, key: ShareKey, state: StoredState, when_done: WhenDone) -> None:
-        from broker.groups.share import records
-
         state.snapshot_epoch += 1
         state.updates = 0
         whole = self._with_pending(key, state)
@@ -258,6 +255,7 @@ class ShareStates:
 
         def settle(error: ErrorCode) -> None:
             nonlocal missing, failed
+            assert missing > 0, "a partition of the state topic has settled twice"
             missing -= 1
             failed = failed if error is ErrorCode.NONE else error
             if missing == 0:

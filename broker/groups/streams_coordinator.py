@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.groups.consumer.values import Topics
 from broker.groups.internal_topic import CoordinatorServices, InternalTopic, KeyValue, WhenDone
+from broker.groups.later import Later
 from broker.groups.offsets.store import TopicPartition, log_failure
 from broker.groups.timers import GroupTimers
 from config.group import (
@@ -26,14 +27,13 @@ from config.group import (
 )
 from protocol.error_codes import ErrorCode
 
-if TYPE_CHECKING:  # loaded with the first group
-    from broker.groups.streams.group import StreamsGroup
-    from broker.groups.streams.values import (
-        StoredStreamsGroup,
-        StreamsAnswer,
-        StreamsHeartbeat,
-        StreamsLimits,
-    )
+if TYPE_CHECKING:
+    from broker.groups.streams import group as streams_group
+    from broker.groups.streams import records, values
+else:  # loaded with the first group
+    streams_group = Later(".streams.group")
+    records = Later(".streams.records")
+    values = Later(".streams.values")
 
 _NO_OVERRIDES: Final[dict[str, str]] = {}
 
@@ -48,7 +48,7 @@ class StreamsGroupCoordinator:
         self, services: CoordinatorServices, topic: InternalTopic, topics: Callable[[], Topics]
     ) -> None:
         """Store into `topic`, which its owner opens and replays; see `topics`."""
-        self.groups: dict[str, StreamsGroup] = {}
+        self.groups: dict[str, streams_group.StreamsGroup] = {}
         self.rebalances = 0
         """How often a group got another epoch."""
 
@@ -59,11 +59,11 @@ class StreamsGroupCoordinator:
         self._size_max = services.config.group_streams_max_size
         self._timers = GroupTimers(services.sessions, self._wake)
 
-    def restore(self, group_id: str, stored: "StoredStreamsGroup") -> None:
+    def restore(self, group_id: str, stored: "values.StoredStreamsGroup") -> None:
         """Take over a group as found in the log."""
-        from broker.groups.streams.group import StreamsGroup
-
-        group = self.groups[group_id] = StreamsGroup(group_id, self._limits_of(group_id))
+        group = self.groups[group_id] = streams_group.StreamsGroup(
+            group_id, self._limits_of(group_id)
+        )
         group.restore(stored, self._clock.monotonic_ms())
         self._timers.set(group_id, group.wake_ms)
 
@@ -74,8 +74,8 @@ class StreamsGroupCoordinator:
     def heartbeat(
         self,
         group_id: str,
-        request: "StreamsHeartbeat",
-        answer: "Callable[[StreamsAnswer], object]",
+        request: "values.StreamsHeartbeat",
+        answer: "Callable[[values.StreamsAnswer], object]",
         *,
         before: Sequence[KeyValue] = (),
     ) -> None:
@@ -84,11 +84,8 @@ class StreamsGroupCoordinator:
         A group that does not exist is created, unless the member is refused. `before` are records
         to store ahead of the group's first ones.
         """
-        from broker.groups.streams.group import StreamsGroup
-        from broker.groups.streams.values import StreamsAnswer
-
         limits = self._limits_of(group_id)
-        group = self.groups.get(group_id) or StreamsGroup(group_id, limits)
+        group = self.groups.get(group_id) or streams_group.StreamsGroup(group_id, limits)
         group.limits = limits
         answered = group.heartbeat(request, self._topics(), self._clock.monotonic_ms())
         if answered.error is not ErrorCode.NONE:
@@ -97,7 +94,7 @@ class StreamsGroupCoordinator:
         self.groups[group_id] = group
 
         def stored(error: ErrorCode) -> None:
-            answer(answered if error is ErrorCode.NONE else StreamsAnswer(error=error))
+            answer(answered if error is ErrorCode.NONE else values.StreamsAnswer(error=error))
 
         self._store(group, stored, before=before)
 
@@ -134,20 +131,16 @@ class StreamsGroupCoordinator:
 
     def erase(self, group_id: str) -> list[KeyValue]:
         """Tombstones for an empty group; call `remove` when they are stored."""
-        from broker.groups.streams.records import encode_change
-
-        return [encode_change(group_id, change) for change in self.groups[group_id].erase()]
+        return [records.encode_change(group_id, change) for change in self.groups[group_id].erase()]
 
     def remove(self, group_id: str) -> None:
         """Drop the group from memory."""
         del self.groups[group_id]
 
-    def _limits_of(self, group_id: str) -> "StreamsLimits":
-        from broker.groups.streams.values import StreamsLimits
-
+    def _limits_of(self, group_id: str) -> "values.StreamsLimits":
         overrides: Mapping[str, str] = self._registry.group_overrides.get(group_id, _NO_OVERRIDES)
         config = self._registry.broker_config
-        return StreamsLimits(
+        return values.StreamsLimits(
             session_timeout_ms=group_value(STREAMS_SESSION_TIMEOUT, overrides, config),
             heartbeat_interval_ms=group_value(STREAMS_HEARTBEAT_INTERVAL, overrides, config),
             assignment_interval_ms=group_value(STREAMS_ASSIGNMENT_INTERVAL, overrides, config),
@@ -163,17 +156,18 @@ class StreamsGroupCoordinator:
             self._store(group, log_failure)
 
     def _store(
-        self, group: "StreamsGroup", when_done: WhenDone, *, before: Sequence[KeyValue] = ()
+        self,
+        group: "streams_group.StreamsGroup",
+        when_done: WhenDone,
+        *,
+        before: Sequence[KeyValue] = (),
     ) -> None:
         """Store changes; if the log refuses, a restart finds the group as it was before them."""
-        from broker.groups.streams.records import encode_change
-        from broker.groups.streams.values import StreamsChangeKind
-
         self._timers.set(group.group_id, group.wake_ms)
         changes = group.drain()
-        self.rebalances += sum(each.kind is StreamsChangeKind.GROUP for each in changes)
-        records = [*before, *(encode_change(group.group_id, change) for change in changes)]
-        if records:
-            self._topic.append(self._topic.partition_of(group.group_id), records, when_done)
+        self.rebalances += sum(each.kind is values.StreamsChangeKind.GROUP for each in changes)
+        encoded = [*before, *(records.encode_change(group.group_id, change) for change in changes)]
+        if encoded:
+            self._topic.append(self._topic.partition_of(group.group_id), encoded, when_done)
         else:
             when_done(ErrorCode.NONE)

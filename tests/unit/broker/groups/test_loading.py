@@ -8,6 +8,7 @@ import pytest
 
 from broker.groups import loading
 from broker.groups.internal_topic import KeyValue, StoredBatch
+from broker.groups.later import Later
 from broker.groups.offsets.records import (
     CommittedOffset,
     encode_group_key,
@@ -112,3 +113,13 @@ def test_a_start_does_not_load_the_code_of_later_groups() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout
     assert loaded == "[]\n"
+
+
+def test_a_later_module_is_loaded_by_its_first_name() -> None:
+    sys.modules.pop("colorsys", None)
+    colours = Later("colorsys")
+    assert "colorsys" not in sys.modules
+    assert colours.rgb_to_hls(0, 0, 0) == (0, 0, 0)
+    assert colours.rgb_to_hls is sys.modules["colorsys"].rgb_to_hls
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = colours.no_such_name
