@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from broker.groups.consumer.values import Partition
 from broker.groups.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from broker.replies.pending import Pending
-from broker.requests.context import Context, Endpoint, RequestContext
+from broker.requests.context import Context, RequestContext
 from broker.requests.share_requests import (
-    MOVED,
     Acknowledgements,
+    Leaders,
     Outcome,
-    current_leader,
     find_session,
     member_problem,
 )
@@ -70,22 +69,14 @@ def _response(
     context: Context, outcomes: Mapping[Partition, Outcome]
 ) -> api.ShareAcknowledgeResponse:
     topics: dict[bytes, api.ShareAcknowledgeTopicResponse] = {}
-    leaders: dict[int, Endpoint] = {}
+    leaders = Leaders(context)
     for (topic_id, index), outcome in outcomes.items():
         topic = topics.setdefault(topic_id, api.ShareAcknowledgeTopicResponse(topic_id=topic_id))
         data = api.PartitionData(
             partition_index=index, error_code=outcome.error, error_message=outcome.message
         )
-        if outcome.error in MOVED:
-            leader = current_leader(context, topic_id, index)
-            data.current_leader = api.LeaderIdAndEpoch(
-                leader_id=leader.node_id, leader_epoch=leader.epoch
-            )
-            if leader.endpoint is not None:
-                leaders[leader.node_id] = leader.endpoint
+        leaders.name_in(data, (topic_id, index), outcome.error)
         topic.partitions.append(data)
-    endpoints = [
-        api.NodeEndpoint(node_id=node_id, host=each.host, port=each.port)
-        for node_id, each in leaders.items()
-    ]
-    return api.ShareAcknowledgeResponse(responses=list(topics.values()), node_endpoints=endpoints)
+    return api.ShareAcknowledgeResponse(
+        responses=list(topics.values()), node_endpoints=leaders.endpoints(api.NodeEndpoint)
+    )

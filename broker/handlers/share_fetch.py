@@ -35,13 +35,12 @@ from broker.groups.share.values import Acquired, AcquireWish, Extent
 from broker.groups.share_partitions import LoadedPartition, NotInitialized
 from broker.replies.pending import Pending
 from broker.requests.access import Check
-from broker.requests.context import Context, Endpoint, RequestContext
+from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.requests.share_requests import (
-    MOVED,
     Acknowledgements,
+    Leaders,
     Outcome,
-    current_leader,
     find_session,
     member_problem,
 )
@@ -353,20 +352,11 @@ class _ShareFetch:
         for partition, outcome in (self._outcomes or {}).items():
             part(partition).acknowledge_error_code = outcome.error
             part(partition).acknowledge_error_message = outcome.message
-        leaders: dict[int, Endpoint] = {}
+        leaders = Leaders(self._context)
         for partition, error in self._refused.items():
             part(partition).error_code = error
-            if error in MOVED:
-                leader = current_leader(self._context, *partition)
-                part(partition).current_leader = api.LeaderIdAndEpoch(
-                    leader_id=leader.node_id, leader_epoch=leader.epoch
-                )
-                if leader.endpoint is not None:
-                    leaders[leader.node_id] = leader.endpoint
-        response.node_endpoints = [
-            api.NodeEndpoint(node_id=node_id, host=each.host, port=each.port)
-            for node_id, each in leaders.items()
-        ]
+            leaders.name_in(part(partition), partition, error)
+        response.node_endpoints = leaders.endpoints(api.NodeEndpoint)
         left = self._message.max_records
         for read in reads:
             acquired = self._acquire(read, left)

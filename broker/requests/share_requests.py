@@ -11,7 +11,7 @@ Source: Kafka `KafkaApis.handleShareFetchRequest`, `validateAcknowledgementBatch
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from broker.groups.consumer.values import Partition
 from broker.groups.share.sessions import INITIAL_EPOCH, ShareSession
@@ -22,7 +22,9 @@ from broker.requests.context import Context, Endpoint, RequestContext
 from protocol.acl import Operation
 from protocol.error_codes import ErrorCode
 
-MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+_T = TypeVar("_T")
+
+_MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 """The errors beside which an answer names the leader."""
 
 _UNKNOWN: Final = -1
@@ -189,22 +191,49 @@ class Acknowledgements:
             self._when_done(self._outcomes)
 
 
-class CurrentLeader(NamedTuple):
-    """The leader of a partition; -1 for what is not known, no address for one that is not there."""
-
-    node_id: int
-    epoch: int
-    endpoint: Endpoint | None
+class _LeaderIdAndEpoch(Protocol):
+    leader_id: int
+    leader_epoch: int
 
 
-def current_leader(context: Context, topic_id: bytes, partition: int) -> CurrentLeader:
-    """The leader of a partition, with its address on the listener of the request."""
-    topic = context.topics.find_by_id(topic_id)
-    if topic is None or not 0 <= partition < len(topic.partitions):
-        return CurrentLeader(_UNKNOWN, _UNKNOWN, None)
-    topics = context.topics
-    node_id = topics.leader_id(topic, partition)
-    is_known = topic.partitions[partition] is not None or topics.peers is not None
-    epoch = topics.leader_epoch(topic, partition) if is_known else _UNKNOWN
-    endpoint = next((each for each in context.endpoints if each.node_id == node_id), None)
-    return CurrentLeader(node_id, epoch, endpoint)
+class _Part(Protocol):
+    """What both answers say of one partition."""
+
+    current_leader: Any
+
+
+class Leaders:
+    """The leaders that one answer names beside its refusals, and where they are."""
+
+    def __init__(self, context: Context) -> None:
+        """None yet."""
+        self._context = context
+        self._endpoints: dict[int, Endpoint] = {}
+
+    def name_in(self, part: _Part, partition: Partition, error: ErrorCode) -> None:
+        """Name the leader of `partition` in its part of the answer, if `error` is one of moving.
+
+        The epoch is -1 where it is not known, and so is the leader of what does not exist.
+        """
+        if error not in _MOVED:
+            return
+        leader: _LeaderIdAndEpoch = part.current_leader
+        leader.leader_id = leader.leader_epoch = _UNKNOWN
+        topics = self._context.topics
+        topic_id, index = partition
+        topic = topics.find_by_id(topic_id)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return
+        leader.leader_id = topics.leader_id(topic, index)
+        if topic.partitions[index] is not None or topics.peers is not None:
+            leader.leader_epoch = topics.leader_epoch(topic, index)
+        for endpoint in self._context.endpoints:
+            if endpoint.node_id == leader.leader_id:
+                self._endpoints.setdefault(endpoint.node_id, endpoint)
+
+    def endpoints(self, declared: Callable[..., _T]) -> list[_T]:
+        """The addresses of those named, on the listener of the request, as the answer has them."""
+        return [
+            declared(node_id=node_id, host=each.host, port=each.port)
+            for node_id, each in self._endpoints.items()
+        ]
