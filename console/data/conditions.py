@@ -37,6 +37,8 @@ _FIELD: Final = re.compile(
 # A filter may compare a field many times: a key and a value are decoded once for all of it.
 _decoded_text: Final = lru_cache(maxsize=2)(text_of)
 _decoded_structure: Final = lru_cache(maxsize=2)(structure_of)
+# As JSON has them; identifiers of 64 bits have 19 digits.
+_NUMBER: Final = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,3})?")
 _WHOLE: Final = ("time", "partition", "offset", "size")
 _OPERATORS: Final = ("=", "!=", "<", "<=", ">", ">=", "~")
 _EXAMPLE: Final = 'write for example: value.user = "ann" and size > 100'
@@ -200,9 +202,9 @@ class _Parser:
 
 
 def _number(text: str) -> int | float | None:
-    if not re.fullmatch(r"-?\d{1,18}(\.\d{1,17})?", text):
+    if not _NUMBER.fullmatch(text):
         return None
-    return float(text) if "." in text else int(text)
+    return int(text) if text.lstrip("-").isdigit() else float(text)
 
 
 def fulfils(condition: Condition | None, record: ConsumerRecord) -> bool:

@@ -18,9 +18,13 @@ DEPTH_MAX: Final = 64
 PREVIEW_CHARACTERS: Final = 300
 FORMATS: Final = ("json", "avro", "protobuf", "msgpack", "text", "hex")
 
+_INDENT: Final = "  "
+_NEW_LINE: Final = "\n"
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 # Half of a pair: JSON may escape it, UTF-8 has no form for it.
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
+# A string, a mark, or what stands between them, in valid JSON.
+_JSON_TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}:,]|[^\s"\[\]{}:,]+')
 # A string of JSON, also one that does not end, or a bracket.
 _STRING_OR_BRACKET: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
 
@@ -141,15 +145,44 @@ def _as(name: str, part: bytes, *, is_cut: bool) -> str | None:
     if is_cut:
         return None
     if name == "json":
-        is_json, tree = _parse_json(part)
-        return to_json(tree) if is_json else None
+        return _indented(as_text(part) or "") if _parse_json(part)[0] else None
     tree = _parse_msgpack(part) if name == "msgpack" else None
     return None if tree is None else to_json(tree)
 
 
+def _indented(text: str) -> str:
+    """Valid JSON with a line for each part.
+
+    Numbers keep their digits and names that occur twice stay, neither of which a tree of Python's
+    has; of strings the escapes are resolved.
+    """
+    parts: list[str] = []
+    depth, is_opened = 0, False
+    for token in _JSON_TOKEN.findall(text):
+        is_end = token in ("]", "}")
+        depth -= is_end
+        if is_opened != is_end:
+            parts.append(_NEW_LINE + _INDENT * depth)
+        is_opened = token in ("[", "{")
+        depth += is_opened
+        if token == ",":
+            parts.append("," + _NEW_LINE + _INDENT * depth)
+        elif token == ":":
+            parts.append(": ")
+        elif token[0] == '"':
+            parts.append(json.dumps(json.loads(token), ensure_ascii=False))
+        else:
+            parts.append(token)
+    return _without_halves("".join(parts))
+
+
 def to_json(tree: Any) -> str:
     """Indented JSON; what JSON has no form for is given as text."""
-    text = json.dumps(_plain(tree), indent=2, ensure_ascii=False, default=str)
+    plain = json.dumps(_plain(tree), indent=len(_INDENT), ensure_ascii=False, default=str)
+    return _without_halves(plain)
+
+
+def _without_halves(text: str) -> str:
     return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

@@ -29,6 +29,8 @@ SERIES_MAX: Final = 2000
 READS_MAX: Final = 100
 """Committed offsets whose record is read for its time, in one refresh."""
 GROUPS_MAX: Final = 50
+STEP_BACK_MS: Final = 60_000
+"""Samples further ahead of the clock than this are from before it was set back."""
 IDLE_S: Final = 600.0
 """Without a question for so long, sampling ends."""
 STEADY: Final = 0.05
@@ -121,6 +123,11 @@ class Series:
         if len(self) >= SAMPLES_KEPT:
             del self._numbers[:_WIDTH]
         self._numbers.extend(sample)
+
+    def drop_after(self, time_ms: int) -> None:
+        """Forget the samples that are later than a time."""
+        while self._numbers and self._numbers[-_WIDTH] > time_ms:
+            del self._numbers[-_WIDTH:]
 
     def samples(self) -> list[Sample]:
         """The samples, oldest first."""
@@ -273,6 +280,7 @@ class LagWatch:
 
     def _keep(self, group_id: str, sample: Sample) -> None:
         series = self._series.setdefault(group_id, Series())
+        series.drop_after(sample.at_ms + STEP_BACK_MS)
         newest_ms = series.newest_ms
         if newest_ms is None or sample.at_ms - newest_ms >= SAMPLE_S * 900:
             series.add(sample)

@@ -18,10 +18,16 @@ export function el(tag, attributes = {}, ...children) {
   return add(node, ...children);
 }
 
+// Characters that show nothing, or turn the text around them: a name with one looks like another name.
+const UNSEEN = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u2069\ufeff]/g;
+
+/** The text with such characters as escapes. */
+export const visible = (text) => text.replace(UNSEEN, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
 export function add(node, ...children) {
   for (const child of children.flat(9)) {
     if (child === null || child === undefined || child === false) continue;
-    node.append(child instanceof Node ? child : String(child));
+    node.append(child instanceof Node ? child : visible(String(child)));
   }
   return node;
 }

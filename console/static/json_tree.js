@@ -5,20 +5,35 @@ import { formatCount, plural } from "./time.js";
 const OPEN_DEPTH = 2;
 const CHILDREN_MAX = 200;
 
+/** A number that the browser would round, as an identifier of 64 bits, with its digits. */
+class Digits {
+  constructor(text) {
+    this.text = text;
+  }
+}
+
+/**
+ * @param {string} _ the name
+ * @param {any} value
+ * @param {{source?: string}} [context] what older browsers do not give
+ */
+const exact = (_, value, context) => (typeof value === "number" && context?.source && String(value) !== context.source ? new Digits(context.source) : value);
+
 /** The tree of a JSON text, or null where it is no object and no list. */
 export function jsonTree(text, label) {
   let value;
   try {
-    value = JSON.parse(text);
+    value = JSON.parse(text, exact);
   } catch {
     return null;
   }
-  if (value === null || typeof value !== "object") return null;
+  if (value === null || typeof value !== "object" || value instanceof Digits) return null;
   return el("div", { class: "tree mono", tabindex: 0, role: "region", "aria-label": label }, branch(null, value, 0));
 }
 
 function branch(name, value, depth) {
   const title = name === null ? null : el("span", { class: "dim" }, `${name}: `);
+  if (value instanceof Digits) return el("div", {}, title, el("span", { class: "json-number" }, value.text));
   if (value === null || typeof value !== "object") return el("div", {}, title, el("span", { class: `json-${value === null ? "null" : typeof value}` }, JSON.stringify(value)));
   const isList = Array.isArray(value);
   const entries = Object.entries(value);

@@ -2,10 +2,16 @@
 import { get, part, post } from "./api.js";
 import { button, card, choice, copyButton, el, failure, labelled, replace } from "./dom.js";
 import { command, param, shell } from "./state.js";
-import { formatTime, isoTime } from "./time.js";
+import { formatSize, formatTime, isoTime, plural } from "./time.js";
 
-const headerOf = (line) => [line.split(":")[0].trim(), line.slice(line.indexOf(":") + 1).trim()];
-const ENCODINGS = [["text", "text"], ["hex", "hex"], ["base64", "base64"]];
+const ENCODINGS = [["text", "text"], ["hex", "hex"], ["base64", "base64"], ["null", "null"]];
+
+/** A header as a line; one whose name or value is no line of text is described, and stays as it is. */
+function lineOf({ name, value, exact }, index) {
+  const isLine = typeof exact === "string" && !/[\r\n]/.test(exact) && exact === exact.trim() && name === name.trim() && !/[:\r\n]/.test(name);
+  const what = exact === null ? "null" : formatSize(value.size);
+  return isLine ? `${name}: ${exact}` : `${name.replace(/[:\r\n]/g, " ").trim()}: <header ${index + 1}, ${what}, as it is>`;
+}
 
 export async function show(root, { name, signal }) {
   const encodings = { key: "text", value: "text" };
@@ -16,6 +22,10 @@ export async function show(root, { name, signal }) {
   const headers = el("textarea", { "aria-label": "Headers", placeholder: "name: value, one a line" });
   const result = el("div", { "aria-live": "polite" });
 
+  /** @type {Map<string, [string, any]>} the headers of the original by their lines */
+  const kept = new Map();
+  const headerOf = (line) => kept.get(line) ?? [line.split(":")[0].trim(), line.slice(line.indexOf(":") + 1).trim()];
+
   const [from, offset] = (param("from") ?? "").split(":");
   let original = null;
   if (offset) {
@@ -24,24 +34,26 @@ export async function show(root, { name, signal }) {
     for (const [box, which] of [[key, "key"], [value, "value"]]) {
       const raw = await fetch(`/api/topics/${part(name)}/raw?${new URLSearchParams({ partition: from, offset, part: which })}`);
       const bytes = new Uint8Array(await raw.arrayBuffer());
-      try {
-        box.value = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-      } catch {
-        encodings[which] = "hex";
-        box.value = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-      }
+      encodings[which] = like[which].format === "null" ? (which === "key" ? "text" : "null") : encodingOf(bytes, which);
+      box.value = encodings[which] === "hex" ? Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("") : decode(bytes);
     }
     partition.value = from;
-    headers.value = like.headers.map((one) => `${one.name}: ${one.value.text}`).join("\n");
+    like.headers.forEach((one, index) => kept.set(lineOf(one, index), [one.name, one.exact]));
+    headers.value = like.headers.map(lineOf).join("\n");
+    const more = like.headers_count - like.headers.length;
+    if (more > 0) replace(result, el("div", { class: "note warn" }, `The record has ${plural(more, "header")} more, which this form lacks.`));
   }
+
+  const isNull = (box, which) => encodings[which] === "null" || (which === "key" && encodings.key === "text" && box.value === "");
+  const given = (box, which) => (isNull(box, which) ? { [which]: null } : { [which]: box.value, [`${which}_encoding`]: encodings[which] });
 
   async function send() {
     try {
       const lines = headers.value.split("\n").filter((line) => line.trim());
+      const number = partition.value.trim();
       const stored = await post(`/topics/${part(name)}/records`, {
-        key: key.value === "" ? null : key.value, key_encoding: encodings.key,
-        value: value.value, value_encoding: encodings.value,
-        time: time.value.trim(), ...(partition.value.trim() ? { partition: Number(partition.value) } : {}),
+        ...given(key, "key"), ...given(value, "value"),
+        time: time.value.trim(), ...(number ? { partition: /^\d+$/.test(number) ? Number(number) : number } : {}),
         headers: lines.map(headerOf),
       });
       replace(result, el("div", { class: "note" }, `Stored at ${name}-${stored.partition} @ ${stored.offset}, ${formatTime(stored.time_ms)}. `,
@@ -54,17 +66,35 @@ export async function show(root, { name, signal }) {
   /** The same record as a line for `tidelog produce --format json`. */
   function line() {
     const bytes = (text) => ({ base64: btoa((text.match(/../g) ?? []).map((pair) => String.fromCharCode(parseInt(pair, 16))).join("")) });
-    const coded = (box, which) => ({ text: box.value, base64: { base64: box.value.trim() }, hex: null })[encodings[which]] ?? bytes(box.value.replaceAll(/\s/g, ""));
+    const coded = (box, which) => {
+      if (isNull(box, which)) return null;
+      return encodings[which] === "text" ? box.value : encodings[which] === "hex" ? bytes(box.value.replaceAll(/\s/g, "")) : { base64: box.value.trim() };
+    };
     const lines = headers.value.split("\n").filter((one) => one.trim());
-    const record = { key: key.value === "" ? null : coded(key, "key"), value: coded(value, "value"), ...(lines.length ? { headers: lines.map(headerOf) } : {}) };
+    const record = { key: coded(key, "key"), value: coded(value, "value"), ...(lines.length ? { headers: lines.map(headerOf) } : {}) };
     const options = [...(time.value.trim() ? ["--timestamp", time.value.trim()] : []), ...(partition.value.trim() ? ["--partition", partition.value.trim()] : [])];
     return `echo ${shell(JSON.stringify(record))} | ${command("produce", name, "--format", "json", ...options)}`;
   }
 
-  const kind = (which) => choice(ENCODINGS, encodings[which], (chosen) => { encodings[which] = chosen; }, `Encoding of the ${which}`);
+  const kind = (box, which) => {
+    const use = (chosen) => { encodings[which] = chosen; box.disabled = chosen === "null"; };
+    use(encodings[which]);
+    return choice(ENCODINGS, encodings[which], use, `Encoding of the ${which}`);
+  };
   replace(root, card(original ? `Produce again: ${name}-${from} @ ${offset}` : "Produce a record", copyButton("Copy as command", line),
-    el("div", { class: "bar" }, "Key", kind("key")), key, el("div", { class: "bar" }, "Value", kind("value")), value,
+    el("div", { class: "bar" }, "Key", kind(key, "key")), key, el("div", { class: "bar" }, "Value", kind(value, "value")), value,
     labelled("Headers", headers, true),
     el("div", { class: "bar" }, labelled("Time", time), original && button("Keep its time", () => { time.value = isoTime(original.time_ms); }),
       labelled("Partition", partition), el("span", { class: "grow" }), button("Produce", send, { class: "main" })), result));
+}
+
+const decode = (bytes) => new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+
+/** How bytes go through a box and stay what they are: a box changes the ends of lines; an empty key is not null. */
+function encodingOf(bytes, which) {
+  try {
+    return /[\0\r]/.test(decode(bytes)) || (which === "key" && !bytes.length) ? "hex" : "text";
+  } catch {
+    return "hex";
+  }
 }

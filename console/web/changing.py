@@ -216,9 +216,20 @@ def _bytes_of(body: dict[str, Any], name: str) -> bytes | None:
 def _headers_of(body: dict[str, Any]) -> list[tuple[str, bytes | None]]:
     headers = body.get("headers") or []
     try:
-        return [(str(name), None if v is None else str(v).encode()) for name, v in headers]
-    except (TypeError, ValueError):
-        raise InvalidUse("headers is a list of [name, value]") from None
+        return [(str(name), _header_value(value)) for name, value in headers]
+    except (TypeError, ValueError, LookupError):
+        raise InvalidUse(
+            'headers is a list of [name, value]; a value is a text, null, or {"base64": TEXT}'
+        ) from None
+
+
+def _header_value(value: Any) -> bytes | None:
+    """The bytes of what `console.data.decoders.portable` makes of a header's value."""
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        return base64.b64decode(value["base64"], validate=True)
+    return str(value).encode()
 
 
 async def _clock(request: Request) -> tuple[str, dict[str, Any]]:

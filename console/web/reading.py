@@ -11,7 +11,7 @@ from client.times import find_unit_mistake, format_time
 from client.types import TopicPartition
 from console.data import overview, records, timeline
 from console.data.conditions import parse_condition
-from console.data.decoders import FORMATS
+from console.data.decoders import FORMATS, portable
 from console.data.groups import readers_of
 from console.data.held import held_partitions
 from console.data.hub import Hub
@@ -135,7 +135,7 @@ async def record(request: Request) -> Response:
             "leader_epoch": found.leader_epoch,
             "batch": records.batch_of(batch),
             "headers": [
-                {"name": name, "value": await registry.shown(value, "")}
+                {"name": name, "value": await registry.shown(value, ""), "exact": portable(value)}
                 for name, value in found.headers[:100]
             ],
             "headers_count": len(found.headers),

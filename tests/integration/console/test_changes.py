@@ -58,6 +58,18 @@ async def test_lag_trend_turns_when_consumer_stops(
     assert "grows" in found["trend"]["sentence"]
 
 
+async def test_a_clock_that_is_set_back_leaves_no_samples_of_the_future(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    await seed_group(broker)
+    await browser.ask("/groups/g")
+    await broker.clock.advance("1h")
+    await browser.ask("/groups/g")
+    await broker.clock.set(START + 210_000)
+    found = await browser.ask("/groups/g")
+    assert [at_ms - START for at_ms, _, _ in found["samples"]] == [200_000, 210_000]
+
+
 async def test_reset_preview_is_what_is_committed(
     broker: InProcessBroker, browser: Browser
 ) -> None:
@@ -200,6 +212,30 @@ async def test_a_record_is_produced_as_given(broker: InProcessBroker, browser: B
     assert record.timestamp_ms == START - 3_600_000
     assert list(record.headers) == [("a", b"b"), ("n", None)]
     assert (await browser.change("/topics/t/records", value="now"))["time_ms"] == START
+
+
+async def test_headers_of_any_bytes_go_out_and_come_back(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    await broker.create_topic("odd")
+    headers = (("json", b'{"a": 1}'), ("bytes", b"\x00\xff"), ("none", None), ("", b" x\r\n"))
+    await broker.write("odd", Seed(None, headers=headers))
+    found = await browser.ask("/topics/odd/record", partition=0, offset=0)
+    exact = [[one["name"], one["exact"]] for one in found["headers"]]
+    await browser.change("/topics/odd/records", value=None, headers=exact)
+    first, second = await broker.read("odd")
+    assert (first.value, tuple(first.headers)) == (None, headers)
+    assert (second.value, tuple(second.headers)) == (None, headers)
+
+
+@pytest.mark.parametrize("value", [{"base64": "%"}, {"base64": 1}, {"hex": "00"}, {}])
+async def test_a_wrong_header_is_refused_with_the_forms_that_there_are(
+    broker: InProcessBroker, browser: Browser, value: Any
+) -> None:
+    await broker.create_topic("odd")
+    found = await browser.change("/topics/odd/records", 400, value="x", headers=[["a", value]])
+    assert "base64" in found["error"]
+    assert await broker.read("odd") == []
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,22 @@ def test_selects(text: str, is_selected: bool) -> None:
     assert fulfils(parse(text), record(ORDER)) is is_selected
 
 
+@pytest.mark.parametrize(
+    ("text", "is_selected"),
+    [
+        ("value.id = 9223372036854775807", True),
+        ("value.id = 9223372036854775806", False),
+        ("value.id > 9223372036854775806", True),
+        ("value.cost < 1e5", True),
+        ("value.cost = 2.5E+3", True),
+        ("value.cost > 1e400", False),
+    ],
+)
+def test_numbers_are_those_of_json(text: str, is_selected: bool) -> None:
+    value = b'{"id": 9223372036854775807, "cost": 2500.0}'
+    assert fulfils(parse(text), record(value)) is is_selected
+
+
 def test_values_that_are_no_json_are_text() -> None:
     assert fulfils(parse("value = 'a b'"), record(b"a b"))
     assert not fulfils(parse("value.a = 1"), record(b"a b"))

@@ -14,6 +14,8 @@ import fastavro
 import msgpack
 import pytest
 from google.protobuf import descriptor_pb2, text_format
+from hypothesis import given
+from hypothesis import strategies as st
 
 from console.data.decoders import (
     SHOWN_BYTES,
@@ -275,6 +277,28 @@ def test_exported_bytes_come_back() -> None:
     assert portable(b"text") == "text"
     assert portable(b"\xff") == {"base64": "/w=="}
     assert portable(None) is None
+
+
+def test_numbers_and_repeated_names_stay_as_they_are_written() -> None:
+    text = shown(b'{"cost":1.10,"cost":1e400,"id":12345678901234567890,"no":[],"none":{}}')["text"]
+    assert text == (
+        '{\n  "cost": 1.10,\n  "cost": 1e400,\n  "id": 12345678901234567890,\n'
+        '  "no": [],\n  "none": {}\n}'
+    )
+
+
+TREES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(tree=TREES, is_ascii=st.booleans())
+def test_json_has_a_line_for_each_part(tree: Any, is_ascii: bool) -> None:
+    text = json.dumps(tree, ensure_ascii=is_ascii)
+    indented = json.dumps(tree, ensure_ascii=False, indent=2)
+    assert shown(text.encode(), "json")["text"] == indented
 
 
 def test_half_a_surrogate_pair_stays_the_escape_that_it_was() -> None:

@@ -60,4 +60,6 @@ def test_a_series_keeps_its_newest_samples_in_little_memory() -> None:
         series.add(sample)
     assert series.samples() == all_of_them[SAMPLES_KEPT:]
     assert series.newest_ms == 2 * SAMPLES_KEPT - 1
+    series.drop_after(2 * SAMPLES_KEPT - 3)
+    assert series.samples() == all_of_them[SAMPLES_KEPT:-2]
     assert SERIES_MAX * sys.getsizeof(series._numbers) < 40e6
