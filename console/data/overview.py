@@ -172,6 +172,8 @@ async def describe_topic(hub: Hub, name: str) -> dict[str, Any]:
         sizes = await hub.admin.sizes()
     except ClientError:
         sizes = {}
+    # A window of a topic has no files of its own.
+    own = [size for tp, size in sizes.items() if tp.topic == name]
     return {
         "name": name,
         "id": info.topic_id.hex(),
@@ -192,7 +194,7 @@ async def describe_topic(hub: Hub, name: str) -> dict[str, Any]:
             }
             for tp in shown
         ],
-        "bytes": sum(size for tp, size in sizes.items() if tp.topic == name) if sizes else None,
+        "bytes": sum(own) if own else None,
     }
 
 

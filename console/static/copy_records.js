@@ -1,7 +1,7 @@
 // Records of a window copied to another topic: counted first, then a page at a time, until Stop.
 import { cursorOf, part, post } from "./api.js";
 import { button, choice, copyButton, el, failure, labelled, replace } from "./dom.js";
-import { command } from "./state.js";
+import { chosen, command } from "./state.js";
 import { formatCount, isoTime, plural } from "./time.js";
 
 const PAGE = 1000;
@@ -20,7 +20,7 @@ export function copyDialog({ name, question }) {
     const { from, to } = question();
     const bounds = [["--from", from || "earliest"], ["--until", to]].filter(([, value]) => value)
       .flatMap(([key, value]) => [key, typeof value === "number" ? isoTime(value) : value]);
-    return `${command("consume", name, ...bounds, "--max", limit.value, "--json", "--exit-at-end")} | ${command("produce", target.value || "TOPIC", "--format", "json", ...(times === "keep" ? [] : ["--timestamp", "now"]))}`;
+    return `${command("consume", name, ...bounds, ...chosen(), "--max", limit.value, "--json", "--exit-at-end")} | ${command("produce", target.value || "TOPIC", "--format", "json", ...(times === "keep" ? [] : ["--timestamp", "now"]))}`;
   }
 
   async function run(isDry) {
@@ -57,7 +57,7 @@ export function copyDialog({ name, question }) {
     el("div", { class: "bar" }, labelled("To the topic", target)),
     el("div", { class: "bar" }, labelled("Time of the copies", choice(TIMES, times, (value) => { times = value; }, "Time of the copies")), labelled("At most", limit)),
     result,
-    el("div", { class: "bar" }, button("Count", () => run(true)), button("Copy", () => run(false), { class: "main" }), !question().f && copyButton("Copy as command", shellCommand), el("span", { class: "grow" }), button("Close", () => box.close())));
+    el("div", { class: "bar" }, button("Count", () => run(true)), button("Copy", () => run(false), { class: "main" }), copyButton("Copy as command", shellCommand), el("span", { class: "grow" }), button("Close", () => box.close())));
   document.body.append(box);
   box.showModal();
   target.focus();

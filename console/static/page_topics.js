@@ -9,9 +9,10 @@ const PAGE = 50;
 export async function show(root, { signal, refresh }) {
   const name = param("name") ?? "";
   const order = param("order") ?? "name";
-  const from = Number(param("start") ?? 0);
   const isInternal = param("internal") === "1";
   const found = await get("/topics", { name, order, internal: isInternal ? 1 : "" }, signal);
+  const start = Number(param("start"));
+  const from = start > 0 && start < found.topics.length ? Math.floor(start) : 0;
   const rows = found.topics.slice(from, from + PAGE);
   const change = (changes) => {
     setParams({ start: "", ...changes }, true);

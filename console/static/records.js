@@ -11,9 +11,9 @@ const ORDERS = [["time", "time"], ["newest", "newest first"], ["offset", "partit
 
 /**
  * @param {Element} root
- * @param {{name: string, window: {from: any, to: any}, title: string, clear: any, signal: AbortSignal}} options
+ * @param {{name: string, window: {from: any, to: any}, title: string, clear: any, now: number, signal: AbortSignal}} options `now` is the brokers' present
  */
-export function recordsView(root, { name, window: span, title, clear, signal }) {
+export function recordsView(root, { name, window: span, title, clear, now, signal }) {
   const rows = [];
   let cursor = null;
   let last = null;
@@ -39,7 +39,6 @@ export function recordsView(root, { name, window: span, title, clear, signal }) 
       replace(body, last && (cursor ? null : empty("There are no such records in this window.")));
       return;
     }
-    const now = Date.now();
     replace(body, table([
       { title: "Time", class: "nowrap", cell: (row) => el("span", { title: formatAge(row.time_ms, now) }, formatTime(row.time_ms)) },
       { title: "Partition", right: true, cell: (row) => row.partition },

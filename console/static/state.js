@@ -1,5 +1,8 @@
 // What the page shows is in its address; what a person prefers is in the browser's storage.
 
+/** So many partitions an address may choose: console/web/questions.py. */
+const PARTITIONS_MAX = 1000;
+
 export const settings = document.documentElement.dataset;
 
 export function params() {
@@ -47,6 +50,17 @@ export function prefer(name, value) {
 /** A word for a shell. */
 export function shell(word) {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${String(word).replaceAll("'", "'\\''")}'`;
+}
+
+/** The options of `tidelog consume` for the filter and the partitions of the address. */
+export function chosen() {
+  const numbers = (param("p") ?? "").split(",").flatMap((part) => {
+    const [, low, high] = /^(\d+)(?:-(\d+))?$/.exec(part.trim()) ?? [];
+    const count = low === undefined ? 0 : Number(high ?? low) - Number(low) + 1;
+    return Array.from({ length: Math.max(0, Math.min(PARTITIONS_MAX, count)) }, (_, at) => Number(low) + at);
+  });
+  const filter = (param("f") ?? "").trim();
+  return [...numbers.flatMap((number) => ["--partition", String(number)]), ...(filter ? ["--where", filter] : [])];
 }
 
 /** A command line that does what the page does. */

@@ -2,7 +2,7 @@
 import { address, cursorOf, part } from "./api.js";
 import { button, card, copyButton, el, empty, replace, table } from "./dom.js";
 import { inspector } from "./inspector.js";
-import { command, param, setParams } from "./state.js";
+import { chosen, command, param, setParams } from "./state.js";
 import { formatCount, formatTime, plural } from "./time.js";
 
 const BUFFER = 1000;
@@ -88,12 +88,16 @@ export async function show(root, { name, signal }) {
     };
   }
 
-  signal.addEventListener("abort", () => {
+  function rest() {
     clearTimeout(again);
     source?.close();
-  });
-  replace(layout, card("Live tail", copyButton("Copy as command", command("consume", name, "--from", "latest")),
+  }
+
+  signal.addEventListener("abort", rest);
+  // A browser has six connections to a server: a tab that is not seen leaves its own to the others.
+  document.addEventListener("visibilitychange", () => (document.hidden ? rest() : connect(place)), { signal });
+  replace(layout, card("Live tail", copyButton("Copy as command", () => command("consume", name, "--from", "latest", ...chosen())),
     el("div", { class: "bar" }, filter, pause, button("Clear", () => { rows = []; received = 0; skipped = 0; replace(body, empty("Waiting for records.")); draw(); }), status), body), side);
   replace(root, layout);
-  connect();
+  if (!document.hidden) connect();
 }

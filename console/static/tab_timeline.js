@@ -2,7 +2,7 @@
 import { get, part } from "./api.js";
 import { button, card, choice, colour, copyButton, el, labelled, empty, failure, notice, replace, skeleton } from "./dom.js";
 import { recordsView } from "./records.js";
-import { command, param, setParams } from "./state.js";
+import { chosen, command, param, setParams } from "./state.js";
 import { amount, barNumbers, inBytes, layerColour, timeline } from "./timeline.js";
 import { formatAge, formatCount, formatDuration, formatSize, formatTime, isoTime, plural } from "./time.js";
 
@@ -11,13 +11,13 @@ const HEIGHT = 262; // of the bars with their legend, so that nothing below jump
 export async function show(root, { name, topic, signal }) {
   const chart = el("div", { class: "bars" }, skeleton(HEIGHT));
   const list = el("div");
-  const box = el("input", { "aria-label": "Time or range", "data-key": "t", size: 30, placeholder: "-15m, yesterday, 2026-11-01T10:00Z, or A..B" });
+  const box = el("input", { "aria-label": "Time or range", "data-key": "t", size: 30, placeholder: "-15m, 2026-11-01T10:00Z, A..B" });
   const partitions = el("input", { "aria-label": "Partitions", size: 6, placeholder: "all", value: param("p") ?? "" });
   let data = null;
 
   const selected = () => {
-    const [from, to] = (param("sel") ?? "").split("..");
-    return from && to ? [Number(from), Number(to)] : null;
+    const [, from, to] = /^(\d{1,15})\.\.(\d{1,15})$/.exec(param("sel") ?? "") ?? [];
+    return from ? [Number(from), Number(to)] : null;
   };
 
   function drawChart() {
@@ -54,9 +54,9 @@ export async function show(root, { name, topic, signal }) {
   }
 
   function drawRecords() {
-    const chosen = selected();
-    const window = chosen ? { from: chosen[0], to: chosen[1] } : { from: param("from") ?? "", to: param("to") ?? "" };
-    recordsView(list, { name, window, title: chosen ? `Records from ${formatTime(chosen[0])} to ${formatTime(chosen[1])}` : "Records of the shown time", clear: chosen && clear, signal });
+    const span = selected();
+    const window = span ? { from: span[0], to: span[1] } : { from: param("from") ?? "", to: param("to") ?? "" };
+    recordsView(list, { name, window, title: span ? `Records from ${formatTime(span[0])} to ${formatTime(span[1])}` : "Records of the shown time", clear: span && clear, now: topic.now_ms, signal });
   }
 
   function clear() {
@@ -117,7 +117,7 @@ export async function show(root, { name, topic, signal }) {
 
 export function consumeCommand(name, span) {
   const range = span ? ["--from", isoTime(span[0]), "--until", isoTime(span[1])] : ["--from", "earliest"];
-  return command("consume", name, ...range, "--exit-at-end");
+  return command("consume", name, ...range, ...chosen(), "--exit-at-end");
 }
 
 /** The partitions with their colours; one of them can be chosen. */

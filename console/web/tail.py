@@ -1,11 +1,13 @@
 """The live tail: what is appended to a topic, as server-sent events.
 
 A tail has a place, the next offset of each partition, and each event that moves it carries it, so a
-page that was cut off continues where it was: no record is missing and none comes twice. Between two
-events a tail keeps its place and nothing else. A reader that takes no more events costs one event,
-and `console.web.stalled` ends its connection.
+page that was cut off continues where it was: no record is missing and none comes twice. At the end
+of the log it rests after each event, so that a busy topic is not asked for single records. Between
+two events a tail keeps its place and nothing else. A reader that takes no more events costs one
+event, and `console.web.stalled` ends its connection.
 """
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -32,6 +34,8 @@ from protocol.error_codes import ErrorCode
 TAILS_MAX: Final = 16
 TAIL_PARTITIONS_MAX: Final = 64
 SHOWN_PER_S: Final = 200
+REST_S: Final = 0.2
+"""Between two questions about a log that is read to its end: so late a record may be shown."""
 
 _WAIT_MS: Final = 1000
 
@@ -74,16 +78,23 @@ async def _events(request: Request) -> AsyncIterator[str]:
         )
         if passed:
             yield _gap(place, passed)
-        allowance = _Allowance()
+        pace = _Pace()
         while not await request.is_disconnected():
-            # The records are gone when the event waits for its reader.
-            yield await _next_event(hub, admin, place, condition, allowance)
+            # The records and the event's text are gone when it waits for its reader.
+            yield await _next_event(hub, admin, place, condition, pace)
+            if pace.is_at_end:
+                await rest()
     except ClientError as error:
         is_passing = status_of(error) >= HTTPStatus.BAD_GATEWAY
         yield _event("failed", {"error": str(error), "again": is_passing})
     finally:
         running.discard(mark)
         await admin.close()
+
+
+async def rest() -> None:
+    """Let records come together for the next event."""
+    await asyncio.sleep(REST_S)
 
 
 async def _condition(request: Request) -> Condition | None:
@@ -129,9 +140,9 @@ async def _within_the_log(hub: Hub, place: Mapping[TopicPartition, int]) -> tupl
 
 
 async def _next_event(
-    hub: Hub, admin: Admin, place: Place, condition: Condition | None, allowance: "_Allowance"
+    hub: Hub, admin: Admin, place: Place, condition: Condition | None, pace: "_Pace"
 ) -> str:
-    """What comes within a second as an event; the place moves behind it."""
+    """What comes within a second as an event; the place moves past it."""
     try:
         found = await admin.read_records(place, max_wait_ms=_WAIT_MS)
     except BrokerRefused as error:
@@ -145,7 +156,8 @@ async def _next_event(
         place[tp] = read.next_offset
         rows += (await select(read.records, partial(fulfils, condition)))[0]
     rows.sort(key=lambda record: (record.timestamp_ms, record.partition, record.offset))
-    shown = rows[: allowance.take(len(rows))]
+    shown = rows[: pace.take(len(rows))]
+    pace.is_at_end = all(place[tp] >= read.end for tp, read in found.items())
     return _event(
         "records",
         {
@@ -165,14 +177,16 @@ def _cursor(place: Place) -> dict[int, int]:
     return {tp.partition: offset for tp, offset in place.items()}
 
 
-class _Allowance:
-    """How many records may still be shown in the present second."""
+class _Pace:
+    """How many records may still be shown in the present second, and whether more are there."""
 
     def __init__(self) -> None:
+        self.is_at_end = False
         self._second = 0
         self._left = SHOWN_PER_S
 
     def take(self, wanted: int) -> int:
+        """So many of the wanted ones may be shown."""
         second = int(time.monotonic())
         if second != self._second:
             self._second, self._left = second, SHOWN_PER_S

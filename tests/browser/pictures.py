@@ -213,7 +213,7 @@ PICTURES = {
     "console-deletion": ("/topics/flights?tab=partitions", _delete, 640),
     "console-skew": ("/topics/sensors?tab=skew", _nothing, 480),
     "console-settings": ("/topics/flights?tab=settings", _nothing, 560),
-    "console-produce": ("/topics/flights?tab=produce&from=0:100", _nothing, 620),
+    "console-produce": ("/topics/flights?tab=produce&from=0:100", _nothing, 660),
     "console-group": ("/groups/billing", _reset, 900),
     "console-groups": ("/groups", _nothing, 340),
     "console-security": ("/security", _nothing, 760),

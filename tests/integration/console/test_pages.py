@@ -145,7 +145,9 @@ async def test_a_window_is_counted_by_its_records_own_times(
         seeds = await seed_hours(broker, "t")
         async with open_console(bootstrap=broker.bootstrap) as browser:
             low, high = START + 10 * HOUR, START + 20 * HOUR
-            found = await browser.ask(f"/topics/{window_name('t', low, high)}/timeline")
+            window = window_name("t", low, high)
+            assert (await browser.ask(f"/topics/{window}"))["bytes"] is None
+            found = await browser.ask(f"/topics/{window}/timeline")
             wanted = sum(low <= (one.timestamp_ms or 0) < high for one in seeds)
             assert (found["source"], sum(found["bars"])) == ("counts", wanted)
             assert (found["before"], found["after"], found["records"]) == (0, 0, wanted)

@@ -5,18 +5,16 @@ import gc
 import socket
 import time
 import tracemalloc
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 
 import pytest
 import uvicorn
-from starlette.applications import Starlette
 
 from client.producer import Producer
 from console.options import ConsoleOptions
 from console.web.app import build
 from console.web.stalled import BoundedProtocol
-from tests.integration.console.conftest import HOST
+from tests.integration.console.conftest import HOST, SMALL_BUFFER, serving
 from tidelog.testing import InProcessBroker
 
 READERS = 15
@@ -24,25 +22,6 @@ PARTITIONS = 4
 PATIENCE_S = 30
 BOUND = READERS * 768 * 1024
 """Two events for each, one of them in the buffer of its connection, and their texts."""
-SMALL_BUFFER = 4096
-
-
-@asynccontextmanager
-async def serving(app: Starlette) -> AsyncIterator[tuple[uvicorn.Server, int]]:
-    """(a server of the application as `console.serve` runs it, its port)."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as bound:
-        # Accepted connections inherit it.
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)
-        config = uvicorn.Config(app, http=BoundedProtocol, log_config=None, access_log=False)
-        server = uvicorn.Server(config)
-        task = asyncio.create_task(server.serve(sockets=[bound]))
-        try:
-            while not server.started:
-                await asyncio.sleep(0.01)
-            yield server, bound.getsockname()[1]
-        finally:
-            server.should_exit = server.force_exit = True
-            await task
 
 
 def begin(port: int, cursor: str) -> socket.socket:
