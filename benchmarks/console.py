@@ -18,7 +18,8 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from client.admin import Admin
 from client.descriptions import NewTopic
 from client.producer import Producer
 from client.types import TopicPartition
+from tests.support.kafka_peer import cpu_seconds
 from tidelog.testing import running_broker
 
 WIDE = "wide"
@@ -49,18 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with running_broker() as broker:
         asyncio.run(_fill(broker.bootstrap, options))
         begun = time.perf_counter()
-        words = ["console", "-b", broker.bootstrap, "--listen", "127.0.0.1:0"]
-        with subprocess.Popen(
-            [sys.executable, "-m", "tidelog", *words], stdout=subprocess.PIPE, text=True
-        ) as process:
-            try:
-                assert process.stdout is not None
-                url = process.stdout.readline().strip().rstrip("/")
-                _ask(url, "/")
-                start_ms = (time.perf_counter() - begun) * 1e3
-                rows, memory = _measure(url, (process.pid, broker.process.pid), options)
-            finally:
-                process.terminate()
+        with running_console(broker.bootstrap) as (url, pid):
+            ask(url, "/")
+            start_ms = (time.perf_counter() - begun) * 1e3
+            rows, memory = _measure(url, (pid, broker.process.pid), options)
     facts = machine.markdown(machine.describe(Path(tempfile.gettempdir())))
     print(f"{facts}\n\nstart to first byte: {start_ms:.0f} ms\n")
     headings = ["page", "first", "median", "CPU console", "CPU broker", "received"]
@@ -68,6 +62,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print()
     print(report.table(["memory", "MB"], memory))
     return 0
+
+
+@contextmanager
+def running_console(bootstrap: str) -> Iterator[tuple[str, int]]:
+    """(the URL of a console without its last slash, its process id)."""
+    words = ["console", "-b", bootstrap, "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "tidelog", *words], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip().rstrip("/"), process.pid
+        finally:
+            process.terminate()
 
 
 async def _fill(bootstrap: str, options: argparse.Namespace) -> None:
@@ -118,26 +126,27 @@ def _measure(
     received = {}
     for name, paths in pages.items():
         begun = time.perf_counter()
-        received[name] = sum(len(_ask(url, path)) for path in paths)
+        received[name] = sum(len(ask(url, path)) for path in paths)
         times[name].append(time.perf_counter() - begun)
     memory.append(["after every page once", _resident_mb(pid)])
     stopping = threading.Event()
-    tails = [threading.Thread(target=_tail, args=(url, stopping)) for _ in range(options.tails)]
+    asked = (url, "topic-0001", stopping)
+    tails = [threading.Thread(target=follow, args=asked) for _ in range(options.tails)]
     for tail in tails:
         tail.start()
     for turn in range(options.rounds):
         for name, paths in pages.items():
-            begun, used = time.perf_counter(), [_processor_s(one) for one in pids]
+            begun, used = time.perf_counter(), [cpu_seconds(one) for one in pids]
             for path in paths:
-                _ask(url, path)
+                ask(url, path)
             times[name].append(time.perf_counter() - begun)
             for at, one in enumerate(pids):
-                processor[name][at] += _processor_s(one) - used[at]
+                processor[name][at] += cpu_seconds(one) - used[at]
         if turn + 1 in (options.rounds // 4, options.rounds // 2, options.rounds):
             count = f"{turn + 1} rounds, {options.tails} tails open"
             memory.append([f"after {count}", _resident_mb(pid)])
     for _ in range(options.polls):
-        _ask(url, "/api/groups/group-0")
+        ask(url, "/api/groups/group-0")
     memory.append([f"after {options.polls} polls of a group", _resident_mb(pid)])
     stopping.set()
     for tail in tails:
@@ -152,26 +161,22 @@ def _measure(
     return rows, memory
 
 
-def _ask(url: str, path: str) -> bytes:
+def ask(url: str, path: str) -> bytes:
+    """The answer of a console to one question."""
     with urllib.request.urlopen(f"{url}{path}", timeout=60) as answer:
         body: bytes = answer.read()
     return body
 
 
 def _json(url: str, path: str) -> Any:
-    return json.loads(_ask(url, path))
+    return json.loads(ask(url, path))
 
 
-def _tail(url: str, stopping: threading.Event) -> None:
-    with urllib.request.urlopen(f"{url}/api/topics/topic-0001/tail", timeout=60) as answer:
+def follow(url: str, topic: str, stopping: threading.Event) -> None:
+    """Read a topic's live tail as a browser does, until it is time to stop."""
+    with urllib.request.urlopen(f"{url}/api/topics/{topic}/tail", timeout=60) as answer:
         while not stopping.is_set():
             answer.readline()
-
-
-def _processor_s(pid: int) -> float:
-    """The CPU that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _resident_mb(pid: int) -> str:
