@@ -55,6 +55,11 @@ class Machine:
             span_ms -= 1_000
             await self.broker.jobs.run_now(job)
 
+    def move_clock_only(self, span_ms: int) -> None:
+        """Let time pass as for a process that was stopped: no timer fires, no job has a turn."""
+        self.broker.group_commit.when_held = lambda: None
+        self.clock._move_to(self.clock.monotonic_ms() + span_ms)
+
     async def error_of_a_record(self) -> int:
         return (await produce(self.client, "t", batch("x"))).error_code
 
@@ -186,7 +191,7 @@ async def test_a_sync_that_ends_after_the_lease_is_not_acknowledged(
         await create_topic(owner.client, "local")
         await standby.pass_time(WAIT_MS + 1_000)
         assert standby.has_taken_over()
-        owner.clock._move_to(owner.clock.monotonic_ms() + WAIT_MS + 1_000)
+        owner.move_clock_only(WAIT_MS + 1_000)
         answers = []
         for topic in ("t", "local"):
             client = await owner.running.client()
@@ -207,7 +212,7 @@ async def test_a_sync_that_ends_after_the_lease_waits_for_the_next_entry(
     async with machine(tmp_path / "first", store) as owner:
         await begin(owner)
         await create_topic(owner.client, "local")
-        owner.clock._move_to(owner.clock.monotonic_ms() + WAIT_MS)
+        owner.move_clock_only(WAIT_MS)
         waiting = asyncio.create_task(produce(owner.client, "local", batch("late")))
         while not owner.broker.group_commit.held:
             await asyncio.sleep(0.001)
@@ -224,6 +229,7 @@ async def test_a_store_that_is_down_for_longer_than_the_lease(
         machine(tmp_path / "first", store) as owner,
         machine_after(owner, tmp_path / "second", store) as standby,
     ):
+        await standby.pass_time(1_000)
         store.is_down = True
         for second in range(120):
             await owner.pass_time(1_000)
@@ -251,6 +257,7 @@ async def test_an_owner_that_died_while_the_store_was_down(
         machine(tmp_path / "first", store) as owner,
         machine_after(owner, tmp_path / "second", store) as standby,
     ):
+        await standby.pass_time(1_000)
         store.is_down = True
         await standby.pass_time(60_000)
         store.is_down = False
