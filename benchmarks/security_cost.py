@@ -37,7 +37,7 @@ from benchmarks.request_cost import (
 )
 from broker.security.acls import Access, format_acl, parse_acl
 from broker.security.principal import user
-from cli.security.offline_users import set_user
+from cli.security.offline_users import add_user
 from protocol.acl import Acl, Operation, PatternType, Permission, ResourceType
 from protocol.api.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
 from protocol.api.create_acls import AclCreation, CreateAclsRequest
@@ -141,7 +141,7 @@ def _started(
     folder: Path, variant: Variant, certificate: Path, tls: ssl.SSLContext
 ) -> Iterator[Secured]:
     data = folder / variant.title.replace(", ", "-")
-    set_user(str(data), USER, PASSWORD, _SCRAM, ITERATIONS)
+    add_user(str(data), USER, PASSWORD, _SCRAM, ITERATIONS)
     open_port, port = free_ports(2)
     settings = {
         "listeners": f"OPEN://127.0.0.1:{open_port},OWN://127.0.0.1:{port}",

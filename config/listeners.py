@@ -91,10 +91,15 @@ def parse_address(value: Value, protocol: str) -> Listener | None:
 def canonical_address(text: str) -> str:
     """An address as the broker writes those of clients: IPv4 as such, also when IPv6 carries it.
 
+    The zone of a link-local address (`%eth0`) is left out, as it is of clients' addresses: Kafka
+    compares addresses without it, too (Java's `Inet6Address.equals`).
+
     Raises:
         ValueError: this is no address.
     """
     address = ipaddress.ip_address(text)
+    if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
+        address = ipaddress.IPv6Address(int(address))
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped or address)
 

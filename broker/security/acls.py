@@ -25,13 +25,13 @@ Source: KIP-11, KIP-290; Kafka `StandardAuthorizerData`, `AclPermissionType`. Th
 the protocol.
 """
 
-import ipaddress
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from broker.security.principal import USER_TYPE, Principal
+from config.listeners import canonical_address
 from protocol.acl import (
     CLUSTER_NAME,
     WILDCARD,
@@ -116,11 +116,11 @@ def complaint_about(acl: Acl) -> str | None:
     return None
 
 
-_ByPrincipal: TypeAlias = dict[str, dict[Acl, object]]
+_ByPrincipal: TypeAlias = dict[str, dict[Acl, str]]
 """Rules by the text of their principal, each with its host as `_address` compares it."""
 
 _ByName: TypeAlias = dict[str, _ByPrincipal]
-_NO_RULES: Final[dict[Acl, object]] = {}
+_NO_RULES: Final[dict[Acl, str]] = {}
 
 Decided: TypeAlias = dict[tuple[int, int, str], bool]
 """Decisions about one principal at one host, by operation, resource type and name."""
@@ -392,7 +392,7 @@ def _covers(allowed: int, asked: int) -> bool:
     return allowed in _IMPLIED_BY.get(Operation(asked), ())
 
 
-def _for_client(by_principal: _ByPrincipal, principal: Principal, address: object) -> Iterator[Acl]:
+def _for_client(by_principal: _ByPrincipal, principal: Principal, address: str) -> Iterator[Acl]:
     """The rules about `principal` at `address`."""
     for text in (str(principal), ANY_USER) if principal.type == USER_TYPE else (str(principal),):
         for acl, host in by_principal.get(text, _NO_RULES).items():
@@ -401,15 +401,12 @@ def _for_client(by_principal: _ByPrincipal, principal: Principal, address: objec
 
 
 @lru_cache(1024)
-def _address(text: str) -> object:
+def _address(text: str) -> str:
     """An address in a form that compares equal however it is written."""
     try:
-        address = ipaddress.ip_address(text)
+        return canonical_address(text)
     except ValueError:
         return text
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    return address
 
 
 def format_acl(acl: Acl) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from broker.security.scram import (
 )
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
+from cli.security.refusals import check_is_new
 from config import load
 from storage.directory.metadata import KIND_PRODUCER_IDS, Json
 from storage.directory.metadata_journal import JOURNAL_FILE, MetadataJournal, read_documents
@@ -41,15 +42,21 @@ _ANY_SECRET = bytes(32)
 """No login happens here, so no answer depends on it."""
 
 
-def set_user(data_dir: str, name: str, password: str, mechanism_name: str, iterations: int) -> None:
-    """Create a user, or change a password, durably.
+def add_user(
+    data_dir: str, name: str, password: str, mechanism_name: str, iterations: int
+) -> list[str]:
+    """Give a user a password for one more mechanism, durably; the mechanisms there were before.
 
     Raises:
-        CommandFailed: the name or the number of iterations is not acceptable.
+        CommandFailed: the user has a password for this mechanism, or the name or the number of
+            iterations is not acceptable.
         DataDirError: the directory cannot be used.
     """
     with _users_of(data_dir) as (journal, credentials):
+        known = [mechanism.sasl_name for mechanism, _ in credentials.users().get(name, [])]
+        check_is_new(name, mechanism_name, known)
         _put(journal, _planned(credentials, _upsertion(name, password, mechanism_name, iterations)))
+    return known
 
 
 def change_password(data_dir: str, name: str, password: str, iterations: int) -> list[str]:

@@ -17,8 +17,11 @@ from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import BrokerOptions, ask_admin, json_option, login_options
 from cli.output import note, print_json, print_table
+from cli.security.refusals import check_is_new
 from client.admin import Admin
 from client.core.security import ITERATIONS, SCRAM_MECHANISMS
+from client.errors import BrokerRefused
+from protocol.error_codes import ErrorCode
 
 _GENERATED_BYTES = 18
 _EXPORT, _EXPORT_VERSION = "tidelog-users", 1
@@ -77,28 +80,40 @@ def add(
     data_dir: str | None,
     broker: BrokerOptions,
 ) -> None:
-    """Add a user, or a further mechanism for one."""
+    """Add a user, or a further mechanism for one; never changes a password."""
     password = _password(name, password_file, generate=generate)
     if data_dir is not None:
-        from cli.security.offline_users import set_user, users
+        from cli.security.offline_users import add_user
 
-        set_user(data_dir, name, password, mechanism, iterations)
-        known = users(data_dir)[name]
+        others = add_user(data_dir, name, password, mechanism, iterations)
     else:
 
-        async def work(admin: Admin) -> list[tuple[str, int]]:
+        async def work(admin: Admin) -> list[str]:
+            known = await _mechanisms_of(admin, name)
+            check_is_new(name, mechanism, known)
             await admin.set_user(name, password, mechanism=mechanism, iterations=iterations)
-            return (await admin.users([name]))[name]
+            return known
 
-        known = ask_admin(broker, work)
+        others = ask_admin(broker, work)
     if generate:
         _show(name, password)
     _say_what_changed("added", name, [mechanism], iterations)
-    if others := [other for other, _ in known if other != mechanism]:
+    if others:
         note(
             f"{name} logs in with {', '.join(others)} too, by the password that was set for it; "
             f"one password for all: tidelog user passwd {name}"
         )
+
+
+async def _mechanisms_of(admin: Admin, name: str) -> list[str]:
+    """The mechanisms of a user, none if there is no such user."""
+    try:
+        known = (await admin.users([name]))[name]
+    except BrokerRefused as error:
+        if error.code is not ErrorCode.RESOURCE_NOT_FOUND:
+            raise
+        return []
+    return [mechanism for mechanism, _ in known]
 
 
 @command.command()

@@ -333,7 +333,7 @@ def _users(place: _Place) -> Iterator[Finding]:
         yield warn(
             "users",
             f"the keys of {_listed(weak)} have fewer than {ITERATIONS_GOOD} iterations",
-            f"set these passwords again: tidelog user add NAME --iterations {ITERATIONS_GOOD}",
+            f"set these passwords again: tidelog user passwd NAME --iterations {ITERATIONS_GOOD}",
         )
     bare = [
         name
@@ -344,7 +344,7 @@ def _users(place: _Place) -> Iterator[Finding]:
         yield warn(
             "users",
             f"the keys of {_listed(bare)} have a salt of less than {SALT_BYTES_GOOD} bytes",
-            "set these passwords again: tidelog user add NAME",
+            "set these passwords again: tidelog user passwd NAME",
         )
     if place.has_authorizer:
         yield from _super_users(place)

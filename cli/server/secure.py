@@ -13,7 +13,7 @@ import secrets
 import socket
 from collections.abc import Mapping
 
-from cli.security.offline_users import set_user, users
+from cli.security.offline_users import add_user, users
 from cli.server.authority import AUTHORITY, SERVER, ensure_server_certificate
 from config import BrokerConfig, Listener
 from config.security.keys import AUTHORIZERS
@@ -80,7 +80,7 @@ def prepare(config: BrokerConfig, files: Files) -> Secured:
         password = secrets.token_urlsafe(_PASSWORD_BYTES)
         text = _client_properties(f"{directory}/{AUTHORITY}", password)
         files.replace_atomically(properties, text.encode())
-        set_user(directory, ADMIN, password, _MECHANISM, _ITERATIONS)
+        add_user(directory, ADMIN, password, _MECHANISM, _ITERATIONS)
     _ensure_certificate(config, files)
     return Secured(properties=properties, password=password)
 

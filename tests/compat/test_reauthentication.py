@@ -14,7 +14,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from cli.security.offline_users import set_user
+from cli.security.offline_users import add_user
 from tests.support.broker import RawClient, RunningBroker, running_broker
 from tests.support.kafka_peer import tool_command
 from tests.support.logins import log_in_scram
@@ -86,7 +86,7 @@ def java(bootstrap: str, folder: Path) -> int:
 @pytest.fixture
 async def secured(tmp_path: Path) -> AsyncIterator[RunningBroker]:
     directory = tmp_path / "data"
-    set_user(str(directory), USER, PASSWORD, MECHANISM, 4096)
+    add_user(str(directory), USER, PASSWORD, MECHANISM, 4096)
     settings: dict[str, Any] = {
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
         "sasl_enabled_mechanisms": MECHANISM,

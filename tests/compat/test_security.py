@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from cli.security.offline_users import set_user
+from cli.security.offline_users import add_user
 from tests.compat import harness
 from tests.compat.brokers import TidelogProcess
 from tests.compat.matrix import CLIENTS, CORE, Client
@@ -163,7 +163,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     keys.write_bytes(jwks(key))
     for user in (ADMIN, ANN, EVE):
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-            set_user(str(data), user, PASSWORD, mechanism, 4096)
+            add_user(str(data), user, PASSWORD, mechanism, 4096)
     settings = {
         "listeners": f"SASL_SSL://127.0.0.1:0,SSL://127.0.0.1:{tls_port}",
         "sasl.enabled.mechanisms": ",".join(_ALL),

@@ -15,7 +15,7 @@ import pytest
 
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.security.offline_users import remove_user, set_user, users
+from cli.security.offline_users import add_user, remove_user, users
 from cli.server.first_users import FILE_VARIABLE, VARIABLE, first_passwords, make
 from config import load
 from tests.support.cli import environment, tidelog
@@ -62,7 +62,7 @@ def test_a_user_of_the_environment_is_made_once_and_shown_nowhere(tmp_path: Path
     for path in data.rglob("*"):
         assert path.is_dir() or PASSWORD.encode() not in path.read_bytes(), path
     remove_user(str(data), "ann")
-    set_user(str(data), "bob", PASSWORD, "SCRAM-SHA-512", 4096)
+    add_user(str(data), "bob", PASSWORD, "SCRAM-SHA-512", 4096)
     with served(data, variables) as (address, errors, _):
         assert not lists_topics(address, "ann", password)
         assert lists_topics(address, "bob", password)
@@ -157,8 +157,8 @@ def test_users_move_with_their_passwords(tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text(PASSWORD)
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-        set_user(str(source), "ann", PASSWORD, mechanism, 4096)
-    set_user(str(source), "jörg", PASSWORD, "SCRAM-SHA-512", 8192)
+        add_user(str(source), "ann", PASSWORD, mechanism, 4096)
+    add_user(str(source), "jörg", PASSWORD, "SCRAM-SHA-512", 8192)
     with served(source, {}):  # a broker that has the directory open
         done = tidelog("user", "export", str(file), "--data-dir", str(source))
         assert (done.returncode, done.stderr) == (0, f"wrote 3 credentials to {file}\n")
@@ -184,7 +184,7 @@ def test_users_move_with_their_passwords(tmp_path: Path) -> None:
 
 def test_an_import_takes_over_all_or_nothing_and_shows_no_key(tmp_path: Path) -> None:
     source, target, file = str(tmp_path / "a"), tmp_path / "b", tmp_path / "users.json"
-    set_user(source, "ann", PASSWORD, "SCRAM-SHA-512", 4096)
+    add_user(source, "ann", PASSWORD, "SCRAM-SHA-512", 4096)
     assert tidelog("user", "export", str(file), "--data-dir", source).returncode == 0
     document = json.loads(file.read_text())
     (good,) = document["credentials"]

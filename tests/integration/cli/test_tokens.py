@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.exit_codes import ExitCode
-from cli.security.offline_users import set_user
+from cli.security.offline_users import add_user
 from tests.support.broker import RawClient
 from tests.support.cli import tidelog
 from tests.support.logins import log_in_with_token
@@ -41,7 +41,7 @@ def users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Users]:
     (place / "password").write_text(PASSWORD)
     (place / "key").write_text("token key")
     for name in ("admin", "ann", "bob"):
-        set_user(str(place / "data"), name, PASSWORD, "SCRAM-SHA-512", 4096)
+        add_user(str(place / "data"), name, PASSWORD, "SCRAM-SHA-512", 4096)
     settings = {
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -208,6 +208,42 @@ def test_a_further_mechanism_has_a_password_of_its_own_and_add_says_so(tmp_path:
     assert "ann logs in with SCRAM-SHA-512 too" in added.stderr
 
 
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_add_leaves_the_password_of_a_user_as_it_is(
+    is_stopped: bool, admin: As, server: RunningBroker, passwords: Path, tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    first, second = passwords / "bob", tmp_path / "second"
+    second.write_text("another\n")
+    if is_stopped:
+        place = ("--data-dir", str(data))
+        assert tidelog("user", "add", "bob", *place, "--password-file", str(first)).returncode == 0
+        done = tidelog("user", "add", "bob", *place, "--password-file", str(second))
+        assert done.returncode == ExitCode.FAILED
+        refusal = done.stderr
+        generated = tidelog("user", "add", "bob", *place, "--generate")
+        assert (generated.returncode, generated.stdout) == (ExitCode.FAILED, "")
+        settings = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0"}
+        with running_broker(data, settings=settings) as running:
+            assert _codes(running, "bob", first, second) == [0, 1]
+    else:
+        refusal = admin.run("user", "add", "bob", "--password-file", str(second), code=1)
+        assert admin.run("user", "add", "bob", "--generate", code=1).count("tidelog:") == 1
+        assert _codes(server, "bob", first, second) == [0, 1]
+    assert "bob has a password for SCRAM-SHA-512 already" in refusal
+    assert "tidelog user passwd bob" in refusal
+
+
+def _codes(server: RunningBroker, name: str, *secrets: Path) -> list[int]:
+    """How a command of user `name` ends with each of these passwords."""
+    return [
+        tidelog(
+            "topic", "list", server=server, TIDELOG_USER=name, TIDELOG_PASSWORD_FILE=str(secret)
+        ).returncode
+        for secret in secrets
+    ]
+
+
 def test_the_password_of_a_user_that_does_not_exist(admin: As, tmp_path: Path) -> None:
     told = admin.run("user", "passwd", "nobody", "--generate", code=ExitCode.NOT_FOUND)
     assert "user 'nobody': RESOURCE_NOT_FOUND" in told

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from cli.security.offline_users import set_user
+from cli.security.offline_users import add_user
 from protocol.api.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -142,7 +142,7 @@ CHANGES = [
 def test_every_kind_of_event_is_in_the_file(tmp_path: Path) -> None:
     data, path = tmp_path / "data", tmp_path / "audit.jsonl"
     for name in ("admin", "eve"):
-        set_user(str(data), name, "secret", "SCRAM-SHA-512", 4096)
+        add_user(str(data), name, "secret", "SCRAM-SHA-512", 4096)
     broker = BrokerProcess(data, **SETTINGS, **{"audit.log.file": str(path)})
 
     async def use(port: int) -> None:
@@ -187,7 +187,7 @@ def test_every_kind_of_event_is_in_the_file(tmp_path: Path) -> None:
 def test_workers_share_the_file(tmp_path: Path) -> None:
     data, path = tmp_path / "data", tmp_path / "audit.jsonl"
     for name in ("admin", "eve"):
-        set_user(str(data), name, "secret", "SCRAM-SHA-512", 4096)
+        add_user(str(data), name, "secret", "SCRAM-SHA-512", 4096)
     settings = {**SETTINGS, "audit.log.file": str(path), "workers": "2"}
     with broker_process(data, **settings) as broker:
 

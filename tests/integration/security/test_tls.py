@@ -229,6 +229,10 @@ async def fail_to_shake_hands(port: int, number: int, place: Path) -> None:
         await writer.wait_closed()
 
 
+FAILED_HANDSHAKES = int(os.environ.get("FAILED_HANDSHAKES", "800"))
+
+
+@pytest.mark.timeout(120 + FAILED_HANDSHAKES // 4)
 async def test_failed_handshakes_leave_nothing_and_hurt_no_one(
     secured: RunningBroker, trusting: ssl.SSLContext, place: Path
 ) -> None:
@@ -253,12 +257,11 @@ async def test_failed_handshakes_leave_nothing_and_hurt_no_one(
     before = 1_000_000
     before = await settled()
     memory = resident_bytes(os.getpid())
-    count = int(os.environ.get("FAILED_HANDSHAKES", "800"))
-    await storm(count)
+    await storm(FAILED_HANDSHAKES)
     assert await settled() <= before
     assert resident_bytes(os.getpid()) - memory < 8 << 20
     failed = secured.broker.metrics.handshakes["SSL", "failed"]
-    assert failed == 400 + count
+    assert failed == 400 + FAILED_HANDSHAKES
 
 
 async def test_stalled_handshakes_count_as_connections_and_end(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cli.security.offline_users import set_user
+from cli.security.offline_users import add_user
 from protocol.api.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.api.describe_delegation_token import DescribeDelegationTokenRequest
@@ -32,7 +32,7 @@ PASSWORD, KEY = "secret", "canary-of-the-token-key"
 def settings(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "key").write_text(KEY)
     for name in ("ann", "bob", "admin"):
-        set_user(str(tmp_path / "data"), name, PASSWORD, "SCRAM-SHA-512", 4096)
+        add_user(str(tmp_path / "data"), name, PASSWORD, "SCRAM-SHA-512", 4096)
     return {
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -146,6 +146,9 @@ def test_an_address_counts_in_every_form_of_it() -> None:
         ("::ffff:1.2.3.4", "1.2.3.4"),
         ("::FFFF:102:304", "1.2.3.4"),
         ("2001:DB8:0::1", "2001:db8::1"),
+        ("FE80::1%eth0", "fe80::1"),
+        ("::1%lo", "::1"),
+        ("::ffff:1.2.3.4%eth0", "1.2.3.4"),
     ):
         own = book(({"ip": written}, rate))
         assert own.ip_limit(arrives) == 1.0

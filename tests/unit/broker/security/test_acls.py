@@ -76,6 +76,8 @@ def test_addresses_compare_however_they_are_written() -> None:
     assert access.allows(ALICE, "::1", Operation.READ, TOPIC, "t")
     assert access.allows(ALICE, "::ffff:10.0.0.1", Operation.READ, TOPIC, "u")
     assert not access.allows(ALICE, "10.0.0.2", Operation.READ, TOPIC, "u")
+    deny = acl(host="fe80:0:0:0:0:0:0:1%eth0", permission=Permission.DENY)
+    assert not Access([acl(), deny]).allows(ALICE, "fe80::1", Operation.READ, TOPIC, "t")
     assert not Access([acl(host="10.0.0.0/8")]).allows(
         ALICE, "10.0.0.1", Operation.READ, TOPIC, "t"
     )

@@ -16,7 +16,7 @@ from cli.directory.kraft_security import Documents, security_for_kafka, security
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.main import run
-from cli.security.offline_users import set_user, users
+from cli.security.offline_users import add_user, users
 from config import load
 from protocol.acl import Acl, Operation, PatternType, Permission, ResourceType
 from protocol.stored.kraft import (
@@ -189,7 +189,7 @@ def test_directory_takes_its_users_along(
     directory, kafka, back = tmp_path / "tide", tmp_path / "kafka", tmp_path / "back"
     config = load(command_line={"log.dirs": str(directory)})
     DataDir.open(str(directory), files=RealFiles(), broker_config=config, now_ms=1).close(1)
-    set_user(str(directory), "ann", "secret", "SCRAM-SHA-512", 8192)
+    add_user(str(directory), "ann", "secret", "SCRAM-SHA-512", 8192)
     assert run(["export-kraft", str(directory), str(kafka), "--json"]) == ExitCode.OK
     assert any(
         "carried over: 1 user;" in note for note in json.loads(capsys.readouterr().out)["notes"]

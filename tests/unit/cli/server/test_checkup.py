@@ -10,7 +10,7 @@ import pytest
 from broker.security.acls import KIND_ACL, format_acl
 from broker.security.credentials import Upsertion
 from cli.security import offline_users
-from cli.security.offline_users import set_user
+from cli.security.offline_users import add_user
 from cli.server import checkup
 from cli.server.checkup import Finding, Verdict, examine_security, why_it_never_matches
 from config import load
@@ -81,7 +81,7 @@ def test_the_default_has_no_weakness(data: Path) -> None:
 def test_listeners_in_clear_on_a_network(
     data: Path, settings: dict[str, str], verdict: Verdict, seen: str, cure: str
 ) -> None:
-    set_user(str(data), "admin", "pencil", "SCRAM-SHA-512", 8192)
+    add_user(str(data), "admin", "pencil", "SCRAM-SHA-512", 8192)
     ((found, text, to_do),) = weaknesses(data, **settings, **ON_NETWORK)
     assert found is verdict
     assert seen in text
@@ -189,7 +189,7 @@ class TestFiles:
         )
 
     def test_a_password_file_the_journal_and_the_properties(self, data: Path) -> None:
-        set_user(str(data), "admin", "pencil", "SCRAM-SHA-512", 8192)
+        add_user(str(data), "admin", "pencil", "SCRAM-SHA-512", 8192)
         token = data / "token"
         for path in (token, data / "client.properties"):
             path.write_text("hunter2")
@@ -241,7 +241,7 @@ class TestUsers:
         ((verdict, seen, cure),) = weaknesses(data, **SASL)
         assert (verdict, "there are none" in seen) == (BAD, True)
         assert cure == f"tidelog user add admin --data-dir {data}"
-        set_user(str(data), "admin", "pencil", "SCRAM-SHA-512", 8192)
+        add_user(str(data), "admin", "pencil", "SCRAM-SHA-512", 8192)
         assert weaknesses(data, **SASL) == []
 
     @pytest.mark.parametrize("mechanism", ["OAUTHBEARER", "GSSAPI"])
@@ -262,7 +262,7 @@ class TestUsers:
         assert weaknesses(data, **settings) == []
 
     def test_weak_keys(self, data: Path) -> None:
-        set_user(str(data), "weak", "pencil", "SCRAM-SHA-256", 4096)
+        add_user(str(data), "weak", "pencil", "SCRAM-SHA-256", 4096)
         bare = Upsertion(name="bare", mechanism=2, iterations=8192, salt=b"x", salted_password=b"y")
         with offline_users._users_of(str(data)) as (journal, credentials):
             offline_users._put(journal, offline_users._planned(credentials, bare))
@@ -282,7 +282,7 @@ class TestUsers:
 
     def test_users_that_may_do_nothing(self, data: Path) -> None:
         for name in ("admin", "bob", "carol"):
-            set_user(str(data), name, "pencil", "SCRAM-SHA-512", 8192)
+            add_user(str(data), name, "pencil", "SCRAM-SHA-512", 8192)
         put_rules(data, rule("User:bob"))
         found = [seen for _, seen, _ in weaknesses(data, metrics_listener="", **RULES)]
         assert found == ["carol may do nothing: no rule names them"]
@@ -290,7 +290,7 @@ class TestUsers:
 
 class TestRules:
     def check(self, data: Path, *rules: Acl, **settings: str) -> list[tuple[Verdict, str, str]]:
-        set_user(str(data), "admin", "pencil", "SCRAM-SHA-512", 8192)
+        add_user(str(data), "admin", "pencil", "SCRAM-SHA-512", 8192)
         put_rules(data, *rules)
         return weaknesses(data, **{"metrics_listener": "", **RULES, **settings})
 
@@ -356,7 +356,7 @@ def test_the_metrics_port(data: Path, settings: dict[str, str], said: str | None
 
 
 def test_the_metrics_port_beside_rules(data: Path) -> None:
-    set_user(str(data), "admin", "pencil", "SCRAM-SHA-512", 8192)
+    add_user(str(data), "admin", "pencil", "SCRAM-SHA-512", 8192)
     ((_, seen, cure),) = weaknesses(data, **RULES)
     assert "reads names of topics" in seen
     assert "metrics.auth=basic" in cure
@@ -383,7 +383,7 @@ def test_a_damaged_journal_is_named_and_no_more_is_asked(data: Path) -> None:
 
 
 def test_nothing_is_changed(data: Path) -> None:
-    set_user(str(data), "admin", "pencil", "SCRAM-SHA-512", 8192)
+    add_user(str(data), "admin", "pencil", "SCRAM-SHA-512", 8192)
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in data.iterdir()}
     with (data / "metadata.journal").open("ab") as journal:
         journal.write(b"torn")
