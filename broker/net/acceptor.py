@@ -17,6 +17,7 @@ Source: docs/security.md; Kafka's `Acceptor` and `SslTransportLayer`.
 
 import asyncio
 import logging
+import math
 import socket
 import time
 from collections.abc import Callable, Coroutine
@@ -50,6 +51,9 @@ _RATE_OF_ADDRESS: Final = "connection_creation_rate of its address"
 _PAUSE_AFTER_ERROR_MS: Final = 100
 """The pause after a failed accept: without file descriptors the socket stays ready."""
 
+_ERRORS_SAID_EVERY_S: Final = 1.0
+"""Failed accepts are a line in the log once in this time."""
+
 
 class Acceptor:
     """Accepts the clients of one bound socket until `close`."""
@@ -81,6 +85,7 @@ class Acceptor:
         self._held = 0
         self._waiting: socket.socket | None = None
         self._pause: asyncio.TimerHandle | None = None
+        self._error_said_s = -math.inf
         self._metrics = metrics
         self._audit = audit
         self._name = name
@@ -104,7 +109,7 @@ class Acceptor:
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
-                logger.warning("a connection could not be accepted: %s", error)
+                self._say(error)
                 self._pause_accepting(_PAUSE_AFTER_ERROR_MS)
                 return
             client.setblocking(False)
@@ -114,6 +119,13 @@ class Acceptor:
                 self._pause_accepting(delay_ms, partial(self._serve, client, host))
                 return
             self._serve(client, host)
+
+    def _say(self, error: OSError) -> None:
+        """Log a failed accept, unless one was logged a moment ago."""
+        now_s = self._loop.time()
+        if now_s - self._error_said_s >= _ERRORS_SAID_EVERY_S:
+            self._error_said_s = now_s
+            logger.warning("a connection could not be accepted: %s", error)
 
     def _pause_accepting(self, delay_ms: int, then: Callable[[], None] = lambda: None) -> None:
         """Accept nothing for this time; then call `then` and continue."""

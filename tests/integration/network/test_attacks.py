@@ -5,8 +5,12 @@ and audits its directory afterwards. What is asserted here is only the attacker'
 """
 
 import asyncio
+import os
 import random
+import resource
+import signal
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +20,8 @@ from broker.net.limits import PROGRESS_WINDOW_TICKS
 from protocol.api_keys import SUPPORTED, ApiKey
 from protocol.declare.primitives import REQUEST_ELEMENTS_MAX
 from tests.support.attacks import sized as framed
-from tests.support.broker import broker_process
+from tests.support.broker import RawClient, batch, broker_process
+from tests.support.requests import create_topic, produce
 from tests.support.siege import request_bytes, siege
 
 MAY_WAIT = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
@@ -173,6 +178,40 @@ async def test_flood_of_connections_is_survived(tmp_path: Path) -> None:
         assert len(attack.broker.broker.connections) == 200
         for _, writer in hold:
             writer.transport.abort()
+
+
+async def test_no_descriptors_left_is_survived(tmp_path: Path) -> None:
+    """Who is connected is served, who comes waits, and the log has a line in a second."""
+    with broker_process(tmp_path / "data") as broker:
+        pid = broker.process.pid
+        before = await RawClient.connect("127.0.0.1", broker.port)
+        await create_topic(before, "t")
+        assert (await produce(before, "t", batch(b"before"))).error_code == 0
+        former, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        most = max(map(int, os.listdir(f"/proc/{pid}/fd"))) + 3
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (most, hard))
+        began_s = time.monotonic()
+        waiting = [
+            await asyncio.open_connection("127.0.0.1", broker.port) for _ in range(most + 10)
+        ]
+        while str(most - 1) not in os.listdir(f"/proc/{pid}/fd"):
+            await asyncio.sleep(0.05)
+        for _ in range(10):
+            answer = await produce(before, "t", batch(b"no descriptor is left"))
+            assert answer.error_code == 0
+            await asyncio.sleep(0.15)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (former, hard))
+        lasted_s = time.monotonic() - began_s
+        later = await RawClient.connect("127.0.0.1", broker.port)
+        assert (await produce(later, "t", batch(b"after"))).error_code == 0
+        for _, writer in waiting:
+            writer.transport.abort()
+        await before.close()
+        await later.close()
+        broker.process.send_signal(signal.SIGTERM)
+        _, said = await asyncio.to_thread(broker.process.communicate)
+    refused = said.count("could not be accepted")
+    assert 1 <= refused <= 2 + lasted_s
 
 
 async def test_random_bytes_close_or_are_ignored(tmp_path: Path) -> None:

@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
+from config.broker_keys import BROKER_KEYS
+from config.values import format_value
 from protocol.acl import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from protocol.api.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from protocol.api.incremental_alter_configs import AlterableConfig as IncrementalSetting
+from protocol.api.incremental_alter_configs import AlterConfigsResource as IncrementalResource
+from protocol.api.incremental_alter_configs import IncrementalAlterConfigsRequest
 from protocol.api.metadata import MetadataRequest
 from protocol.error_codes import ErrorCode
 from tests.support.broker import RawClient, RunningBroker, running_broker
@@ -49,6 +54,36 @@ async def test_a_resource_named_twice_needs_the_right_too(
     codes = {each.error_code for each in answer.responses}
     assert codes == {ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
     assert "log.retention.ms" not in guarded.broker.topics.broker_config.dynamic
+
+
+FIXED = {name: key for name, key in BROKER_KEYS.items() if not key.dynamic}
+OF_LISTENERS = (
+    "listener.name.plaintext.ssl.client.auth",
+    "listener.name.plaintext.sasl.jaas.config",
+)
+
+
+async def test_no_request_changes_what_only_the_start_decides(tmp_path: Path) -> None:
+    """Not even one of a client who may do everything."""
+    assert FIXED.keys() >= {
+        "log.dirs", "listeners", "super.users", "authorizer.class.name", "insecure.allow",
+        "sasl.enabled.mechanisms", "audit.log.file", "metrics.auth", "metrics.listener",
+        "config.providers", "delegation.token.secret.key",
+    }  # fmt: skip
+    async with running_broker(tmp_path / "data") as running:
+        client = await running.client()
+        for name in (*FIXED, *OF_LISTENERS):
+            value = format_value(FIXED[name].default) if name in FIXED else "required"
+            change = IncrementalSetting(name=name, config_operation=0, value=value)
+            for node in ("", "1"):
+                resource = IncrementalResource(
+                    resource_type=BROKER, resource_name=node, configs=[change]
+                )
+                request = IncrementalAlterConfigsRequest(resources=[resource])
+                (answer,) = (await client.request(request, 1)).responses
+                assert answer.error_code == ErrorCode.INVALID_REQUEST, (name, node)
+        assert running.broker.topics.broker_config.dynamic == {}
+        assert running.broker.topics.broker_overrides == {}
 
 
 async def test_a_rule_for_a_host_counts_without_tls_and_sasl(
