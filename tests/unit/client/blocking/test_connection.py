@@ -12,6 +12,7 @@ from client.errors import BrokerUnreachable
 from protocol.api.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.api.metadata import MetadataRequest, MetadataResponse
 from protocol.api_keys import ApiKey
+from protocol.declare.primitives import Buffer
 from protocol.frames import FrameDecoder, encode_frame
 from protocol.headers import encode_response_header
 from tests.support.codec import decode_request_header, encode_response
@@ -53,7 +54,7 @@ class ClosingBroker:
         self._listening.close()
 
 
-def _answer(frame: memoryview) -> bytes:
+def _answer(frame: Buffer) -> bytes:
     header = decode_request_header(frame)[0]
     key, version = header.api_key, header.api_version
     response = (
