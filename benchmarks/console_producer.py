@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found: dict[str, list[Round]] = {name: [] for name in CONDITIONS}
     order = random.Random(16)
     with (
-        running_broker(settings={"flush.policy": options.flush_policy}) as broker,
+        running_broker(settings={"log.flush.policy": options.flush_policy}) as broker,
         multiprocessing.get_context("spawn").Pool(1) as pool,
     ):
         asyncio.run(_fill(broker.bootstrap, options.topics))
