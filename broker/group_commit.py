@@ -55,8 +55,9 @@ def _nothing() -> None:
     """Nothing waits for an object store."""
 
 
-def _wants_store(log: Log) -> bool:
-    return log.waits_for_store
+def _no_store(log: Log) -> bool:
+    """Without an object store no sync is held: nothing would ever complete it."""
+    return False
 
 
 class _Sync:
@@ -83,6 +84,10 @@ class GroupCommit:
     """The queue of dirty logs, the syncs that run and the acks that wait for them.
 
     The loop thread is the only caller. `drain` before the pool is closed.
+
+    Attributes:
+        waits_for_store: whether the syncs of a log are held; set by the writer of the bucket.
+        when_held: called whenever one is held.
     """
 
     def __init__(self, fetch_waiters: FetchWaiters, metrics: CommitMetrics, pool: Pool) -> None:
@@ -97,7 +102,7 @@ class GroupCommit:
         self._held: dict[Log, _Sync] = {}
         self._recovered: dict[Log, int] = {}
         self.when_held: Callable[[], object] = _nothing
-        self.waits_for_store: Callable[[Log], bool] = _wants_store
+        self.waits_for_store: Callable[[Log], bool] = _no_store
         self._waiting: dict[Log, deque[tuple[int, DurableCallback]]] = {}
         self._acknowledged: dict[Log, int] = {}
         self._failing: set[Log] = set()
@@ -214,6 +219,7 @@ class GroupCommit:
         """Hand dirty logs to free threads. Runs after the requests of this loop turn."""
         self._pump_scheduled = False
         free = self._pool.size - self._busy_threads
+        assert free >= 0, "more threads sync than there are"
         syncs: list[_Sync] = []
         try:
             self._begin_syncs(syncs, free * SYNCS_AT_ONCE)
@@ -255,6 +261,7 @@ class GroupCommit:
     def _finish(self, syncs: list[_Sync], _: None, error: BaseException | None) -> None:
         """Publish the outcome of the syncs of one thread."""
         assert error is None, f"a flush ticket keeps its error: {error!r}"
+        assert self._busy_threads > 0, "a thread has ended twice"
         self._busy_threads -= 1
         try:
             self._end_syncs(iter(syncs))
@@ -266,6 +273,8 @@ class GroupCommit:
         try:
             for sync in syncs:
                 log = sync.log
+                assert self._syncing[log] is sync, f"{log.path}: another sync was under way"
+                assert log not in self._held, f"{log.path}: one sync at a time"
                 del self._syncing[log]
                 self._metrics.observe_sync(sync.ended_ns - sync.started_ns, sync.size_bytes)
                 is_held = self.waits_for_store(log)

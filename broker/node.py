@@ -383,11 +383,11 @@ class Broker:
     def _open_store(self) -> None:
         """Prepare reads and uploads of the object store; no request is made."""
         if self._store is None and not self.config.remote_storage_url:
-            unreadable = [it for it in self.topics.logs() if it.segments.first.remote is not None]
-            if unreadable:
-                from broker.remote.reads import report_unreadable
+            logs = list(self.topics.logs())
+            if any(log.segments.first.remote or log.config.remote_acks_enable for log in logs):
+                from broker.remote.reads import report_no_store
 
-                report_unreadable(unreadable)
+                report_no_store(logs)
             return
         from broker.jobs.object_store import configured_store, serve_store
 

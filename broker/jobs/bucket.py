@@ -121,8 +121,9 @@ class BucketWriter:
 
     def _wants_store(self, log: "Log") -> bool:
         """Whether acknowledgements of the log always wait for the bucket."""
-        return log.waits_for_store or (
-            log.config.remote_acks_enable and self._is_internal(log.topic)
+        config = log.config
+        return config.remote_acks_enable and (
+            config.remote_storage_enable or self._is_internal(log.topic)
         )
 
     def _waits_for_store(self, log: "Log") -> bool:

@@ -209,15 +209,9 @@ class Standby:
         self._failures = 0
         self._paused_until_ms = 0
         self._thorough_ms = self._followed_ms = live.monotonic_ms()
-        # The bucket has all that is synced here, so no sync waits for it.
-        self._group_commit.when_held = self._release_held
         for log in self._topics.logs():
             if log.topic == CONSUMER_OFFSETS:
                 groups.follow(log.partition)
-
-    def _release_held(self) -> None:
-        for log in list(self._group_commit.held):
-            self._group_commit.stored(log)
 
     async def run(self) -> None:
         """Follow what the bucket has got, unless the store has just failed.

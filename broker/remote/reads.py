@@ -13,7 +13,7 @@ only.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
@@ -144,8 +144,14 @@ class RemoteReads:
             oldest.forget(at)
 
 
-def report_unreadable(logs: Iterable[Log]) -> None:
-    """Write to the log what cannot be read without an object store."""
+def report_no_store(logs: Sequence[Log]) -> None:
+    """Write to the log what cannot be read, and what does not wait, without an object store."""
+    for topic in sorted({log.topic for log in logs if log.config.remote_acks_enable}):
+        logger.warning(
+            "%s: remote.acks.enable has no effect, since remote.storage.url is not set: records "
+            "are acknowledged when they are on disk",
+            topic,
+        )
     for log in logs:
         if log.segments.first is not log.segments.first_local:
             logger.error(

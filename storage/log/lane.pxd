@@ -14,7 +14,7 @@ cdef class LogEnd:
     cdef public object config, segments, producers, append_rules, roll_rules, offline, refusal
     cdef public long long leader_epoch, log_start_offset, log_end_offset, durable_offset, high_watermark
     cdef public long long index_interval
-    cdef public bint waits_for_disk, waits_for_store
+    cdef public bint waits_for_disk
     cdef public object _shown
     cdef public long long _shown_base, _shown_size
 

@@ -89,7 +89,6 @@ class LogEnd:
         self.append_rules = AppendRules.from_config(config)
         self.roll_rules = RollRules.from_config(config)
         self.waits_for_disk = config.flush_policy != FLUSH_POLICY_OS
-        self.waits_for_store = config.remote_acks_enable and config.remote_storage_enable
         self.index_interval = config.index_interval_bytes
 
     def show_end(self) -> cython.int:

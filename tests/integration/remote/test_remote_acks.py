@@ -63,6 +63,20 @@ async def test_a_stop_does_not_wait_for_a_store_that_is_down(tmp_path: Path) -> 
         assert values_of(await fetch(client, "t", 0)) == [b"a"]
 
 
+async def test_without_a_store_the_disk_acknowledges(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its URL was taken from the settings: nothing waits for it, and a stop neither."""
+    store = SimulatedStore()
+    async with tiered_broker(tmp_path / "data", store) as (running, client, _):
+        await create_topic(client, "t", 1, **REMOTE)
+    async with tiered_broker(tmp_path / "data", remote_storage_url="") as (running, client, _):
+        assert "t: remote.acks.enable has no effect" in caplog.text
+        answer = await asyncio.wait_for(produce(client, "t", batch("a")), 60)
+        assert answer.error_code == 0
+        assert not running.broker.group_commit.held
+
+
 async def test_a_batch_that_is_resent_after_a_crash_waits_for_the_store(tmp_path: Path) -> None:
     """It is on disk, so it is a duplicate; the bucket does not have it."""
     store = SimulatedStore()

@@ -38,7 +38,6 @@ class FakeLog:
         self.has_unsynced_files = False
         self.topic, self.partition, self.path = "t", 0, "/nowhere/t-0"
         self.waits_for_disk = policy == "batch"
-        self.waits_for_store = False
         self.offline: StorageError | None = None
         self.config = SimpleNamespace(flush_messages=flush_messages)
         self.log_start_offset = 0

@@ -52,6 +52,10 @@ class StoredLog(FakeLog):
 class StoreBench(Bench):
     """A group commit and the store's part in it."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.commits.waits_for_store = lambda log: getattr(log, "waits_for_store", False)
+
     @property
     def held(self) -> dict[Any, int]:
         return self.commits.held

@@ -38,7 +38,6 @@ class FakeLog:
         self.topic = topic
         self.partition = partition
         self.waits_for_disk = waits_for_disk
-        self.waits_for_store = False
         self.offline = self.refusal = None
         self.leader_epoch = 0
         self.log_start_offset = 0
