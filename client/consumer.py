@@ -18,10 +18,11 @@ from typing import Any, Generic, Self, cast
 from client.aio.connection import open_cluster
 from client.aio.converting import Conversion
 from client.aio.fetching import Fetcher, FetchOptions, PartitionReader
-from client.aio.group import GroupMember, GroupOptions
+from client.aio.group import GroupOptions
 from client.aio.listeners import Listener, Reporter, check_listeners
+from client.aio.own_group import OwnGroup
 from client.aio.positions import Positions, consumed_positions, start_timestamp, to_timestamp
-from client.aio.rebalance import PartitionsListener, Rebalance
+from client.aio.rebalance import PartitionsListener
 from client.aio.record_times import first_records
 from client.aio.topics import Subscribed, TopicWatch
 from client.checks import (
@@ -36,14 +37,13 @@ from client.core.offsets import (
     EARLIEST,
     LATEST,
     Isolation,
-    Membership,
     commit_offsets,
     fetch_committed,
     list_offsets,
 )
 from client.core.options import NOT_SECURED, ClusterOptions, Security, parse_bootstrap
 from client.errors import ClientError, InvalidTime, InvalidUse
-from client.statistics import ConsumerStatistics, PartitionStatistics
+from client.statistics import ConsumerStatistics
 from client.times import format_time
 from client.types import (
     ConsumerRecord,
@@ -72,7 +72,6 @@ class Consumer(Generic[KeyT, ValueT]):
     """
 
     _fetcher: Fetcher | None = None
-    _member: GroupMember | None = None
     _current: PartitionReader | None = None
     _records_count = 0
 
@@ -158,30 +157,29 @@ class Consumer(Generic[KeyT, ValueT]):
         check_sharing(group_id, group_instance_id, wait_for_topics=wait_for_topics)
         self._subscribed, self._wait_for_topics = Subscribed(topics, pattern), wait_for_topics
         self._isolation = Isolation.named(isolation)
-        self._cluster = open_cluster(
-            ClusterOptions(
-                bootstrap=parse_bootstrap(bootstrap), client_id=client_id, security=security,
-                request_timeout_ms=request_timeout_ms, timeout_ms=timeout_ms,
-                metadata_max_age_ms=metadata_max_age_ms,
-            )
+        cluster_options = ClusterOptions(
+            bootstrap=parse_bootstrap(bootstrap), client_id=client_id, security=security,
+            request_timeout_ms=request_timeout_ms, timeout_ms=timeout_ms,
+            metadata_max_age_ms=metadata_max_age_ms,
         )  # fmt: skip
+        self._cluster = open_cluster(cluster_options)
         self._fetch_options = FetchOptions(
             isolation=self._isolation, check_crcs=check_crcs, prefetch_bytes=prefetch_bytes,
             max_wait_ms=fetch_max_wait_ms, min_bytes=fetch_min_bytes, max_bytes=fetch_max_bytes,
             partition_max_bytes=partition_max_bytes,
         )  # fmt: skip
-        self._group_id = group_id
-        self._group_options = GroupOptions(
+        options = GroupOptions(
             group_id=group_id or "", instance_id=group_instance_id,
             assignors=(assignors,) if isinstance(assignors, str) else tuple(assignors),
             session_timeout_ms=session_timeout_ms, heartbeat_interval_ms=heartbeat_interval_ms,
             max_poll_interval_ms=max_poll_interval_ms,
         )  # fmt: skip
-        self._auto_commit_s = auto_commit_interval_ms / 1000 if auto_commit and group_id else None
-        self._positions = Positions(
-            self._cluster, self._isolation, start_timestamp(start), self._group, self._note
-        )
-        self._listeners = (on_assigned, on_revoked)
+        self._group = OwnGroup(
+            self._cluster, group_id, options, on_assigned=on_assigned, on_revoked=on_revoked,
+            commits_every_ms=auto_commit and auto_commit_interval_ms, on_failure=self._note,
+        )  # fmt: skip
+        begin, membership = start_timestamp(start), self._group.membership
+        self._positions = Positions(self._cluster, self._isolation, begin, membership, self._note)
         self._conversion = Conversion(key_deserializer, value_deserializer)
         self._watch = TopicWatch(self._cluster, self._share)
         self._reporter = Reporter(on_statistics, statistics_interval_ms, self.statistics)
@@ -252,16 +250,16 @@ class Consumer(Generic[KeyT, ValueT]):
             fetcher = Fetcher(self._cluster, self._fetch_options, self._positions.find)
             names = await self._subscribed.names(self._cluster)
             wanted = await self._existing(names)
-            if self._group_id is None:
+            if self._group.group_id is None:
                 fetcher.set_partitions(wanted)
         except BaseException:
             await self._cluster.close()
             raise
         self._fetcher = fetcher
-        if self._group_id is not None and (names or self._subscribed.pattern is not None):
-            self._join(fetcher, names)
-        if self._auto_commit_s is not None:
-            self._positions.commit_every(self._auto_commit_s, fetcher)
+        if self._group.group_id is not None and (names or self._subscribed.pattern is not None):
+            self._group.join(fetcher, self._positions, names)
+        if self._group.commits_every_s is not None:
+            self._positions.commit_every(self._group.commits_every_s, fetcher)
         self._watch.start(self._subscribed, names, fetcher.break_off)
         self._reporter.start(self._note, fetcher.break_off)
         fetcher.start()
@@ -297,10 +295,10 @@ class Consumer(Generic[KeyT, ValueT]):
     async def _share(self, names: tuple[str, ...]) -> None:
         """Read these topics from now on: as a member of the group, or all of their partitions."""
         fetcher = self._running()
-        if self._member is not None:
-            self._member.subscribe(names)
-        elif self._group_id is not None:
-            self._join(fetcher, names)
+        if self._group.member is not None:
+            self._group.member.subscribe(names)
+        elif self._group.group_id is not None:
+            self._group.join(fetcher, self._positions, names)
         else:
             fetcher.set_partitions(await self._existing(names))
 
@@ -312,13 +310,10 @@ class Consumer(Generic[KeyT, ValueT]):
         try:
             await self._watch.close()
             await self._positions.stop_committing()
-            if self._member is not None:
-                await self._member.close()
-            elif self._auto_commit_s is not None:
-                await self._positions.commit_consumed(fetcher.readers.values())
+            await self._group.close(fetcher, self._positions)
             await self._reporter.close()
         finally:
-            self._fetcher = self._member = None
+            self._fetcher = self._group.member = None
             await fetcher.close()
             await self._cluster.close()
 
@@ -386,7 +381,7 @@ class Consumer(Generic[KeyT, ValueT]):
                 f"the end {format_time(to_ms)} is not after the start {format_time(from_ms)}, so "
                 "no record can be between them"
             )
-        if self._group_id is not None:
+        if self._group.group_id is not None:
             raise InvalidUse(
                 "between() would move the positions of the group: use a consumer without group_id"
             )
@@ -428,8 +423,8 @@ class Consumer(Generic[KeyT, ValueT]):
     def _polled(self) -> Fetcher:
         """Note the poll; raise errors of background tasks; open the next auto-commit."""
         fetcher = self._running()
-        if self._member is not None:
-            self._member.polled()
+        if self._group.member is not None:
+            self._group.member.polled()
         self._mark_consumed()
         fetcher.raise_failure()
         return fetcher
@@ -447,7 +442,7 @@ class Consumer(Generic[KeyT, ValueT]):
         Raises:
             InvalidUse: this consumer shares topics with a group, or a value is not a partition.
         """
-        if self._member is not None:
+        if self._group.member is not None:
             raise InvalidUse("a group assigns the partitions: give no topics to assign yourself")
         self._running().set_partitions([partition_of(partition) for partition in partitions])
 
@@ -474,7 +469,7 @@ class Consumer(Generic[KeyT, ValueT]):
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Offsets between the position and the end that the latest fetch saw, None before it."""
-        return self._statistics_of(self._reader(partition)).lag
+        return self._reader(partition).statistics().lag
 
     def statistics(self) -> ConsumerStatistics:
         """What was read so far, and where each partition stands."""
@@ -484,20 +479,7 @@ class Consumer(Generic[KeyT, ValueT]):
             records=self._records_count,
             fetches=fetcher.answers_count,
             bytes_fetched=fetcher.fetched_bytes,
-            partitions={tp: self._statistics_of(one) for tp, one in fetcher.readers.items()},
-        )
-
-    def _statistics_of(self, reader: PartitionReader) -> PartitionStatistics:
-        is_committed = self._isolation is Isolation.READ_COMMITTED
-        end = reader.last_stable_offset if is_committed else reader.high_watermark
-        is_known = reader.position is not None and end >= 0
-        return PartitionStatistics(
-            position=reader.position,
-            committed=reader.committed,
-            end=None if end < 0 else end,
-            lag=max(0, end - (reader.position or 0)) if is_known else None,
-            buffered_bytes=reader.buffered_bytes,
-            is_paused=reader.is_paused,
+            partitions={tp: reader.statistics() for tp, reader in fetcher.readers.items()},
         )
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
@@ -598,7 +580,7 @@ class Consumer(Generic[KeyT, ValueT]):
             InvalidUse: there is no group, or a key is not a partition, or a value not an offset.
             BrokerRefused: the group has continued without this member.
         """
-        group = self._own_group()
+        group = self._group.for_commits()
         if offsets is None:
             self._mark_consumed()
             positions = consumed_positions(self._running().readers.values())
@@ -617,39 +599,10 @@ class Consumer(Generic[KeyT, ValueT]):
         Raises:
             InvalidUse: there is no group.
         """
-        return await fetch_committed(self._cluster, self._own_group().group_id, partitions or None)
-
-    def _own_group(self) -> Membership:
-        group = self._group()
-        if group is None:
-            raise InvalidUse("this consumer has no group: give it a group_id to commit")
-        return group
-
-    def _group(self) -> Membership | None:
-        """The membership under which offsets are now committed and fetched."""
-        if self._member is not None:
-            return self._member.membership
-        return None if self._group_id is None else Membership(group_id=self._group_id)
+        group = self._group.for_commits()
+        return await fetch_committed(self._cluster, group.group_id, partitions or None)
 
     # Called by the group and the fetcher.
-
-    def _join(self, fetcher: Fetcher, topics: tuple[str, ...]) -> None:
-        rebalance = Rebalance(
-            fetcher,
-            self._positions,
-            on_assigned=self._listeners[0],
-            on_revoked=self._listeners[1],
-            is_auto_commit=self._auto_commit_s is not None,
-        )
-        self._member = GroupMember(
-            self._cluster,
-            self._group_options,
-            on_revoked=rebalance.revoked,
-            on_assigned=rebalance.assigned,
-            on_failure=self._note,
-            on_defect=fetcher.break_off,
-        )
-        self._member.start(topics)
 
     def _note(self, error: ClientError) -> None:
         if self._fetcher is not None:

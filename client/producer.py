@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Generic, Self
+from typing import Any, Generic, Self, Unpack
 
 from client.aio.batches import RECORD_OVERHEAD_BYTES, Batch, Delivery
 from client.aio.connection import open_cluster
@@ -53,6 +53,7 @@ from client.types import (
     KeyT,
     OffsetAndMetadata,
     RecordMetadata,
+    RecordOptions,
     TopicInfo,
     TopicPartition,
     ValueT,
@@ -303,28 +304,14 @@ class Producer(Generic[KeyT, ValueT]):
         return delivery
 
     async def send_and_wait(
-        self,
-        topic: str,
-        value: ValueT | None,
-        *,
-        key: KeyT | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | datetime | None = None,
-        headers: Iterable[Header] = (),
+        self, topic: str, value: ValueT | None, **options: Unpack[RecordOptions[KeyT]]
     ) -> RecordMetadata:
         """As `send`, and wait until the record is stored; slow if done one by one.
 
         Raises:
             ClientError: as `send`; it was not stored, or it is not known whether it was.
         """
-        delivery = await self.send(
-            topic,
-            value,
-            key=key,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-            headers=headers,
-        )
+        delivery = await self.send(topic, value, **options)
         return await delivery
 
     async def flush(self) -> None:

@@ -4,10 +4,10 @@ Plain data, without behaviour or connection: these may be kept, compared and sen
 are milliseconds since the epoch in fields that end in ``_ms``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Generic, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypedDict
 
 from client.times import datetime_of
 from protocol.records.layout import TimestampType
@@ -36,6 +36,15 @@ class TopicPartition(NamedTuple):
     def __str__(self) -> str:
         """``topic-partition``, as Kafka writes it in messages."""
         return f"{self.topic}-{self.partition}"
+
+
+class RecordOptions(TypedDict, Generic[KeyT], total=False):
+    """What a record to be sent may have besides its topic and value; see `Producer.send`."""
+
+    key: KeyT | None
+    partition: int | None
+    timestamp_ms: int | datetime | None
+    headers: Iterable[Header]
 
 
 class ConsumerRecord(NamedTuple, Generic[KeyT, ValueT]):

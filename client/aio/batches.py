@@ -198,6 +198,7 @@ class PartitionQueue:
     def take(self) -> Batch:
         """The oldest waiting batch, which is under way from now on."""
         batch = self.waiting.popleft()
+        assert not batch.is_settled, "a batch with an outcome is not sent"
         self.in_flight.append(batch)
         return batch
 
@@ -214,6 +215,7 @@ class PartitionQueue:
         self.in_flight.remove(batch)
         if batch.must_renumber:
             batch.forget_sequence()
+        assert not batch.is_settled, "a batch with an outcome is not sent again"
         position = sum(1 for other in self.waiting if other.order < batch.order)
         self.waiting.insert(position, batch)
         self.is_recovering = True
@@ -229,6 +231,7 @@ class PartitionQueue:
 
         The broker refuses batches still in flight with such numbers, and they are sent again.
         """
+        assert sequence >= 0, sequence
         self.next_sequence = sequence
         self.is_established = self.is_established and sequence > 0
         for batch in self.waiting:

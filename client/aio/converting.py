@@ -5,7 +5,7 @@ event loop never waits for it.
 
 Invariant of a consumer: each record is handed out or reported as bad exactly once. A poll that
 meets a bad record hands out those before it; the next poll raises, and the one after that continues
-behind it. A poll that is cancelled, or finds no registry, hands out nothing and loses nothing.
+after it. A poll that is cancelled, or finds no registry, hands out nothing and loses nothing.
 """
 
 import asyncio

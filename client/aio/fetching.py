@@ -28,6 +28,7 @@ from client.core.decoding import to_records
 from client.core.offsets import Isolation
 from client.core.retry import Backoff, is_retriable
 from client.errors import BadRecords, BrokerRefused, BrokerUnreachable, ClientBroken, ClientError
+from client.statistics import PartitionStatistics
 from client.types import ConsumerRecord, TopicPartition
 from protocol.api.fetch import FetchRequest
 from protocol.error_codes import ErrorCode
@@ -133,6 +134,20 @@ class PartitionReader:
         self._records, self._next = [], 0
         self._aborted_producers.clear()
 
+    def statistics(self) -> PartitionStatistics:
+        """Where it stands; its end is the one that its isolation lets it see."""
+        is_committed = self._options.isolation is Isolation.READ_COMMITTED
+        end = self.last_stable_offset if is_committed else self.high_watermark
+        is_known = self.position is not None and end >= 0
+        return PartitionStatistics(
+            position=self.position,
+            committed=self.committed,
+            end=None if end < 0 else end,
+            lag=max(0, end - (self.position or 0)) if is_known else None,
+            buffered_bytes=self.buffered_bytes,
+            is_paused=self.is_paused,
+        )
+
     @property
     def has_data(self) -> bool:
         """Whether `take` may find records without fetching."""
@@ -196,6 +211,7 @@ class PartitionReader:
     def put_back(self, records: list[ConsumerRecord]) -> None:
         """Hand these out again next: the last ones that `take` returned, or some at their end."""
         if records:
+            assert self.position is None or records[0].offset < self.position, "not taken before"
             self._records, self._next = [*records, *self._records[self._next :]], 0
             self.position = records[0].offset
 
@@ -215,6 +231,7 @@ class PartitionReader:
             if not chunk.entries:
                 self._chunks.popleft()
                 self.buffered_bytes -= chunk.size_bytes
+                assert self.buffered_bytes >= 0, f"{self.partition}: {self.buffered_bytes} bytes"
                 continue
             entry, view = chunk.entries[0]
             self._records = self._decode(entry, view, chunk)

@@ -128,10 +128,10 @@ class AvroSerializer(_Serializer):
             InvalidType, InvalidUse: an argument of the wrong type, or no address of a registry.
             BadSchema: `schema` is no Avro schema.
         """
-        text = schema if schema is None or isinstance(schema, str) else json.dumps(schema)
-        if text is not None:
-            parse_avro([("", text)])
-        super().__init__(registry, subject, None if text is None else Schema(AVRO, text))
+        given = _given(AVRO, schema)
+        if given is not None:
+            parse_avro([("", given.text)])
+        super().__init__(registry, subject, given)
 
     def _writer(self, schema: Schema) -> Callable[[Any], bytes]:
         return avro_writer(parse_avro(self._registry.files_of(schema)), schema.number)
@@ -153,8 +153,7 @@ class JsonSerializer(_Serializer):
         Raises:
             InvalidType, InvalidUse: an argument of the wrong type, or no address of a registry.
         """
-        text = schema if schema is None or isinstance(schema, str) else json.dumps(schema)
-        super().__init__(registry, subject, None if text is None else Schema(JSON, text))
+        super().__init__(registry, subject, _given(JSON, schema))
 
     def _writer(self, schema: Schema) -> Callable[[Any], bytes]:
         return lambda value: framed(schema.number, json_serializer(value))
@@ -222,8 +221,8 @@ class SchemaDeserializer(Converter):
             BadSchema: `schema` is no Avro schema.
         """
         super().__init__(registry)
-        text = schema if schema is None or isinstance(schema, str) else json.dumps(schema)
-        self._avro = None if text is None else parse_avro([("", text)])
+        given = _given(AVRO, schema)
+        self._avro = None if given is None else parse_avro([("", given.text)])
         self._message_type = message_type
         self._message_name = ""
         if message_type is not None:
@@ -285,6 +284,13 @@ class SchemaDeserializer(Converter):
             return self._message_type.FromString(data[start:])
 
         return read
+
+
+def _given(kind: str, schema: str | dict[str, Any] | None) -> Schema | None:
+    """A schema that a user gives as text or as what its JSON says, as a registry takes it."""
+    if schema is None:
+        return None
+    return Schema(kind, schema if isinstance(schema, str) else json.dumps(schema))
 
 
 def _descriptor_of(message_type: Any) -> Any:

@@ -74,12 +74,7 @@ class BlockingConsumer(Generic[KeyT, ValueT]):
 
     def start(self) -> None:
         """Connect; join the group, or read all partitions; raises as `Consumer.start`."""
-        self._thread.start()
-        try:
-            self._thread.call(self._consumer.start())
-        except BaseException:
-            self._thread.stop()
-            raise
+        self._thread.start(self._consumer.start)
 
     def close(self) -> None:
         """Commit what auto-commit may, leave the group, end the thread. May be called again."""

@@ -37,8 +37,13 @@ class LoopThread:
         """Whether it has begun and not ended."""
         return self._loop is not None
 
-    def start(self) -> None:
-        """Begin; raises InvalidUse if it has begun."""
+    def start(self, first: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Begin, and carry out `first`; if that fails, the loop has ended.
+
+        Raises:
+            InvalidUse: it has begun already.
+            Exception: what `first` raises.
+        """
         if self._thread is not None:
             raise InvalidUse(f"this {self._owner} was opened already: make another one")
         self._pid = os.getpid()
@@ -55,6 +60,11 @@ class LoopThread:
         self._thread = threading.Thread(target=asyncio.run, args=(run(),), name=name, daemon=True)
         self._thread.start()
         is_running.wait()
+        try:
+            self.call(first())
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """End the loop; calls under way are refused. May be called again."""

@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
 from types import TracebackType
-from typing import Any, Generic, Self
+from typing import Any, Generic, Self, Unpack
 
 from client.aio.batches import Delivery
 from client.checks import check_numbers
@@ -21,10 +20,10 @@ from client.producer import Producer
 from client.statistics import ProducerStatistics
 from client.synchronous.loop_thread import LoopThread
 from client.types import (
-    Header,
     KeyT,
     OffsetAndMetadata,
     RecordMetadata,
+    RecordOptions,
     TopicPartition,
     ValueT,
 )
@@ -110,12 +109,7 @@ class BlockingProducer(Generic[KeyT, ValueT]):
 
     def start(self) -> None:
         """Connect; raises as `Producer.start`."""
-        self._thread.start()
-        try:
-            self._thread.call(self._producer.start())
-        except BaseException:
-            self._thread.stop()
-            raise
+        self._thread.start(self._producer.start)
 
     def close(self, *, flush: bool = True) -> None:
         """End the producer; raises as `Producer.close`. May be called again."""
@@ -128,45 +122,17 @@ class BlockingProducer(Generic[KeyT, ValueT]):
             self._thread.stop()
 
     def send(
-        self,
-        topic: str,
-        value: ValueT | None,
-        *,
-        key: KeyT | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | datetime | None = None,
-        headers: Iterable[Header] = (),
+        self, topic: str, value: ValueT | None, **options: Unpack[RecordOptions[KeyT]]
     ) -> BlockingDelivery:
         """Queue one record; see and raises as `Producer.send`."""
-        work = self._producer.send(
-            topic,
-            value,
-            key=key,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-            headers=headers,
-        )
+        work = self._producer.send(topic, value, **options)
         return BlockingDelivery(self._thread.call(work), self._thread)
 
     def send_and_wait(
-        self,
-        topic: str,
-        value: ValueT | None,
-        *,
-        key: KeyT | None = None,
-        partition: int | None = None,
-        timestamp_ms: int | datetime | None = None,
-        headers: Iterable[Header] = (),
+        self, topic: str, value: ValueT | None, **options: Unpack[RecordOptions[KeyT]]
     ) -> RecordMetadata:
         """As `send`, and wait until the record is stored; slow if done one by one."""
-        return self.send(
-            topic,
-            value,
-            key=key,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-            headers=headers,
-        ).result()
+        return self.send(topic, value, **options).result()
 
     def flush(self) -> None:
         """Send all records now and wait for each; raises as `Producer.flush`."""

@@ -266,8 +266,9 @@ async def test_a_static_member_keeps_its_share_over_a_restart(broker: RunningBro
             start="earliest",
         ) as consumer:
             await take(consumer, 3)
-            assert consumer._member is not None
-            generations.append(consumer._member.membership.generation)
+            member = consumer._group.member
+            assert member is not None
+            generations.append(member.membership.generation)
     assert generations[0] == generations[1]
 
 
