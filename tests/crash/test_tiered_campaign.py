@@ -13,8 +13,9 @@ from storage.disk.steps import Steps
 from storage.recovery import opening
 from storage.remote import erase, upload
 from storage.remote.cleaning import StoredLogs
+from storage.segment.manifest import Manifest
 from tests.crash.campaign import Tally, crash_states, fault_run, faults
-from tests.crash.tiered_workload import TieredWorkload
+from tests.crash.tiered_workload import CleaningWorkload, TieredWorkload
 
 STATES = int(os.environ.get("CRASH_STATES", "600"))
 STATES_PER_SEED = 300
@@ -39,6 +40,14 @@ def test_every_failing_operation_keeps_what_was_promised(seed: int) -> None:
     for fault in faults(seed, FAULTS_PER_SEED):
         fault_run(tally, seed=seed, fault=fault, kind=TieredWorkload)
     assert tally.faults_raised > FAULTS_PER_SEED // 2
+    assert tally.examples == []
+
+
+@pytest.mark.timeout(3600)
+def test_compaction_of_what_is_in_the_store_keeps_what_was_promised() -> None:
+    tally = Tally()
+    crash_states(tally, seed=1, states=STATES_PER_SEED, kind=CleaningWorkload)
+    assert tally.states > STATES_PER_SEED // 2
     assert tally.examples == []
 
 
@@ -147,6 +156,17 @@ def checkpoints_delete_records_of_tails(patch: Patch) -> None:
     patch.setattr(BucketJournal, "_delete_before", every)
 
 
+def superseded_lines_are_not_synced(patch: Patch) -> None:
+    """A rewritten segment has its name before the objects of the old ones are out of the log."""
+    supersede = Manifest.supersede
+
+    def unsynced(self: Manifest, bases: Any) -> bool:
+        supersede(self, bases)
+        return False
+
+    patch.setattr(Manifest, "supersede", unsynced)
+
+
 def compaction_is_ahead_of_the_bucket(patch: Patch) -> None:
     """Records that the bucket lacks replace older ones, which it has."""
     patch.setattr(StoredLogs, "shipped_end", lambda self, log: log.log_end_offset)
@@ -173,14 +193,20 @@ TIERED_BUGS: dict[str, Callable[[Patch], None]] = {
         entries_of_unknown_outcome_are_forgotten,
         records_are_shipped_before_they_are_on_disk,
         checkpoints_delete_records_of_tails,
+        superseded_lines_are_not_synced,
         compaction_is_ahead_of_the_bucket,
         rewritten_segments_are_shipped_in_pieces,
     )
 }
 
 
-FOUND_AT = {"entries_of_unknown_outcome_are_forgotten": 84}
-"""A seed that finds a bug which most seeds do not."""
+_Runs = list[tuple[type[TieredWorkload], int, int]]
+
+LOOKED_FOR_FIRST: dict[str, _Runs] = {
+    "entries_of_unknown_outcome_are_forgotten": [(TieredWorkload, 84, 20)],
+    "superseded_lines_are_not_synced": [(CleaningWorkload, seed, 600) for seed in (1, 17, 5)],
+}
+"""Workload, seed and number of states for bugs that most usual runs do not find."""
 
 
 @pytest.mark.timeout(3600)
@@ -189,8 +215,9 @@ def test_seeded_bug_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     """Negative controls: with any of these mistakes the same campaign finds something wrong."""
     TIERED_BUGS[name](monkeypatch)
     tally = Tally()
-    for seed in (FOUND_AT.get(name, 0), *range(120)):
-        crash_states(tally, seed=seed, states=20, until_found=True, kind=TieredWorkload)
+    usual: _Runs = [(TieredWorkload, seed, 20) for seed in range(120)]
+    for kind, seed, states in [*LOOKED_FOR_FIRST.get(name, []), *usual]:
+        crash_states(tally, seed=seed, states=states, until_found=True, kind=kind)
         if tally.examples:
             return
     pytest.fail(f"{name} was not found in {tally.states} states")

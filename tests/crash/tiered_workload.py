@@ -250,3 +250,13 @@ class TieredWorkload(Workload):
             raise
         except StorageError as error:
             self.errors.append(str(error))
+
+
+class CleaningWorkload(TieredWorkload):
+    """Mostly rounds of compaction: rewritten segments have objects, and several become one.
+
+    Only with odd seeds, as in `TieredWorkload`.
+    """
+
+    def _kinds(self) -> list[tuple[Callable[[], None], int]]:
+        return [*super()._kinds(), (self._clean, 2000)]
