@@ -243,6 +243,7 @@ class ConsumerGroup:
 
     def add(self, member: ConsumerMember) -> None:
         """Add a new member; it owns nothing yet."""
+        assert member.member_id not in self.members, f"{member.member_id} is a member already"
         self.members[member.member_id] = member
         if member.subscription.instance_id is not None:
             self.static_ids[member.subscription.instance_id] = member.member_id
@@ -396,6 +397,7 @@ class ConsumerGroup:
         for member_id, target in targets.items():
             if self.targets.get(member_id) != target:
                 self._changes.append(Change(ChangeKind.TARGET, member_id, target))
+        assert targets.keys() <= self.members.keys(), "a target without a member"
         self.targets = targets
         self.assignment_epoch = self.epoch
         self._changes.append(Change(ChangeKind.ASSIGNMENT_EPOCH, None, self.epoch))
@@ -421,6 +423,7 @@ class ConsumerGroup:
             epoch=self.assignment_epoch,
             is_free=lambda tp: self._owner_of.get(tp, member_id) == member_id,
         )
+        assert after.member_epoch >= current.member_epoch, f"{member_id}: the epoch falls"
         if after != current:
             self._disown(member_id, current)
             self._set_current(member, after)
@@ -471,6 +474,7 @@ class ConsumerGroup:
 
     def drain(self) -> list[Change]:
         """The changes to store since the last call."""
+        assert self.assignment_epoch <= self.epoch, f"{self.group_id}: a target of later members"
         changes, self._changes = self._changes, []
         return changes
 
@@ -557,6 +561,11 @@ def find_or_join(group: ConsumerGroup, request: HeartbeatRequest) -> ConsumerMem
         known_id = group.static_ids.get(request.instance_id)
         if is_joining and known_id is not None and known_id != request.member_id:
             _check_released(group.members[known_id])
+            if request.member_id in group.members:
+                raise HeartbeatRefused(
+                    ErrorCode.INVALID_REQUEST,
+                    f"Member id {request.member_id} is that of another member of the group.",
+                )
             return group.take_over(known_id, request.member_id)
         if known_id is not None or not is_joining:
             member = find_known(group, request.instance_id, request.member_id)

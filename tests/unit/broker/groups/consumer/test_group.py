@@ -153,7 +153,7 @@ def test_a_topic_that_grows_or_appears_is_noticed_with_the_next_heartbeat() -> N
     assert grown.member_epoch == 3
     assert grown.assigned == parts(0, 1, 2) | {(b"b" * 16, 0)}
     table.topics = topics(4, a=3, b=1, c=9)
-    assert table.beat("m1", 3).member_epoch == 3, "nobody reads c"
+    assert table.beat("m1", 3).member_epoch == 3, "no member reads c"
 
 
 def test_a_topic_made_again_is_another_one() -> None:
@@ -256,8 +256,19 @@ def test_a_static_member_comes_back_to_its_partitions() -> None:
     epoch = table.group.epoch
     back = table.join("m3", instance_id="i")
     assert (back.assigned, back.member_epoch) == (kept, epoch)
-    assert table.group.epoch == epoch, "nobody else moves"
+    assert table.group.epoch == epoch, "no other member moves"
     assert table.beat("m1", 2, instance_id="i").error is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_static_member_does_not_come_back_under_the_id_of_another_member() -> None:
+    table = Table()
+    table.join("m1", instance_id="i")
+    table.join("m2")
+    kept = table.beat("m1", 1, instance_id="i").assigned
+    table.beat("m1", -2, instance_id="i")
+    assert table.join("m2", instance_id="i").error is ErrorCode.INVALID_REQUEST
+    assert table.group.members.keys() == {"m1", "m2"}
+    assert table.join("m3", instance_id="i").assigned == kept
 
 
 def test_an_instance_id_in_use_is_not_given_away() -> None:
@@ -383,7 +394,7 @@ def test_a_group_is_assigned_once_per_interval() -> None:
 
 
 class Client:
-    """A member as a real client behaves: it gives up what it is told to, a heartbeat later."""
+    """A member as a real client behaves: it gives up what it has to, a heartbeat later."""
 
     def __init__(self, member_id: str) -> None:
         self.member_id = member_id
