@@ -207,6 +207,7 @@ class FetchSessions:
 
     def advance(self, session: FetchSession) -> None:
         """A fetch of `session` is being served."""
+        assert self._sessions[session.id] is session, f"session {session.id} is another one's"
         session.advance()
         session.used_ms = self._clock.monotonic_ms()
         del self._sessions[session.id]
@@ -234,6 +235,7 @@ class FetchSessions:
             uses_topic_ids=api_version >= TOPIC_IDS_SINCE,
             now_ms=now_ms,
         )
+        assert len(self._sessions) <= self._slots, "more sessions than slots"
         return session
 
     def _make_room(self, size: int, now_ms: int) -> bool:

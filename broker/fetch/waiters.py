@@ -50,6 +50,7 @@ class FetchWaiters:
     def park(self, waiter: FetchWaiter, max_wait_ms: int) -> None:
         """Park `waiter` for at most `max_wait_ms` (> 0)."""
         assert not waiter.parked, "a fetch is parked once at a time"
+        assert max_wait_ms > 0, "a fetch whose time is up is answered"
         waiter.parked = True
         self._parked[waiter] = None
         for log in waiter.logs:
@@ -77,6 +78,7 @@ class FetchWaiters:
         waiters = self.by_log.get(log)
         if not waiters:
             return
+        assert size_bytes >= 0, f"{log.path}: {size_bytes} bytes became visible"
         due = []
         for waiter in waiters:
             waiter.bytes_missing -= size_bytes

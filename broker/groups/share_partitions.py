@@ -283,12 +283,14 @@ class SharePartitions:
 
     def _change(self, loaded: LoadedPartition, batches: Sequence[StateBatch]) -> StateChange:
         share = loaded.partition
+        done_count = share.done_count
+        assert 0 <= done_count <= share.in_flight, (done_count, share.in_flight)
         return StateChange(
             key=loaded.key,
             state_epoch=loaded.state_epoch,
             start_offset=share.start_offset,
             batches=batches,
-            done_count=share.done_count,
+            done_count=done_count,
         )
 
 

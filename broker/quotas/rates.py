@@ -109,6 +109,7 @@ class TokenBucket:
 
         Returns how long to wait: 0 when they were taken.
         """
+        assert count >= 0, count
         self._fill(now_ms)
         if self.tokens < 0:
             return self._delay_ms()

@@ -58,6 +58,7 @@ class CommitWait:
         self._timer.cancel()
 
     def _settle(self, error: StorageError | None) -> None:
+        assert self._missing > 0, "a log has settled twice"
         self._missing -= 1
         if self._missing == 0:
             self._finish()

@@ -439,6 +439,7 @@ class TransactionCoordinator:
         transactional_id = snapshot.transactional_id
 
         def stored(error: ErrorCode) -> None:
+            assert entry.is_busy, f"{transactional_id}: a decision was stored twice"
             entry.is_busy = False
             if error is ErrorCode.NONE:
                 self._of_producer.pop(entry.now.producer_id, None)
@@ -472,6 +473,7 @@ class TransactionCoordinator:
         self._store(entry, prepared, stored)
 
     def _write_markers(self, entry: TransactionalId) -> None:
+        assert entry.now.state in PREPARED, f"{entry.now.transactional_id}: {entry.now.state}"
         entry.missing = set(entry.now.partitions)
         if entry.missing:
             self._write_to(entry, sorted(entry.missing))
@@ -529,6 +531,8 @@ class TransactionCoordinator:
             self._complete(entry)
 
     def _complete(self, entry: TransactionalId) -> None:
+        assert not entry.missing, f"{entry.now.transactional_id}: markers are missing"
+
         def stored(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
                 logger.warning("%s: end not recorded yet", entry.now.transactional_id)

@@ -122,6 +122,15 @@ def check_successor(now: TxnSnapshot, after: TxnSnapshot) -> None:
         assert after.state in _SUCCESSORS[now.state], f"{name}: {now.state} to {after.state}"
     if after.producer_id == now.producer_id:
         assert after.producer_epoch >= now.producer_epoch, f"{name}: the epoch falls"
+    else:
+        assert after.producer_epoch == 0, f"{name}: a new id begins at {after.producer_epoch}"
+    assert after.producer_epoch <= EPOCH_MAX, f"{name}: epoch {after.producer_epoch}"
+    if after.state in SETTLED:
+        assert not after.partitions, f"{name}: {after.state} with partitions"
+        is_taken = now.state not in PREPARED or after.next_producer_id == NO_PRODUCER_ID
+        assert is_taken, f"{name}: the next id was not taken"
+    elif now.state is TxnState.ONGOING:
+        assert now.partitions <= after.partitions, f"{name}: partitions leave the transaction"
 
 
 def plan_init(

@@ -160,6 +160,7 @@ class BucketState:
 
     def apply(self, entry: JournalEntry) -> None:
         """Make the changes of the next entry."""
+        assert entry.number > self.number, f"entry {entry.number} after {self.number}"
         self.number = entry.number
         self.voids = [one for one in self.voids if one not in entry.voids]
         for key, value in entry.changes.items():
@@ -574,6 +575,8 @@ class BucketJournal:
         self._is_uncertain = False
 
     def _void(self, number: int) -> None:
+        known = self.state.number
+        assert known <= number <= known + 1, f"{number} is void after {known}"
         self._is_uncertain = False
         self.state.number = number
         if number not in self.state.voids:
@@ -635,6 +638,8 @@ class BucketJournal:
             raise StoreFailed(f"{key} is not what was written")
         self.entries -= counted[0]
         self.size_bytes -= counted[1]
+        assert self.entries >= 0, "more entries are in the checkpoint than were written"
+        assert self.size_bytes >= 0, "more bytes are in the checkpoint than were written"
         self._checkpoint_bytes = len(data)
         return (yield from self._delete_before(entry.number, needed, key))
 

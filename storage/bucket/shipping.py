@@ -466,6 +466,7 @@ class Shipper:
             yield from self._ship_segment(part, log, segment, limit, is_swapped)
         if is_swapped:
             self._draft.sources.append((found, here))
+        assert end.offset <= log.log_end_offset, f"{log.path}: ships {end.offset}"
         self._draft.ends[log] = end.offset
 
     def _ship_segment(
@@ -515,6 +516,7 @@ class Shipper:
             room = ENTRY_BYTES
         records = self._draft.records
         at, position, end = len(records), start, min(limit, start + room)
+        assert start < end, f"{segment.log.path}: nothing to ship at byte {start}"
         while position < end:
             is_there = log.segments.floor(segment.base_offset) is segment
             if segment.remote is not None or not is_there:

@@ -241,6 +241,7 @@ class DataDir:
             self._journal.mark_deleted(metadata)
             self._delete_directories(metadata, now_ms)
             raise
+        assert len(topic.partitions) == partitions, f"{name}: {len(topic.partitions)} partitions"
         if is_served:
             self.topics[name] = topic
         return topic

@@ -153,6 +153,7 @@ class Metadata(ABC):
         assert count > 0
         first = self.next_producer_id
         self.put(KIND_PRODUCER_IDS, ONLY_KEY, first + count)
+        assert self.next_producer_id == first + count, "the ids that follow would be given twice"
         return range(first, first + count)
 
     def everything(self) -> dict[tuple[str, str], Json]:

@@ -202,6 +202,7 @@ def compact(
     plan = find_cleanable(log, now_ms, tier)
     if plan is None or plan.dirty_bytes == 0:
         return None
+    assert plan.first_dirty < plan.end <= log.durable_offset, "what may be lost is not compacted"
     round_ = _Compaction(log, plan, now_ms=now_ms, map_bytes=map_bytes, tier=tier)
     try:
         result = yield from round_.steps()

@@ -94,7 +94,7 @@ class Log(LogEnd):
         leader_epochs: where each leader epoch began.
         producers: producers and transactions.
         changes: rolls, removals and replacements of segments.
-        waits_for_disk, waits_for_store: whether the high watermark waits for them.
+        waits_for_disk: whether the high watermark waits for it.
         durable_position: where the durable records end in their file.
         held_by_future: base offset of the segment that only a timestamp ahead of the clock keeps.
         is_closed: whether the log was closed; steps that are under way then write nothing more.
@@ -431,6 +431,7 @@ class Log(LogEnd):
             # After the files of the closed segment: they are synced in this order.
             self.unsynced.add_complete(snapshot)
         assert self.segments.active.is_empty, "a segment with data begins at the log's end"
+        assert self.segments.active.base_offset == self.log_end_offset, "a gap before the segment"
         # The high watermark stays, but its position may lie in the new segment now.
         self._high_watermark_position = self.reader.at_segment_start(self._high_watermark_position)
 
@@ -601,7 +602,7 @@ class Log(LogEnd):
             self.go_offline(ticket.error)
         if self.offline is not None:
             raise self.offline
-        assert ticket.end.offset <= self.log_end_offset, "a flush beyond the log's end"
+        assert self.durable_offset <= ticket.end.offset <= self.log_end_offset, "a flush out of order"
         self.durable_position, self.durable_offset = ticket.end, ticket.end.offset
         if self.waits_for_disk:
             self._advance_high_watermark(ticket.end)
@@ -645,6 +646,7 @@ class Log(LogEnd):
         """
         if offset <= self.log_start_offset:
             return
+        assert offset <= self.high_watermark, f"{self.path}: a start at {offset}, not visible yet"
         try:
             self.changes.store_log_start(offset)
         except OSError as error:

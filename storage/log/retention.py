@@ -163,6 +163,7 @@ def delete_expired(log: Log, now_ms: int) -> list[DeletedSegment]:
         log.producers.snapshots.delete_before(log.segments.first.base_offset)
     except OSError as error:
         raise storage_failure("delete", log.path, error) from error
+    assert log.segments.first.base_offset <= log.log_start_offset, "records in sight are removed"
     return [
         DeletedSegment(age.base_offset, age.size_bytes, age.largest_timestamp, reason)
         for age, reason in zip(ages, plan.reasons, strict=False)
@@ -205,6 +206,7 @@ def plan_retention(
     now_ms: int,
 ) -> RetentionPlan:
     """Plan which of `segments` to delete; they are all segments of a log, oldest first."""
+    assert log_start_offset <= high_watermark, "the log starts where nothing is visible yet"
     reasons: list[DeletionReason] = []
 
     def take(reason: DeletionReason, may_go: Callable[[SegmentAge], bool]) -> None:

@@ -103,6 +103,7 @@ class SegmentChanges:
         """Close the active segment and start one at the log's end, which is returned."""
         closed = self._segments.active
         assert closed.base_offset < closed.next_offset == log_end_offset, "a gap between segments"
+        assert durable_offset <= log_end_offset, "more is durable than was written"
         self._manifest.remember(closed.seal(now_ms=now_ms))
         self._manifest.remember_durable(durable_offset)
         is_unsynced = self._unsynced.is_dirty or self._unsynced.ticket is not None
@@ -154,6 +155,7 @@ class SegmentChanges:
         if self.swap is not swap:
             # `settle_swap` has already completed this swap.
             return
+        assert swap.is_done, "a swap ends when its segment has the final names"
         self.swap = None
         # Until this line only its indexes have the facts about the new segment.
         self._manifest.remember(swap.new.seal(now_ms=swap.new.appended_ms))
@@ -171,6 +173,7 @@ class SegmentChanges:
     def store_log_start(self, offset: int) -> None:
         """Store durably that no record below this offset may come back."""
         before = self._manifest.log_start_offset
+        assert offset > before, f"the start falls from {before} to {offset}"
         try:
             self._manifest.remember_start(offset)
             self._sync_manifest()
@@ -191,6 +194,7 @@ class SegmentChanges:
         The caller has called `settle_swap` before it counted them.
         """
         assert self.swap is None, "a swap would change what was counted"
+        assert count > 0, "nothing is removed"
         self._retire(self._segments.remove_first(count), due_ms=due_ms)
 
     def drop_local(self, segment: Segment, *, due_ms: int) -> None:
@@ -199,6 +203,7 @@ class SegmentChanges:
         It is renamed now and unlinked at `due_ms`. The segment stays in the log, with its indexes.
         """
         assert segment is not self._segments.active, "the active segment has no object"
+        assert segment not in self.being_read, "compaction reads the local file"
         path = segment.log.path
         self._files.rename(path, path + DELETED_SUFFIX)
         local = segment.drop_local()

@@ -305,6 +305,8 @@ class ProducerState:
         )
         entry.last_timestamp = batch.max_timestamp
         if batch.is_transactional and entry.txn_first_offset == NO_OFFSET:
+            newest = next(reversed(self._open), NO_OFFSET)
+            assert newest < batch.base_offset, "transactions open in the order of the log"
             entry.txn_first_offset = batch.base_offset
             self._open[batch.base_offset] = producer_id
         return None
@@ -336,6 +338,7 @@ class ProducerState:
         producer_id = self._open.pop(txn.first_offset, None)
         assert producer_id == txn.producer_id, "only an open transaction can be completed"
         assert txn.first_offset <= txn.last_offset
+        assert txn.first_offset not in self.completed, "a transaction is completed once"
         self.completed[txn.first_offset] = txn.last_offset
 
     def advance_high_watermark(self, high_watermark: int) -> None:
@@ -384,6 +387,7 @@ class ProducerState:
 
     def advance_log_start(self, log_start_offset: int) -> None:
         """Follow the log's start: drop transactions ended below it, raise the map's end to it."""
+        assert log_start_offset >= 0
         self.advance_high_watermark(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
 

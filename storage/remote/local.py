@@ -49,6 +49,7 @@ def drop_expired_locally(log: Log, now_ms: int, *, is_pressed: bool = False) -> 
     )
     due_ms = now_ms if is_pressed else now_ms + log.config.file_delete_delay_ms
     dropped = [segment for segment, _ in here[: len(plan.reasons)]]
+    assert not dropped or dropped[-1].next_offset <= end, "a segment without an object would go"
     try:
         for segment in dropped:
             log.changes.drop_local(segment, due_ms=due_ms)

@@ -148,6 +148,7 @@ def _send(log: Log, segment: Segment, upload: ObjectUpload) -> Steps[int]:
         crc = crc32c(data, crc)
         position += len(data)
         yield from off_loop(partial(upload.write, data))
+    assert position == segment.size, f"{segment.log.path}: {position} bytes were sent"
     return crc
 
 

@@ -157,6 +157,7 @@ class SegmentList:
         assert 0 <= count < len(self._segments), f"cannot remove {count} of {len(self)} segments"
         removed = self._segments[:count]
         del self._segments[:count], self._bases[:count]
+        assert self._segments[-1] is self.active, "the active segment has to stay"
         self._recount()
         return removed
 
@@ -172,10 +173,12 @@ class SegmentList:
     def replace_closed(self, old: list[Segment], new: list[Segment]) -> None:
         """Replace adjacent closed segments by rewritten ones."""
         assert self.holds(old), "not adjacent closed segments of this log"
+        assert new[0].base_offset == old[0].base_offset, "a rewritten segment begins where it did"
         index = self._bases.index(old[0].base_offset)
         self._segments[index : index + len(old)] = new
         self._bases = [segment.base_offset for segment in self._segments]
         assert self._bases == sorted(set(self._bases)), "bases of segments must rise"
+        assert self._segments[-1] is self.active, "the active segment has to stay"
         self.replacements += 1
         self._recount()
 

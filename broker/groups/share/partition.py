@@ -211,6 +211,7 @@ class SharePartition:
             self._take_new(extents, left, wish, taken)
         due_ms = now_ms + self.limits.lock_duration_ms
         for run in taken:
+            assert run.is_available, (run.first, run.last, run.state)
             run.state = Delivery.ACQUIRED
             run.deliveries += 1
             run.owner = member_id
@@ -394,6 +395,7 @@ class SharePartition:
         Those whose lock has expired meanwhile are available again, or archived.
         """
         for run in transition.runs:
+            assert run.moving_to is not None, "a transition ends once"
             run.moving_to = None
             if run.due_ms <= now_ms:
                 self._settle(run, self._after(run, Delivery.AVAILABLE))
@@ -408,6 +410,7 @@ class SharePartition:
         due = [run for run in self._held() if run.due_ms <= now_ms]
         changed = self._give_back(due)
         self.wake_ms = min((run.due_ms for run in self._held()), default=None)
+        assert self.wake_ms is None or self.wake_ms > now_ms, "a lock that is due was kept"
         return changed
 
     def release(self, member_id: str) -> list[StateBatch]:
@@ -430,6 +433,7 @@ class SharePartition:
             # A run in transition that reaches over the start stays; its end moves the start.
             log_start_offset = run.first
             del self._runs[:at]
+        assert self.start_offset <= log_start_offset <= self.end_offset, log_start_offset
         self.start_offset = log_start_offset
         self._available_from = max(self._available_from, self.start_offset)
         self._advance_start()
@@ -455,6 +459,7 @@ class SharePartition:
         return wanted
 
     def _settle(self, run: Run, state: Delivery) -> None:
+        assert state is not Delivery.ACQUIRED, "records are acquired by a fetch alone"
         run.state = state
         run.moving_to = None
         run.owner = None
@@ -524,7 +529,8 @@ class SharePartition:
             self.start_offset = run.last + 1
             at += 1
         del self._runs[:at]
-        assert self.start_offset <= self.end_offset, (self.start_offset, self.end_offset)
+        first = self._runs[0].first if self._runs else self.end_offset
+        assert self.start_offset == first <= self.end_offset, (self.start_offset, first)
 
     def _wake_by(self, due_ms: int) -> None:
         self.wake_ms = earliest((self.wake_ms, due_ms))

@@ -96,6 +96,7 @@ class ShareSessions:
                 return None
             self._of_group[group_id] = self._of_group.get(group_id, 0) + 1
         session = self._sessions[key] = ShareSession(group_id, member_id, connection_id)
+        assert len(self._sessions) <= self._limit, "more sessions than allowed"
         return session
 
     def advance(
@@ -122,6 +123,7 @@ class ShareSessions:
             return
         del self._sessions[key]
         left = self._of_group[session.group_id] - 1
+        assert left >= 0, f"{session.group_id} has no session"
         if left:
             self._of_group[session.group_id] = left
         else:

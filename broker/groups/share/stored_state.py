@@ -55,6 +55,7 @@ class StoredState:
         for batch in batches:
             _overlay(self.batches, batch)
         _cut_below(self.batches, self.start_offset)
+        assert not self.batches or self.batches[0].first >= self.start_offset, self.start_offset
         self.done_count = done_count
 
 

@@ -225,6 +225,9 @@ class StreamsGroup:
 
     def drain(self) -> list[StreamsChange]:
         """The changes to store since the last call."""
+        assert self.assignment_epoch <= self.facts.epoch, (
+            f"{self.group_id}: a target of later tasks"
+        )
         changes, self._changes = self._changes, []
         self.is_stored = self.is_stored or bool(changes)
         return changes
