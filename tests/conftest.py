@@ -1,6 +1,6 @@
 """What holds for every test.
 
-Hypothesis fails an example that takes longer than 200 ms, unless it is told not to. On a machine
+Hypothesis fails an example that takes longer than 200 ms, unless its deadline is off. On a machine
 that is busy with other things any example may, and a test never asserts on small times.
 """
 

@@ -8,14 +8,16 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Dialog, Page, expect, sync_playwright
 
 from tidelog.testing import RunningBroker, running_broker
+from tidelog.testing.topics import run
 
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 WIDTH, HEIGHT = 1400, 900
@@ -52,6 +54,21 @@ def running_console(bootstrap: str, *options: str) -> Iterator[str]:
             yield url.rstrip("/")
         finally:
             process.terminate()
+
+
+@contextmanager
+def filled_broker(
+    now_ms: int, fill: Callable[[RunningBroker], Coroutine[Any, Any, None]]
+) -> Iterator[RunningBroker]:
+    """A broker with an authorizer, so that there are rules, whose clock stands at `now_ms`."""
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with running_broker(clock="settable", settings=settings) as running:
+        running.clock.freeze(now_ms)
+        run(lambda: fill(running))
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,8 @@ from client.admin import Admin
 from client.producer import Producer
 from client.types import TopicPartition
 from protocol.acl import Acl, Operation, PatternType, Permission, ResourceType
-from tidelog.testing import RunningBroker, running_broker
-from tidelog.testing.topics import run
+from tests.browser.conftest import filled_broker
+from tidelog.testing import RunningBroker
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -24,13 +24,7 @@ AHEAD_MS = 600_000
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[RunningBroker]:
-    settings = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
-    }
-    with running_broker(clock="settable", settings=settings) as running:
-        running.clock.freeze(NOW)
-        run(lambda: fill(running))
+    with filled_broker(NOW, fill) as running:
         yield running
 
 

@@ -10,10 +10,9 @@ from client.admin import Admin
 from client.producer import Producer
 from client.types import TopicPartition
 from protocol.acl import Acl, Operation, PatternType, Permission, ResourceType
-from tests.browser.conftest import Errors, running_console
+from tests.browser.conftest import Errors, filled_broker, running_console
 from tests.browser.steps import HOSTILE
-from tidelog.testing import RunningBroker, Seed, running_broker
-from tidelog.testing.topics import run
+from tidelog.testing import RunningBroker, Seed
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
@@ -27,13 +26,7 @@ SCRIPTED = "main script, main img, main iframe, main svg, main style"
 @pytest.fixture(scope="module")
 def broker() -> Iterator[RunningBroker]:
     """One with an authorizer, so that there are rules; topics that are odd in one way each."""
-    settings = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS",
-    }
-    with running_broker(clock="settable", settings=settings) as running:
-        running.clock.freeze(NOW)
-        run(lambda: fill(running))
+    with filled_broker(NOW, fill) as running:
         yield running
 
 

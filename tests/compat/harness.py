@@ -1,7 +1,7 @@
 """Runs client programs and says what must have come out.
 
 `run` drives one scenario to its end; `Member` is a group member that keeps running until it is
-told to stop. `read_topic` is the independent reader (the newest librdkafka, assigned and without
+stopped. `read_topic` is the independent reader (the newest librdkafka, assigned and without
 a group) whose view of a topic the clients are compared with.
 """
 

@@ -70,7 +70,7 @@ def wait_for(is_there: Callable[[], bool], process: subprocess.Popen[bytes], log
 def ask(
     method: str, url: str, document: object = None, content_type: str = "application/json"
 ) -> tuple[int, Any]:
-    """Status and answer of an HTTP request, JSON or text; (0, None) while nobody listens."""
+    """Status and answer of an HTTP request, JSON or text; (0, None) while no process listens."""
     body = None if document is None else json.dumps(document).encode()
     request = urllib.request.Request(url, data=body, method=method)
     request.add_header("Content-Type", content_type)

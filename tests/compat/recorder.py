@@ -3,7 +3,7 @@
 A proxy on loopback that the broker advertises as its own address, so that every connection of a
 client passes through it. It reads the first eight bytes of each request, size, key and version, and
 changes nothing. A connection belongs to the client whose program runs when it is opened; what
-the harness itself opens in between belongs to nobody. Used by `tests.compat.report`.
+the harness itself opens in between belongs to no client. Used by `tests.compat.report`.
 """
 
 import contextlib
@@ -104,7 +104,7 @@ def start() -> Recorder:
 
 
 def running() -> Recorder | None:
-    """The recorder of this process, or None where nobody asked for one."""
+    """The recorder of this process, or None where none was asked for."""
     return _recorder
 
 

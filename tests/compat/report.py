@@ -4,7 +4,7 @@ The tables go to docs/compatibility-clients.md: what each client did, and which 
 APIs it sent on the way (`tests.compat.recorder`). A cell is "yes" when every case of the scenario
 passed, "no" when one failed twice, "not yet" for an expected failure, "skipped" where the machine
 has not what the client needs, "not run" where the client has it and its program does not try it,
-and empty where the client has no such thing. The revision told is that of the tree when the run
+and empty where the client has no such thing. The revision shown is that of the tree when the run
 begins, and when it ends if that is another. Further arguments go to pytest and COMPAT_BROKER
 chooses another broker (see `tests.compat.brokers`); with either the table is only printed.
 """

@@ -1,9 +1,9 @@
 """Producer ids of another user: what Apache Kafka lets a client do with them, Tidelog lets too.
 
-Kafka remembers no owner of a producer id. So whoever may write to a partition may go on, and may
-spoil, the sequence of any idempotent producer there. Nobody else ends a transaction or adds to it:
-its id is a resource, and another producer id is refused for it. Tidelog also refuses all records of
-its producer from users without WRITE on its id.
+Kafka remembers no owner of a producer id. So every client that may write to a partition may
+continue, and may spoil, the sequence of any idempotent producer there. No other user ends a
+transaction or adds to it: its id is a resource, and another producer id is refused for it. Tidelog
+also refuses all records of its producer from users without WRITE on its id.
 """
 
 import asyncio

@@ -79,7 +79,7 @@ def run(name: str, *arguments: str, stdin: str = "") -> str:
 
 
 def refused(name: str, *arguments: str) -> str:
-    """What the tool printed when it was told no."""
+    """What the tool printed when it was refused."""
     code, text = ended(name, *arguments)
     assert code == 1, text[-3000:]
     return text
@@ -246,7 +246,7 @@ def test_moves_to_where_everything_is_are_done_at_once(
 
 @contextmanager
 def open_transaction(address: str, topic: str) -> Iterator[tuple[str, int]]:
-    """A transactional id and the first offset of its transaction, which nobody ends."""
+    """A transactional id and the first offset of its transaction, which has no end."""
     name = harness.unique("open")
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": address, "transactional.id": name, "log_level": 2}

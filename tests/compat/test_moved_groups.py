@@ -2,7 +2,7 @@
 
 Java 4.3 and the newest librdkafka, each in both protocols, are replaced one by one; records are
 produced all the time. At every halt each partition has one owner, and in the end every record has
-been read, none of them twice: whoever gives a partition up has committed before.
+been read, none of them twice: a member that gives a partition up has committed before.
 
 Also here: a group's own settings with Kafka's `kafka-configs --group`.
 """

@@ -2,7 +2,7 @@
 
 Two producers in one process write each transaction to two partitions and commit an offset in it.
 Whatever the kills interrupt: a read_committed reader sees a transaction in both partitions or in
-none, all that the producers were told is committed, nothing that they were told is aborted, nothing
+none, every answer about a commit or an abort holds, and nothing is read
 twice; the offset of each group is that of its last transaction; and no partition is left waiting.
 
 `TXN_TORTURE_KILLS=50` kills more often. The same request by request: `tests/integration/

@@ -1,7 +1,7 @@
-"""Load from librdkafka on a real broker, and what it was told: acknowledged, seen, committed.
+"""Load from librdkafka on a real broker, and its answers: acknowledged, seen, committed.
 
 Used by everything that stops a real broker the hard way (`tests.crash.test_kill9`,
-`tests.crash.power_cut`). What it was told is compared after the restart with what `read` finds.
+`tests.crash.power_cut`). They are compared after the restart with what `read` finds.
 """
 
 import time
@@ -177,5 +177,5 @@ def committed(port: int, group: str, topic: str) -> int:
 
 
 def lost(found: Records, told: Records) -> Records:
-    """What was told and is not found with the same value."""
+    """What was answered and is not found with the same value."""
     return {where: value for where, value in told.items() if found.get(where) != value}

@@ -3,13 +3,13 @@
 Each cycle starts the broker on a loop-mounted ext4, lets librdkafka produce (acks=all, once
 idempotent and once plain), consume and commit, and cuts the power of the file system at a random
 moment, with requests and syncs under way. Then the broker is killed, the file system mounted again,
-and what clients had been told is compared with what the next broker finds:
+and the answers that clients had got are compared with what the next broker finds:
 
 * acknowledged records, and records that a consumer had seen, are there with their offsets;
 * the committed offset is there; the topic that was created is there, the one deleted is not;
 * after a clean stop the auditor finds nothing.
 
-What was told in a cycle is looked at once more after the next cut. A run like that must be able to
+The answers of a cycle are looked at once more after the next cut. A run like that must be able to
 fail: with `--control` the same cycles run with durability given up, by settings (`os`: acks=1 and
 flush.policy=os) or by force (`unsynced`: every sync does nothing), and records must be lost.
 Without `--control` both follow with fewer cycles, so that one command gives a whole batch.
@@ -62,7 +62,7 @@ AFTER_CUT_S = 0.05
 
 @dataclass(slots=True, kw_only=True)
 class Told:
-    """What clients were told in one cycle, about one topic."""
+    """The answers that clients got in one cycle, about one topic."""
 
     topic: str
     acked: Records = field(default_factory=dict)
@@ -157,7 +157,7 @@ class PowerCuts:
         self._told.append(told)
 
     def _look(self, disk: LoopDisk) -> None:
-        """Start, compare with what was told, stop cleanly, audit."""
+        """Start, compare with the answers, stop cleanly, audit."""
         if not self._told:
             return
         tally = self.tally

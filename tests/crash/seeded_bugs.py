@@ -118,7 +118,7 @@ def holes_are_kept(patch: Patch) -> None:
 
 
 def index_off_by_one(patch: Patch) -> None:
-    """The offset index points behind the batch's first byte."""
+    """The offset index points beyond the batch's first byte."""
     original: Any = offset_index.OffsetIndex.add
 
     def add(self: Any, relative: int, position: int) -> int:
@@ -128,7 +128,7 @@ def index_off_by_one(patch: Patch) -> None:
 
 
 def time_index_off_by_one(patch: Patch) -> None:
-    """The time index names the offset behind the batch."""
+    """The time index names the offset after the batch."""
     original: Any = time_index.TimeIndex.add
 
     def add(self: Any, timestamp: int, relative: int) -> int:
@@ -275,7 +275,7 @@ def deleted_topic_stays_in_journal(patch: Patch) -> None:
 
 
 def failed_write_is_left(patch: Patch) -> None:
-    """What a failed append wrote stays in the file, and appends go on behind it."""
+    """What a failed append wrote stays in the file, and appends continue after it."""
     original = simulated_disk.SimulatedFile.append
 
     def append(self: Any, data: Any) -> None:

@@ -28,7 +28,7 @@ def headless_log() -> LogHarness:
 def test_a_log_that_begins_again_begins_at_its_start_whenever_that_is_cut_off(
     survival: Survival,
 ) -> None:
-    """What lay behind the lost head must not become the log, however far its removal had come."""
+    """What lay after the lost head must not become the log, however far its removal had come."""
     crashed = 0
     while True:
         harness = headless_log()

@@ -2,7 +2,7 @@
 
 `Workload.run` drives a `DataDir` on a simulated disk through a seeded mixture of appends (plain,
 idempotent, transactional), flushes with appends in between, rolls, checkpoints, deletions, topic
-changes and restarts. Beside the engine it keeps `Promises`: what was reported to somebody as done,
+changes and restarts. Beside the engine it keeps `Promises`: what was reported to a client as done,
 and may therefore not be gone after any crash, whatever the disk does. A crash is judged by them and
 by nothing else (`tests.crash.checker`).
 

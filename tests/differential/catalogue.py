@@ -167,7 +167,7 @@ def _versions() -> Iterator[Case]:
 
 
 def patched(batch: bytes, at: int, form: str, *values: int, crc: bool = True) -> bytes:
-    """A batch with other bytes at a position, and a right CRC unless told otherwise."""
+    """A batch with other bytes at a position, and a right CRC unless `crc` says otherwise."""
     out = bytearray(batch)
     struct.pack_into(form, out, at, *values)
     if crc:

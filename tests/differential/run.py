@@ -105,7 +105,7 @@ def _observe(
 
 
 def main() -> int:
-    """Prints the differences that nobody has said to be intended; the exit status says if any."""
+    """Prints the differences that are not said to be intended; the exit status says if any."""
     from tests.differential.intended import unexplained
 
     versions = sys.argv[1:] or list(REACHES)

@@ -1,4 +1,4 @@
-"""Every release that is a peer, the whole catalogue: no difference that nobody has explained."""
+"""Every release that is a peer, the whole catalogue: no difference without an explanation."""
 
 from pathlib import Path
 

@@ -39,7 +39,7 @@ def _committed(admin: AdminClient, group: str) -> dict[str, int]:
 
 
 def _changed(admin: AdminClient, kind: Any, name: str) -> dict[str, str]:
-    """The settings that somebody has set at run time."""
+    """The settings that were set at run time."""
     resource = ConfigResource(kind, name)
     found = admin.describe_configs([resource])[resource].result(timeout=TIMEOUT_S)
     dynamic = {1, 2, 8}  # topic, broker, group

@@ -92,7 +92,7 @@ def test_reuse_same_dataframe_in_query(topic: str, read: Any) -> None:
 
 
 def test_late_binding_start_offsets(broker: Broker, read: Any) -> None:
-    """A frame is planned when it is first used, and keeps that plan; a new frame plans anew.
+    """A frame is planned when it is first used, and keeps that plan; a new frame is planned again.
 
     Differs from Spark's own source, whose frames plan at every action: Spark 4.3 caches the
     partitions of a Python source with the frame.
@@ -414,7 +414,7 @@ def test_statistics_prune_both_ends_of_a_window_and_lose_no_late_row(
     capsys: pytest.CaptureFixture[str],
     how: str,
 ) -> None:
-    """Segments of some 300 s each; one late record lies far behind the window."""
+    """Segments of some 300 s each; one late record lies far after the window."""
     name = broker.topic(1, segment_bytes="9000")
     for first in range(0, 4000, 400):
         broker.produce(name, 0, 400, first=first, batchBytes="2k")

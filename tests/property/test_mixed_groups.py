@@ -2,8 +2,8 @@
 
 The members are models of clients: what they own changes when their client would let their
 application know. Eager ones give everything up before they join again, cooperative ones what they
-are not given any more, those of the consumer protocol what they are told to. In the end, when
-nobody comes or goes, every partition has an owner. `MIXED_GROUP_SEEDS=1000` lives more lives.
+are not given any more, those of the consumer protocol what answers take from them. In the end, when
+no member comes or goes, every partition has an owner. `MIXED_GROUP_SEEDS=1000` lives more lives.
 """
 
 from __future__ import annotations

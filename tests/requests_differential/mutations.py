@@ -53,7 +53,7 @@ NOT_SENT: Final = (
     # Whose id that is hangs on which case came before.
     *((None, "producer_id", what) for what in ("one less", "one more")),
     *((None, "v3_and_below_producer_id", what) for what in ("one less", "one more")),
-    # Kafka's controller makes a list of two thousand million assignments, and answers nobody else.
+    # Kafka's controller makes a list of two thousand million assignments, and answers no client.
     (ApiKey.CREATE_PARTITIONS, "count", "max"),
     # Kafka's broker waits half a minute for its controller, and asks it nothing else meanwhile.
     (ApiKey.ALTER_CONFIGS, "resources", "twice"),

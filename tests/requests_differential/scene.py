@@ -34,7 +34,7 @@ class Need(Flag):
     TOPIC = auto()
     """A topic with records; others may use it too."""
     OWN_TOPIC = auto()
-    """A topic with records that is nobody else's."""
+    """A topic with records that no other client uses."""
     OWN_NAME = auto()
     """The name of a topic that does not exist yet."""
     MEMBER = auto()

@@ -154,7 +154,7 @@ class Cell:
 
     @property
     def request_name(self) -> tuple[ApiKey, int, str]:
-        """What tells the request from others, whoever sends it."""
+        """What tells the request from others, for every sender."""
         return self.api, self.version, self.sent
 
     @property

@@ -140,7 +140,7 @@ def transactions(wire: Wire, rounds: int, random: Random) -> None:
 
 
 def leave_open(wire: Wire, random: Random) -> None:
-    """A transaction that nobody ends: the last stable offset stays behind."""
+    """A transaction without an end: the last stable offset stays below it."""
     producer = _Transactional(wire, "tx-open")
     producer.begin()
     producer.send(_some(random, 3), partition=0)

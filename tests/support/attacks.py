@@ -1,6 +1,6 @@
 """What hostile clients send: whole frames, made once and sent by tests and by `benchmarks.siege`.
 
-Each attack is small for whoever sends it and was expensive for the broker. `ATTACKS` has them by
+Each attack is small for its sender and was expensive for the broker. `ATTACKS` has them by
 name. Frames are made by our own codec where the codec can write such a thing, by hand elsewhere.
 """
 
@@ -122,7 +122,7 @@ def greedy_fetches(count: int = 20, topic: str = TOPIC) -> bytes:
 
 
 def tags(count: int = 10_000_000) -> bytes:
-    """Metadata with tagged fields that are empty and that nobody knows."""
+    """Metadata with tagged fields that are empty and unknown."""
     head = bytes.fromhex("0003 000c 00000007 ffff 00 01 00 00")
     return sized(head + encode_unsigned(count) + b"\x63\0" * count)
 

@@ -1,4 +1,4 @@
-"""A broker inside the test's own event loop, and a client that says exactly what it is told.
+"""A broker inside the test's own event loop, and a client that sends exactly what it is given.
 
 `running_broker` starts a `Broker` on free ports over a directory of the test; `RawClient` sends
 protocol messages of any version and decodes what comes back, without retries or opinions.

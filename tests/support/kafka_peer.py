@@ -106,7 +106,7 @@ class KafkaPeer:
     `bootstrap` and `process` are set between start and stop; `spawned_at` is when the broker's
     process was started, on time.perf_counter. The data directory is formatted before that when it
     is new, and kept at the end, so that a second peer on it is a restart. `log_dir` is where the
-    partitions are, by default below the data directory; give one that somebody else wrote, and
+    partitions are, by default below the data directory; give one that another program wrote, and
     ``node.id`` in `settings` to be its owner. `listeners` are ports of 127.0.0.1 by security
     protocol, beside the plain one (KRaft mode only); what they need goes into `settings`.
     """

@@ -26,7 +26,7 @@ async def log_in_scram(
 ) -> SaslAuthenticateResponse:
     """Log in as RFC 5802 has it; the last answer of the broker.
 
-    `extension` stands behind the client's first message, for instance `,tokenauth=true`.
+    `extension` stands after the client's first message, for instance `,tokenauth=true`.
     """
     await _handshake(client, mechanism)
     algorithm = "sha" + mechanism.rpartition("-")[2]

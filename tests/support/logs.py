@@ -140,7 +140,7 @@ def add(segment: Segment, data: bytes | bytearray, *, interval: int = 0, now_ms:
 def add_at_end(
     segment: Segment, *timestamps: int, interval: int = 0, size: int | None = None
 ) -> None:
-    """Append one batch behind what is there."""
+    """Append one batch after what is there."""
     data = batch(*timestamps, base_offset=segment.next_offset, size=size)
     add(segment, data, interval=interval)
 
@@ -253,7 +253,7 @@ class LogHarness:
         return result
 
     def place(self, base_offset: int, data: bytes) -> None:
-        """Put a `.log` file with this content into the directory, as somebody else may have."""
+        """Put a `.log` file with this content into the directory, as another program may have."""
         self.files.create(f"{self.path}/{base_offset:020d}.log").append(data)
 
     def records(self, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> list[Record]:

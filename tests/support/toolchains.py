@@ -34,7 +34,7 @@ _DEPENDENCY = """
 _SETTINGS = """<settings><mirrors><mirror>
 <id>only</id><mirrorOf>*</mirrorOf><url>{url}</url></mirror></mirrors></settings>
 """
-# Maven resets the terminal's colours even when it is told to use none.
+# Maven resets the terminal's colours even with the option to use none.
 _TERMINAL_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 

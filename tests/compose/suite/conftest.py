@@ -1,4 +1,4 @@
-"""Where the broker is: told by the compose file, reached over the network by its service name."""
+"""Where the broker is: named by the compose file, reached over the network by its service name."""
 
 import os
 import time

@@ -2,7 +2,7 @@
 
 To the coordinator a type is a name and its members' metadata are bytes. What differs by type is
 little: offsets of a consumer group at work may be deleted topic by topic, and only consumers'
-groups can be moved to the consumer protocol. Also here: groups that nobody knows, or not any more.
+groups can be moved to the consumer protocol. Also here: unknown groups, and deleted ones.
 """
 
 from __future__ import annotations

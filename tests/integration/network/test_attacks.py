@@ -1,4 +1,4 @@
-"""Hostile peers: whatever they send, nobody else notices and no log changes.
+"""Hostile peers: whatever they send, no other client notices and no log changes.
 
 Each test runs under `tests.support.siege`, which holds the broker to that while the attack lasts
 and audits its directory afterwards. What is asserted here is only the attacker's own fate.

@@ -120,7 +120,7 @@ LIES: dict[str, tuple[bytes, set[ErrorCode]]] = {
         with_records(b"\x16\0\0\0\x01\x01\xfe\xff\xff\xff\x0f\0"),
         {INVALID, CORRUPT},
     ),
-    "bytes behind the records": (
+    "bytes after the records": (
         with_records(b"\x0c\0\0\0\x01\x01\0" + bytes(9)),
         {INVALID, CORRUPT},
     ),

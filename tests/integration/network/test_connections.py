@@ -110,7 +110,7 @@ async def test_answers_keep_the_order_of_requests(broker: RunningBroker) -> None
     assert (await client.receive()).topics[0].name == "t"
     third = (await client.receive()).responses[0].partition_responses[0]
     assert (first.base_offset, second.base_offset, third.base_offset) == (0, 1, 2)
-    assert values_of(polled) == [], "the Produce behind a long poll waits for it"
+    assert values_of(polled) == [], "the Produce after a long poll waits for it"
 
 
 async def test_requests_after_a_long_poll_wait_for_it(broker: RunningBroker) -> None:
@@ -127,7 +127,7 @@ async def test_requests_after_a_long_poll_wait_for_it(broker: RunningBroker) -> 
 
 
 async def test_old_clients_ask_before_they_are_answered(client: RawClient) -> None:
-    """kafka-python 1.4 sends Metadata v0 right behind ApiVersions v0."""
+    """kafka-python 1.4 sends Metadata v0 right after ApiVersions v0."""
     client.send(HELLO, 0)
     client.send(metadata_request([]), 0)
     assert (await client.receive()).api_keys

@@ -1,4 +1,4 @@
-"""A disk that fails or fills: who is told what, who goes on, and that nothing is retried."""
+"""A disk that fails or fills: which client gets which error, and that nothing is retried."""
 
 import asyncio
 import errno

@@ -135,17 +135,17 @@ def test_optimised_python_is_refused(tmp_path: Path) -> None:
 
 
 def test_default_metrics_port_moves_when_taken(tmp_path: Path) -> None:
-    """Two brokers on one machine are a normal thing; only a port somebody asked for is law."""
+    """Two brokers on one machine are a normal thing; only a port that was asked for is law."""
     default = load().metrics_listener
     assert default is not None
     with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # or somebody else has it, which is as good
+        with contextlib.suppress(OSError):  # or another process has it, which is as good
             stack.enter_context(socket.create_server((default.host, default.port)))
         assert f"metrics port {default.port} is taken; serving" in log_of_a_start(tmp_path)
 
 
 def log_of_a_start(directory: Path) -> str:
-    """What a broker says that is told nothing about metrics."""
+    """What a broker says that has no setting about metrics."""
     settings = broker_settings(directory, {})
     del settings["metrics.listener"]
     process = subprocess.Popen(

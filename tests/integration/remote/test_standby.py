@@ -203,7 +203,7 @@ def test_a_client_without_the_right_does_not_see_whom_a_standby_follows() -> Non
         raise AssertionError
 
     control = StandbyControl(lambda: {"owner": "secret"}, promote)
-    security = cast("Security", None)  # not asked about clients that nobody knows
+    security = cast("Security", None)  # not asked about unknown clients
     status, answer = control.show("", Viewer(security, Session()))
     assert (status, b"secret" in answer) == (403, False)
     status, answer = control.show("", Viewer(security, Session(), sees_all=True))

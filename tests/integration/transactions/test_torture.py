@@ -3,7 +3,7 @@
 Three producers write the same values to two partitions in each transaction and end it one way or
 the other. Whatever the kills interrupt, a read_committed reader must see a transaction in both
 partitions or in none, everything that was answered as committed, and nothing that was answered as
-aborted; and no partition may be left waiting for a transaction that nobody will end.
+aborted; and no partition may be left waiting for a transaction without an end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PARTITIONS = (0, 1)
 
 
 class Worker:
-    """A producer that never gives up, and what it was told about each of its transactions."""
+    """A producer that never gives up, and the answers about each of its transactions."""
 
     def __init__(self, number: int) -> None:
         self.name = f"x{number}"
@@ -101,7 +101,7 @@ async def test_is_every_transaction_whole_whatever_was_killed(tmp_path: Path) ->
     assert len(committed) > KILLS
     async with running_broker(tmp_path) as running:
         session = Session(await running.client())
-        for worker in workers:  # what a kill left open is aborted by whoever comes next
+        for worker in workers:  # what a kill left open is aborted by the next producer
             deadline_s = time.monotonic() + 10
             while await session.init(worker.name) != ErrorCode.NONE:
                 assert time.monotonic() < deadline_s

@@ -1,10 +1,10 @@
 """Transactions of version 2 (KIP-890) whose producer, or whose broker, dies at every step.
 
 A transaction writes its number to two partitions, commits it as an offset, and ends. It is stopped
-right after each of its requests was sent, or answered. Then somebody else takes the transactional
-id over, or the producer goes on as a client would: it sends again what was not answered. Whatever
-happened, a transaction is whole or not there, what was answered as committed is there, offsets
-agree with the records, and what arrives late from the dead one has no effect.
+right after each of its requests was sent, or answered. Then another producer takes over the
+transactional id, or the producer continues as a client would: it sends again what was not answered.
+Whatever happened, a transaction is whole or not there, what was answered as committed is there,
+offsets agree with the records, and what arrives late from the dead one has no effect.
 
 `TXN_TORTURE_ROUNDS=20` runs the kills of the broker that many times over, with other delays.
 """
@@ -51,7 +51,7 @@ LATE = frozenset(
 
 @dataclass
 class Books:
-    """What producers were told of their transactions, by number."""
+    """The answers that producers got about their transactions, by number."""
 
     committed: set[int] = field(default_factory=set)
     aborted: set[int] = field(default_factory=set)

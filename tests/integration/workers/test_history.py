@@ -5,7 +5,7 @@ meanwhile. The history of all clients is compared with what is there in the end:
 
 * every acknowledged value is there, once, at the offset that was acknowledged; no value twice;
 * the values of a producer in a partition are in the order in which it sent them;
-* nobody has read what is not there in the end, at the offset where it was read;
+* no client has read what is not there in the end, at the offset where it was read;
 * the group has skipped nothing: what it has committed covers only what its members have read.
 
 `HISTORY_KILLS=40` sets how often a worker is killed.

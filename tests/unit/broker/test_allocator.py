@@ -1,6 +1,6 @@
 """Freed memory of large answers stays, so that the next answer causes no page faults.
 
-Buffers of TLS connections are mapped, so that pages which nobody writes are not there.
+Buffers of TLS connections are mapped, so that pages which are not written are not there.
 """
 
 import subprocess

@@ -1,4 +1,4 @@
-"""How a command is told where the broker is and how the connection is secured."""
+"""How a command learns where the broker is and how the connection is secured."""
 
 import re
 import subprocess

@@ -18,7 +18,7 @@ from cli.output import (
 )
 
 HOSTILE = "g\x1b]0;title\x07\x1b[2J\r\n\u202e\x9b\ud800"
-"""A name that a client may have chosen: it would change the terminal of whoever lists it."""
+"""A name that a client may have chosen: it would change the terminal where it is listed."""
 
 
 def test_a_table_aligns_numbers_and_groups_digits(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The frozen clock moves only when told to, and fires timers in order."""
+"""The frozen clock moves only when a test moves it, and fires timers in order."""
 
 from broker.clocks.clock import SteadyTime, SystemClock
 from tests.support.clock import FrozenClock

@@ -416,7 +416,7 @@ async def test_do_offsets_in_use_never_expire() -> None:
         g.pass_time(1_800_000 - 1)
         assert g.coordinator.heartbeat("g", "m1", None, 1) is ErrorCode.NONE
     assert g.offset() == 5
-    assert g.offset(("u", 0)) is None, "nobody reads that topic any more"
+    assert g.offset(("u", 0)) is None, "no member reads that topic any more"
 
 
 async def test_does_a_simple_consumer_keep_its_offsets_for_the_retention() -> None:

@@ -186,7 +186,7 @@ def test_late_bug_is_answered_too(bench: Bench) -> None:
 
 
 def test_unencodable_answer_closes_its_own_connection_only(bench: Bench) -> None:
-    """An acks callback that raised here would lose the acks behind it in the same sync."""
+    """An acks callback that raised here would lose the acks after it in the same sync."""
     pending: Pending[Any] = Pending()
     bench.handle(ApiKey.LIST_GROUPS, lambda *_: pending)
     exchange = bench.dispatch(frame(ListGroupsRequest(), 1))

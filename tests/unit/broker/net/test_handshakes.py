@@ -12,7 +12,7 @@ def places(*, at_once: int = 8, waiting_max: int = 16) -> Handshakes:
 
 
 class Shaking:
-    """Clients in the middle of a handshake, until they are told to end it."""
+    """Clients in the middle of a handshake, until the test ends it."""
 
     def __init__(self, handshakes: Handshakes) -> None:
         self._handshakes = handshakes

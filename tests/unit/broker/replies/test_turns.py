@@ -52,7 +52,7 @@ async def test_long_work_continues_in_turns_that_others_share(turns: Turns) -> N
     seen: list[str] = []
     first, second = (turns.begin(counting(4, seen, name)) for name in "ab")
     assert isinstance(first, Work)
-    assert seen == ["a", "b"], "nobody is served to the end before the other one begins"
+    assert seen == ["a", "b"], "no one of them is served to the end before the other one begins"
     assert await settled(first) == await settled(second) == 4
     assert seen == list("abababab")
 

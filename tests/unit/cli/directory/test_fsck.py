@@ -1,4 +1,4 @@
-"""`tidelog fsck`: what it gives up, when told to."""
+"""`tidelog fsck`: what it gives up, with `--accept-loss`."""
 
 import json
 from pathlib import Path

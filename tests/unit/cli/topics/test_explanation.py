@@ -1,4 +1,4 @@
-"""A lookup told in sentences: which index it started from, and what that one says."""
+"""A lookup in sentences: which index it started from, and what that one says."""
 
 from typing import Any
 

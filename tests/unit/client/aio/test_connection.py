@@ -1,4 +1,4 @@
-"""One connection: versions agreed, answers matched, failures told to everybody once."""
+"""One connection: versions agreed, answers matched, failures reach every caller once."""
 
 import asyncio
 from collections.abc import Callable

@@ -238,7 +238,7 @@ def test_a_plan_shows_what_is_read_of_what_and_what_was_pruned(folder: Path) -> 
     "named", [{"timeWindow": "strict"}, {"startingOffsetsByTimestampStrategy": "latest"}]
 )
 def test_the_end_is_asked_before_the_time(named: dict[str, str]) -> None:
-    """A record that comes in between lies behind the end that is known; else it were skipped."""
+    """A record that comes in between lies after the end that is known; else it were skipped."""
     asked: list[int] = []
 
     class Asked(PartitionDouble):

@@ -185,7 +185,7 @@ def test_gaps_of_compaction_move_reading_on() -> None:
 
 @pytest.mark.parametrize("start", [0, 5])
 def test_a_gap_that_reaches_over_the_end_ends_reading(start: int) -> None:
-    """Else a reader would fetch the batch behind the end for ever."""
+    """Else a reader would fetch the batch after the end for ever."""
     decoder = PartitionDecoder("t", 0, start, 100, DecodeRules(columns=ALL))
     data = memoryview((batch(0, 5) if not start else b"") + batch(150, 5))
     rows = [one.num_rows for one in decoder.feed(data)]

@@ -249,7 +249,7 @@ def test_lz4_reserved_bits_and_sizes_are_refused(flags: int, descriptor: int) ->
 
 
 def test_gzip_members_of_all_sizes_are_concatenated() -> None:
-    """Those behind the first are fed in chunks; their ends lie anywhere in them."""
+    """Those after the first are fed in chunks; their ends lie anywhere in them."""
     rng = random.Random(5)
     parts = [rng.randbytes(size) for size in (0, 1, 4_000, 4_070, 4_096, 9_000, 70_000, 0, 300)]
     assert unlimited(Codec.GZIP, b"".join(map(gzip.compress, parts))) == b"".join(parts)

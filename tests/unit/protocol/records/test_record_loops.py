@@ -132,7 +132,7 @@ def test_distances_beyond_64_bits_wrap_as_in_java(
         ("negative header count", record(b"\x00\x00\x00\x01\x01\x01"), 1),
         ("more headers than bytes", record(b"\x00\x00\x00\x01\x01\x06\x00"), 1),
         ("null header key", record(b"\x00\x00\x00\x01\x01\x02\x01\x01"), 1),
-        ("bytes behind the headers", record(b"\x00\x00\x00\x01\x01\x00\x00"), 1),
+        ("bytes after the headers", record(b"\x00\x00\x00\x01\x01\x00\x00"), 1),
         ("only attributes", record(b"\x00"), 1),
     ],
 )

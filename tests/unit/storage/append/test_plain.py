@@ -139,7 +139,7 @@ def unusual_batches() -> dict[str, bytes]:
         "nothing": b"",
         "a header and no more": usual[:61],
         "cut off": usual[:-1],
-        "bytes behind it": usual + b"\0",
+        "bytes after it": usual + b"\0",
         "two batches": usual + usual,
         "magic 1": build_message_set(RECORDS, 1, Codec.NONE),
         "a broken record": with_right_crc(bytearray(usual[:70] + b"\xff" + usual[71:])),

@@ -143,7 +143,7 @@ def test_each_fault_leaves_one_entry_of_each_change(kind: str, fault: StoreFault
 
 
 def test_random_faults_and_owners_keep_what_counted() -> None:
-    """Whatever fails: what an owner was told counts, in order, until the next one took over."""
+    """Whatever fails: what `append` returned counts, in order, until the next owner took over."""
     for seed in range(60):
         rng = Random(seed)
         store = SimulatedStore()
@@ -165,7 +165,7 @@ def test_random_faults_and_owners_keep_what_counted() -> None:
                     continue
                 key = f"meta/n/{step % 7}"
                 if run_steps(journal.append(lambda _, k=key, s=step: {k: s})) is not None:  # type: ignore[misc]
-                    assert journal is brokers[-1], "a fenced broker was told that it counts"
+                    assert journal is brokers[-1], "a fenced broker got it as written"
                     counted[key] = step
                 if rng.random() < 0.2:
                     run_steps(journal.checkpoint())

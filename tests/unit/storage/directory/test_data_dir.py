@@ -346,7 +346,7 @@ def each_crash_state(
     change: Callable[[DataDir], None],
     check: Callable[[SimulatedDisk, bool], None],
 ) -> None:
-    """`check` every crash state of `change`, told whether the change had returned."""
+    """`check` every crash state of `change`; it gets whether the change had returned."""
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
     prepare(data_dir)

@@ -72,7 +72,7 @@ def test_case_72_clean_restart_reads_no_records() -> None:
     report = log.log.recovery_report
     assert report.scanned_bytes == 0
     assert report.rebuilt_indexes == []
-    # One small read behind the last index entry, for the newest append time.
+    # One small read after the last index entry, for the newest append time.
     assert reads == [path_of(6, ".log")]
     assert log.log.segments.active.time_index.last() == (8, 8)
     assert timestamps(log) == list(range(9))
@@ -159,7 +159,7 @@ def test_case_73_crash_rescans_the_segment_of_the_recovery_point(
     assert (offset_entries(active), time_entries(active)) == before
     assert log.log.recovery_report.scanned_bytes == active.size
     assert set(read) == {active.log.path}
-    # All of it, and once more the tail behind the last index entry, for the newest append time.
+    # All of it, and once more the tail after the last index entry, for the newest append time.
     assert active.size <= read[active.log.path] <= 2 * active.size
 
 
@@ -767,7 +767,7 @@ def test_directory_of_another_program_is_read_without_a_manifest() -> None:
 
 @pytest.mark.parametrize("padding", [12, 24, 8, 3])
 def test_padded_index_of_another_program_is_rebuilt(padding: int) -> None:
-    """KAFKA-10207: zeros behind the entries would make the largest timestamp 0."""
+    """KAFKA-10207: zeros after the entries would make the largest timestamp 0."""
     log = log_of_three_segments()
     log.log.close(log.now_ms)
     log.files.unlink(f"{DIRECTORY}/{MANIFEST_NAME}")

@@ -1,4 +1,4 @@
-"""What a start leaves behind besides the records: reports, indexes, names, the newest stamp."""
+"""What a start leaves besides the records: reports, indexes, names, the newest stamp."""
 
 from unittest import mock
 

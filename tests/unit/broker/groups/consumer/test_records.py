@@ -146,7 +146,7 @@ def test_are_strange_values_unknown(value: str) -> None:
 
 
 def test_are_a_kafka_hash_and_creation_time_skipped() -> None:
-    """Kafka 4.1 and later put tagged fields behind the epoch."""
+    """Kafka 4.1 and later put tagged fields after the epoch."""
     stored = StoredConsumerGroup()
     value = bytes.fromhex("0000 00000007 01 00 08 0000000000000001")
     take_record(stored, RecordKey(ChangeKind.GROUP_EPOCH, "g", None), value)
