@@ -602,7 +602,7 @@ class Log(LogEnd):
             self.go_offline(ticket.error)
         if self.offline is not None:
             raise self.offline
-        assert self.durable_offset <= ticket.end.offset <= self.log_end_offset, "a flush out of order"
+        assert self.durable_offset <= ticket.end.offset <= self.log_end_offset, "a late flush"
         self.durable_position, self.durable_offset = ticket.end, ticket.end.offset
         if self.waits_for_disk:
             self._advance_high_watermark(ticket.end)

@@ -309,7 +309,8 @@ async def test_a_late_answer_to_what_was_given_up_changes_nothing() -> None:
         return await send_now(*args, **options)
 
     broker.send = send_late  # type: ignore[method-assign]
-    async with sending(broker, delivery_timeout_ms=50) as send:
+    # Long enough for a slow machine to begin with the sending.
+    async with sending(broker, delivery_timeout_ms=1_000) as send:
         with pytest.raises(BrokerUnreachable, match="may or may not be stored"):
             await send(b"a")
         release.set()
