@@ -3,9 +3,10 @@
 For each broker, several times on a new data directory and once more on a used one: milliseconds
 from spawning the process until it answers an ApiVersions request, until it has acknowledged the
 first record (acks=all, to a topic that it creates on the way), the CPU that it used until then, and
-its resident memory two seconds later. The brokers take turns. With `--segments N` also on a
-directory with a log of that many segments. `python -m benchmarks.start [--runs N] [--brokers a,b]
-[--segments N]`
+its resident memory two seconds later. The brokers take turns. One start of each comes first and is
+not counted: in a fresh checkout it compiles the code, which an installation has done, and it reads
+the files of both brokers from the disk. With `--segments N` also on a directory with a log of that
+many segments. `python -m benchmarks.start [--runs N] [--brokers a,b] [--segments N]`
 """
 
 import argparse
@@ -71,6 +72,8 @@ def measure(
     }
     for contender in contenders if segments else ():
         _fill(contender, folder / contender.name / "long", segments)
+    for contender in contenders:
+        _start(contender, folder / contender.name / "uncounted")
     for run in range(runs):
         for data, by_name in starts.items():
             for contender in contenders:

@@ -48,12 +48,13 @@ class LogReader:
     def __init__(self, segments: SegmentList, *, index_interval: int) -> None:
         """Read from `segments`; `index_interval` is for indexes that have to be rebuilt."""
         self._segments = segments
-        self._hints: dict[int, tuple[Segment, int]] = {}
+        # Made by the first read: most partitions of a broker are idle.
+        self._hints: dict[int, tuple[Segment, int]] | None = None
         self.index_interval = index_interval
 
     def forget_positions(self) -> None:
         """Drop the noted positions, because segments were removed or replaced."""
-        self._hints.clear()
+        self._hints = None
 
     def read(
         self, offset: int, *, max_bytes: int, end: LogPosition, min_one: bool
@@ -68,7 +69,7 @@ class LogReader:
         Raises OSError, or CorruptLog when the log is not what was written.
         """
         assert offset < end.offset, f"read at {offset}, the end is {end.offset}"
-        hint = self._hints.get(offset)
+        hint = None if self._hints is None else self._hints.get(offset)
         segment, position = self.locate(offset) if hint is None else hint
         limit = self._limit(segment, end)
         if position >= limit and segment.base_offset < end.base_offset:
@@ -162,6 +163,8 @@ class LogReader:
 
     def _remember(self, offset: int, segment: Segment, position: int) -> None:
         hints = self._hints
+        if hints is None:
+            hints = self._hints = {}
         # Re-inserted, so that the oldest in order is the one unused for longest.
         hints.pop(offset, None)
         if len(hints) >= HINTS_MAX:

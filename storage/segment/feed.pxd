@@ -10,6 +10,7 @@ cdef int _CONTROL_BIT
 cdef class IndexTail:
     cdef public long long count
     cdef public object _first, _second
+    cdef object _first_type
     cdef public tuple _last
 
     cpdef int add(self, long long first, long long second) except -1

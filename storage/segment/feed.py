@@ -31,6 +31,9 @@ COMPILED: bool = bool(cython.compiled)
 TAIL_ENTRIES_MAX: Final = 512
 """Entries of an index kept in memory before they are written out together."""
 
+NO_ENTRIES: Final[Any] = ()
+"""The integers of an index without a tail; most indexes of a broker never have one."""
+
 OFFSET_ENTRY_SIZE: Final = 8
 TIME_ENTRY_SIZE: Final = 12
 
@@ -54,12 +57,14 @@ class IndexTail:
     def __init__(self, first_type: str) -> None:
         """No entries; `first_type` is that of the first integers, for `array`."""
         self.count = 0
-        self._first = array(first_type)
-        self._second = array("i")
+        self._first_type = first_type
+        self._first = self._second = NO_ENTRIES
         self._last: tuple[int, int] | None = None
 
     def add(self, first: cython.longlong, second: cython.longlong) -> cython.int:
         """Add an entry; returns 0."""
+        if not self._first:
+            self._first, self._second = array(self._first_type), array("i")
         self._first.append(first)
         self._second.append(second)
         self.count += 1

@@ -23,13 +23,13 @@ Source: Kafka `AbstractIndex`.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import ClassVar, Final
 
 from protocol.records.checksums import crc32c
 from storage.disk.files import File, Files
-from storage.segment.feed import TAIL_ENTRIES_MAX, IndexTail
+from storage.segment.feed import NO_ENTRIES, TAIL_ENTRIES_MAX, IndexTail
 
 _BLOCK_ENTRIES: Final = 512
 """A search in the file stops halving at this many entries and reads them at once."""
@@ -131,7 +131,7 @@ class SparseIndex(IndexTail):
         """Remove all entries, also from the file."""
         self._last = None
         self.count = 0
-        del self._first[:], self._second[:]
+        self._first = self._second = NO_ENTRIES
         if self._written:
             assert self._file is not None, "entries are written to a file"
             self._written = 0
@@ -184,7 +184,7 @@ class SparseIndex(IndexTail):
     def _forget_tail(self) -> None:
         """The tail was written to the file."""
         self._written += len(self._first)
-        del self._first[:], self._second[:]
+        self._first = self._second = NO_ENTRIES
 
     def _encode_tail(self) -> bytes:
         pairs: list[int] = [0] * (2 * len(self._first))
@@ -210,7 +210,7 @@ class SparseIndex(IndexTail):
 
         Adds the slots that it looks at to `visited`.
         """
-        tail = self._first
+        tail: Sequence[int] = self._first
         if not self._written or (tail and tail[0] <= bound):
             if visited is None:
                 return self._written + bisect_right(tail, bound)

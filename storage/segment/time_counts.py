@@ -303,6 +303,8 @@ class TimeCounts(CountsEnd, AuxiliaryIndex):
             self.buckets.without_time += count
         elif oldest_ms < 0:
             self._add_stretch(Stretch(position, end))
+        elif self._is_first(oldest_ms, newest_ms):
+            self._fresh = count
         else:
             self._flush()
             start = oldest_ms - oldest_ms % self.buckets.width_ms
@@ -315,6 +317,20 @@ class TimeCounts(CountsEnd, AuxiliaryIndex):
                 self._add_stretch(Stretch(position, end, oldest_ms, newest_ms, count))
             if self._narrow_ms != self.buckets.width_ms:
                 self._count_narrow()
+
+    def _is_first(self, oldest_ms: int, newest_ms: int) -> bool:
+        """Whether nothing is counted yet, and these times share a bucket, the current one now.
+
+        `_fresh` counts it until there is another one: many partitions never have two.
+        """
+        if self._buckets is not None or self._fresh:
+            return False
+        width_ms = WIDTHS_MS[0]
+        start = oldest_ms - oldest_ms % width_ms
+        if newest_ms - start >= width_ms:
+            return False
+        self._start_ms, self._end_ms = start, min(start + width_ms, INT64_MAX)
+        return True
 
     def _add_stretch(self, stretch: Stretch) -> None:
         if stretch.oldest_ms >= 0:
