@@ -30,7 +30,8 @@ There are no followers, so a broker that fetches as one is refused.
 
 Versions: v1 throttle time, v3 max_bytes, v4 isolation and last stable offset, v5 log start offset,
 v7 sessions, v9 leader epochs, v10 zstd, v11 rack, v12 flexible and diverging epochs, v13 topic ids,
-v15 replica state as a tag, v16 node endpoints, v17 replica directory, v18 high watermark asked.
+v15 replica state as a tag, v16 the current leader beside an error (KIP-951), v17 replica directory,
+v18 high watermark asked.
 
 Source: Kafka `KafkaApis.handleFetchRequest`, `DelayedFetch`; KIP-74, KIP-227, KIP-516.
 """
@@ -53,6 +54,8 @@ from broker.requests.fetch_read import (
     ZSTD_SINCE,
     FetchReader,
 )
+from broker.requests.leaders import MOVED, NamedLeaders
+from protocol.api import fetch as api
 from protocol.api.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -69,6 +72,7 @@ if TYPE_CHECKING:
     from storage.log.log import Log
 
 _ISOLATION_LEVELS = (0, 1)
+_LEADERS_SINCE = 16
 
 MAX_WAIT_MS = 300_000
 """The longest time that a fetch is parked, whatever the client requests."""
@@ -127,6 +131,7 @@ class _Fetch:
 
     # Class attributes, because few fetches wait.
     _commit_wait: CommitWait | None = None
+    _leaders: NamedLeaders | None = None
     _deadline_ms = 0
     """Set with the promise."""
 
@@ -473,12 +478,23 @@ class _Fetch:
                 topic = FetchableTopicResponse(topic=target.topic, topic_id=target.topic_id)
                 topics.append(topic)
             topic.partitions.append(data)
+            if data.error_code and data.error_code in MOVED and self._version >= _LEADERS_SINCE:
+                self._name_leader(target, data, response)
             if data.records:
                 bytes_fetched += len(data.records)
                 if session is not None and self._plan.is_incremental:
                     session.move_to_end(target)
         self._context.metrics.bytes_fetched += bytes_fetched
         return response
+
+    def _name_leader(
+        self, target: FetchTarget, data: PartitionData, response: FetchResponse
+    ) -> None:
+        if self._leaders is None:
+            self._leaders = NamedLeaders(self._context, api)
+        topic = self._context.topics.find_by_id(target.topic_id)
+        data.current_leader = self._leaders.leader(topic, target.partition)
+        response.node_endpoints = self._leaders.endpoints()
 
     def _is_news(self, target: FetchTarget, data: PartitionData) -> bool:
         """Whether this is new to the session's client; remembers it as reported.

@@ -22,9 +22,9 @@ the side thread, after the batches before it and before those after it; the loop
 offsets. The total size to decompress per request is bounded (`storage.append.opening`).
 
 Versions: v1 throttle time, v2 log append time, v3 transactional id and exactly one v2 batch per
-partition, v5 log start offset, v7 zstd, v8 per-record errors, v9 flexible, v11
-TRANSACTION_ABORTABLE, v12 a partition joins the transaction with its first records (KIP-890), v13
-topic ids.
+partition, v5 log start offset, v7 zstd, v8 per-record errors, v9 flexible, v10 the current leader
+beside NOT_LEADER_OR_FOLLOWER (KIP-951), v11 TRANSACTION_ABORTABLE, v12 a partition joins the
+transaction with its first records (KIP-890), v13 topic ids.
 
 Differs from Kafka:
 
@@ -40,7 +40,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.clocks.clock import TimerHandle
-from broker.errors import ConnectionMustClose, InternalTopic, ReadOnlyWindow
+from broker.errors import ConnectionMustClose, InternalTopic, NotLeader, ReadOnlyWindow
 from broker.replies.pending import Pending
 from broker.requests.by_topic import STEP, by_key, by_topic
 from broker.requests.commit_wait import (
@@ -51,9 +51,11 @@ from broker.requests.commit_wait import (
 )
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
+from broker.requests.leaders import NamedLeaders
 from broker.topics.registry import is_internal
 from broker.transactions.coordinator import transactional_producer
 from broker.transactions.state import ProducerIdAndEpoch, TopicPartition, refusal_of_a_write
+from protocol.api import produce as api
 from protocol.api.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
     from storage.log.log import Log
     from storage.log.values import AppendResult
 
+_LEADERS_SINCE = 10
 _ABORTABLE_SINCE = 11
 _JOINS_TXN_SINCE = 12
 _TOPIC_IDS_SINCE = 13
@@ -268,7 +271,7 @@ class _Joining(Pending[Any]):
 class _Appends:
     """The appends of one request."""
 
-    __slots__ = ("_context", "_message", "_opening", "_request", "_wait", "gate")
+    __slots__ = ("_context", "_leaders", "_message", "_opening", "_request", "_wait", "gate")
 
     def __init__(self, context: Context, request: RequestContext, message: ProduceRequest) -> None:
         """Append for `message`; `gate` admits its transactional batches, if there are any."""
@@ -276,6 +279,7 @@ class _Appends:
         self._request = request
         self._message = message
         self._opening = Opening(context.config.queued_max_decompressed_bytes)
+        self._leaders: NamedLeaders | None = None
         self._wait: _DurableWait | None = None
         self.gate: _Gate | None = None
 
@@ -322,6 +326,8 @@ class _Appends:
         if self._message.acks == ACKS_NONE:
             _close_on_error(response)
             return None
+        if self._leaders is not None:
+            response.node_endpoints = self._leaders.endpoints()
         if self._wait is not None:
             return self._wait.answer(response, self._message.timeout_ms)
         return response
@@ -456,6 +462,11 @@ class _Appends:
         context.metrics.appends_rejected[code.name.lower()] += 1
         if isinstance(error, StorageFailed) and log is not None:
             context.group_commit.append_failed(log, error)
+        if isinstance(error, NotLeader) and self._request.api_version >= _LEADERS_SINCE:
+            if self._leaders is None:
+                self._leaders = NamedLeaders(context, api)
+            topic = context.topics.find(error.topic)
+            answer.current_leader = self._leaders.leader(topic, answer.index)
         if isinstance(error, ReadOnlyWindow | FollowsBucket):
             answer.error_message = str(error)
         if isinstance(error, AppendRejected):

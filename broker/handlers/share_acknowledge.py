@@ -14,9 +14,9 @@ from broker.groups.consumer.values import Partition
 from broker.groups.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from broker.replies.pending import Pending
 from broker.requests.context import Context, RequestContext
+from broker.requests.leaders import MOVED, NamedLeaders
 from broker.requests.share_requests import (
     Acknowledgements,
-    Leaders,
     Outcome,
     find_session,
     member_problem,
@@ -69,14 +69,15 @@ def _response(
     context: Context, outcomes: Mapping[Partition, Outcome]
 ) -> api.ShareAcknowledgeResponse:
     topics: dict[bytes, api.ShareAcknowledgeTopicResponse] = {}
-    leaders = Leaders(context)
+    leaders = NamedLeaders(context, api)
     for (topic_id, index), outcome in outcomes.items():
         topic = topics.setdefault(topic_id, api.ShareAcknowledgeTopicResponse(topic_id=topic_id))
         data = api.PartitionData(
             partition_index=index, error_code=outcome.error, error_message=outcome.message
         )
-        leaders.name_in(data, (topic_id, index), outcome.error)
+        if outcome.error in MOVED:
+            data.current_leader = leaders.leader(context.topics.find_by_id(topic_id), index)
         topic.partitions.append(data)
     return api.ShareAcknowledgeResponse(
-        responses=list(topics.values()), node_endpoints=leaders.endpoints(api.NodeEndpoint)
+        responses=list(topics.values()), node_endpoints=leaders.endpoints()
     )

@@ -37,9 +37,9 @@ from broker.replies.pending import Pending
 from broker.requests.access import Check
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
+from broker.requests.leaders import MOVED, NamedLeaders
 from broker.requests.share_requests import (
     Acknowledgements,
-    Leaders,
     Outcome,
     find_session,
     member_problem,
@@ -352,11 +352,14 @@ class _ShareFetch:
         for partition, outcome in (self._outcomes or {}).items():
             part(partition).acknowledge_error_code = outcome.error
             part(partition).acknowledge_error_message = outcome.message
-        leaders = Leaders(self._context)
+        leaders = NamedLeaders(self._context, api)
         for partition, error in self._refused.items():
             part(partition).error_code = error
-            leaders.name_in(part(partition), partition, error)
-        response.node_endpoints = leaders.endpoints(api.NodeEndpoint)
+            if error in MOVED:
+                topic_id, index = partition
+                moved = self._context.topics.find_by_id(topic_id)
+                part(partition).current_leader = leaders.leader(moved, index)
+        response.node_endpoints = leaders.endpoints()
         left = self._message.max_records
         for read in reads:
             acquired = self._acquire(read, left)

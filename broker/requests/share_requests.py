@@ -1,33 +1,25 @@
 """What ShareFetch and ShareAcknowledge have in common: checks, sessions, acknowledgements.
 
 Owns the translation of acknowledgements into `broker.groups.share.values`, and the wait until all
-of a request are durable. Each partition has its own outcome. A refusal names the leader of the
-partition (KIP-951), so that a client asks there at once. A worker above 1 knows which worker leads
-another partition, and neither its epoch nor its address.
+of a request are durable. Each partition has its own outcome.
 
 Source: Kafka `KafkaApis.handleShareFetchRequest`, `validateAcknowledgementBatches`,
-`SharePartitionManager.acknowledge`, `KafkaApis.getCurrentLeader`.
+`SharePartitionManager.acknowledge`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol
 
 from broker.groups.consumer.values import Partition
 from broker.groups.share.sessions import INITIAL_EPOCH, ShareSession
 from broker.groups.share.stored_state import ShareKey
 from broker.groups.share.values import Ack, AckBatch
 from broker.requests.access import Check
-from broker.requests.context import Context, Endpoint, RequestContext
+from broker.requests.context import Context, RequestContext
 from protocol.acl import Operation
 from protocol.error_codes import ErrorCode
 
-_T = TypeVar("_T")
-
-_MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-"""The errors beside which an answer names the leader."""
-
-_UNKNOWN: Final = -1
 _MEMBER_ID_MAX: Final = 36
 RENEWAL_SINCE: Final = 2
 
@@ -189,51 +181,3 @@ class Acknowledgements:
         self._missing -= 1
         if self._missing == 0 and self._when_done is not None:
             self._when_done(self._outcomes)
-
-
-class _LeaderIdAndEpoch(Protocol):
-    leader_id: int
-    leader_epoch: int
-
-
-class _Part(Protocol):
-    """What both answers say of one partition."""
-
-    current_leader: Any
-
-
-class Leaders:
-    """The leaders that one answer names beside its refusals, and where they are."""
-
-    def __init__(self, context: Context) -> None:
-        """None yet."""
-        self._context = context
-        self._endpoints: dict[int, Endpoint] = {}
-
-    def name_in(self, part: _Part, partition: Partition, error: ErrorCode) -> None:
-        """Name the leader of `partition` in its part of the answer, if `error` is one of moving.
-
-        The epoch is -1 where it is not known, and so is the leader of what does not exist.
-        """
-        if error not in _MOVED:
-            return
-        leader: _LeaderIdAndEpoch = part.current_leader
-        leader.leader_id = leader.leader_epoch = _UNKNOWN
-        topics = self._context.topics
-        topic_id, index = partition
-        topic = topics.find_by_id(topic_id)
-        if topic is None or not 0 <= index < len(topic.partitions):
-            return
-        leader.leader_id = topics.leader_id(topic, index)
-        if topic.partitions[index] is not None or topics.peers is not None:
-            leader.leader_epoch = topics.leader_epoch(topic, index)
-        for endpoint in self._context.endpoints:
-            if endpoint.node_id == leader.leader_id:
-                self._endpoints.setdefault(endpoint.node_id, endpoint)
-
-    def endpoints(self, declared: Callable[..., _T]) -> list[_T]:
-        """The addresses of those named, on the listener of the request, as the answer has them."""
-        return [
-            declared(node_id=node_id, host=each.host, port=each.port)
-            for node_id, each in self._endpoints.items()
-        ]

@@ -4,6 +4,7 @@ import re
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -11,8 +12,10 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from protocol.api.describe_log_dirs import DescribeLogDirsRequest
+from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.api.find_coordinator import FindCoordinatorRequest
 from protocol.api.list_groups import ListGroupsRequest
+from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.error_codes import ErrorCode
 from tests.integration.workers.support import connect, leaders_of, metadata_of, wait_until
 from tests.support.broker import BrokerProcess, batch, broker_process
@@ -42,6 +45,44 @@ async def test_both_workers_give_the_same_metadata(broker: BrokerProcess) -> Non
     assert set((await leaders_of(second, "same")).values()) == {1, 2}
     await first.close()
     await second.close()
+
+
+async def test_a_refusal_names_the_current_leader(broker: BrokerProcess) -> None:
+    """KIP-951: Produce from version 10 on, Fetch from version 16 on; before them nothing."""
+    clients = {number: await connect(port) for number, port in enumerate(broker.ports, start=1)}
+    topic_id = await create_topic(clients[1], "moved", PARTITIONS)
+    leaders = {leader: index for index, leader in (await leaders_of(clients[1], "moved")).items()}
+    for asked, leader in ((1, 2), (2, 1)):
+        for message, versions in _to_one(topic_id, leaders[leader]):
+            for version in versions:
+                answer = await clients[asked].request(message, version)
+                (found,) = answer.responses
+                (refused,) = getattr(found, "partition_responses", None) or found.partitions
+                where = (type(message).__name__, version, asked)
+                assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, where
+                nodes = [(one.node_id, one.host, one.port) for one in answer.node_endpoints]
+                if version == versions[0]:
+                    assert (refused.current_leader, nodes) == (None, []), where
+                    continue
+                assert refused.current_leader.leader_id == leader, where
+                if asked == 1:  # the other one knows no addresses, and says so
+                    assert nodes == [(leader, "127.0.0.1", broker.ports[leader - 1])], where
+                    assert refused.current_leader.leader_epoch >= 0, where
+                else:
+                    assert (refused.current_leader.leader_epoch, nodes) == (-1, []), where
+    for client in clients.values():
+        await client.close()
+
+
+def _to_one(topic_id: bytes, partition: int) -> list[tuple[Any, range]]:
+    """A Produce and a Fetch of one partition, and the versions to ask in."""
+    data = PartitionProduceData(index=partition, records=batch("x"))
+    topic = TopicProduceData(name="moved", topic_id=topic_id, partition_data=[data])
+    produced = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic])
+    part = FetchPartition(partition=partition, partition_max_bytes=1 << 20)
+    wanted = FetchTopic(topic="moved", topic_id=topic_id, partitions=[part])
+    fetched = FetchRequest(max_bytes=1 << 20, topics=[wanted])
+    return [(produced, range(9, 14)), (fetched, range(15, 19))]
 
 
 async def test_each_worker_serves_its_partitions_only(broker: BrokerProcess) -> None:
