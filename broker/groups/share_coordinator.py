@@ -26,7 +26,7 @@ from broker.groups.consumer.values import (
 from broker.groups.internal_topic import CoordinatorServices, InternalTopic, KeyValue, WhenDone
 from broker.groups.later import Later
 from broker.groups.share.sessions import ShareSession, ShareSessions
-from broker.groups.share.stored_state import ShareKey
+from broker.groups.share.stored_state import UNKNOWN_COUNT, ShareKey
 from broker.groups.share.values import UNKNOWN_START
 from broker.groups.share_partitions import SharePartitions
 from broker.groups.share_states import ShareStates
@@ -105,8 +105,17 @@ class ShareGroupCoordinator:
         self._timers.set(group_id, group.wake_ms)
 
     def tick(self) -> None:
-        """Prune the stored states now and then."""
-        self.states.tick()
+        """Now and then, forget the states of topics that are gone, and prune the others' topic.
+
+        A crash after a topic's deletion leaves its states.
+        """
+        if self.states.is_prune_due():
+            named = {key.topic_id for key in self.states}
+            named.update(*(group.initialized for group in self.groups.values()))
+            for topic_id in named:
+                if self._registry.find_by_id(topic_id) is None:
+                    self._forget_deleted(topic_id)
+            self.states.prune()
 
     def stop(self) -> None:
         """Set no more timers."""
@@ -260,7 +269,7 @@ class ShareGroupCoordinator:
             epoch = 0 if state is None else state.leader_epoch
             return ShareOffset(UNKNOWN_START, UNKNOWN_LAG, epoch)
         lag = UNKNOWN_LAG
-        if high_watermark is not None:
+        if high_watermark is not None and state.done_count != UNKNOWN_COUNT:
             lag = max(0, high_watermark - state.start_offset - state.done_count)
         return ShareOffset(state.start_offset, lag, state.leader_epoch)
 
@@ -342,12 +351,25 @@ class ShareGroupCoordinator:
             peers.drop_share_group(group_id)
 
     def topic_deleted(self, topic: Topic) -> Steps[None]:
-        """Forget a deleted topic, in a step for each group."""
+        """Forget a deleted topic, also where no group knows its states.
+
+        AlterShareGroupOffsets and brokers' requests store states before their group knows them, or
+        without one.
+        """
         self.partitions.drop_topic(topic.topic_id)
+        yield None
+        self._forget_deleted(topic.topic_id)
+
+    def _forget_deleted(self, topic_id: bytes) -> None:
+        keys = [key for key in self.states if key.topic_id == topic_id]
+        if keys:
+            for group_id in {key.group_id for key in keys}:
+                self._drop(group_id)
+            self.states.forget(keys, _ignore)
         for group in list(self.groups.values()):
-            if topic.topic_id in group.initialized:
-                self._forget_topic(group, topic.topic_id, _ignore)
-            yield None
+            if topic_id in group.initialized:
+                group.remove_states(topic_id)
+                self._store(group, _ignore)
 
     def is_available(self, key: str) -> bool:
         """Whether the partition that keeps this share partition, named by its key, is whole."""

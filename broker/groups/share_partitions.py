@@ -9,7 +9,7 @@ records that come back: released, expired, or held back by a full window. `when_
 once.
 
 The start that a first fetch chooses by `share.auto.offset.reset` is stored at once, so that records
-that a member saw and did not acknowledge come again after a crash.
+that a member saw and did not acknowledge come again after a crash; so is a new leader epoch.
 
 Differs from Kafka: there that start is stored with the first acknowledgement; a group that begins
 at the end of the log and crashes before, begins at a later end.
@@ -154,7 +154,7 @@ class SharePartitions:
             state_epoch=state.state_epoch,
         )
         self._loaded[key] = found
-        if state.start_offset == UNKNOWN_START:
+        if state.start_offset == UNKNOWN_START or state.leader_epoch != log.leader_epoch:
             self._store(found, [])
         return found
 
@@ -291,6 +291,7 @@ class SharePartitions:
             start_offset=share.start_offset,
             batches=batches,
             done_count=done_count,
+            leader_epoch=loaded.log.leader_epoch,
         )
 
 

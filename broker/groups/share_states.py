@@ -18,7 +18,7 @@ Source: KIP-932; Kafka's `ShareCoordinatorShard`, `ShareCoordinatorOffsetsManage
 import asyncio
 import base64
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -27,7 +27,14 @@ from broker.errors import BrokerError
 from broker.groups.internal_topic import CoordinatorServices, InternalTopic, KeyValue, WhenDone
 from broker.groups.later import Later
 from broker.groups.share.persister import StateChange
-from broker.groups.share.stored_state import ShareKey, StoredState
+from broker.groups.share.stored_state import (
+    FIRST_LEADER_EPOCH,
+    NO_FENCES,
+    UNKNOWN_COUNT,
+    ShareKey,
+    StoredState,
+)
+from broker.groups.share.values import UNKNOWN_START
 from broker.topics.registry import SHARE_GROUP_STATE
 from protocol.error_codes import ErrorCode
 from protocol.stored.codec import UnknownRecord
@@ -109,11 +116,12 @@ class ShareStates:
         """Whether the stored state of a share partition, named by its key, could be loaded."""
         return self.is_open and self._topic.is_available(key)
 
-    def tick(self) -> None:
-        """Prune the topic, once per interval."""
-        if self.is_open and self._services.clock.monotonic_ms() >= self._next_prune_ms:
+    def is_prune_due(self) -> bool:
+        """Whether it is time to prune the topic; once per interval."""
+        is_due = self.is_open and self._services.clock.monotonic_ms() >= self._next_prune_ms
+        if is_due:
             self._set_next_prune()
-            self.prune()
+        return is_due
 
     def _set_next_prune(self) -> None:
         self._next_prune_ms = self._services.clock.monotonic_ms() + PRUNE_INTERVAL_MS
@@ -135,7 +143,7 @@ class ShareStates:
         """A copy that has the changes that are not durable yet."""
         found = replace(state, batches=list(state.batches))
         for change in self._pending.get(key, ()):
-            found.merge(change.start_offset, change.batches, change.done_count)
+            _take(found, change)
         return found
 
     def __contains__(self, key: ShareKey) -> bool:
@@ -155,21 +163,37 @@ class ShareStates:
     ) -> None:
         """Let share partitions begin at an offset each, -1 for "as the first fetch decides".
 
-        States that exist begin again, and fence what was loaded from them.
+        States that exist begin again, in a higher epoch, and fence what was loaded from them.
         """
-        now_ms = self._services.clock.wall_ms()
         made: dict[ShareKey, StoredState] = {}
         for key, start_offset in begins:
             known = self._table.get(key)
-            made[key] = StoredState(
-                snapshot_epoch=0 if known is None else known.snapshot_epoch + 1,
-                state_epoch=state_epoch if known is None else max(state_epoch, known.state_epoch),
-                start_offset=start_offset,
-                created_ms=now_ms,
-            )
-            if known is not None and made[key].state_epoch == known.state_epoch:
-                made[key].state_epoch += 1
+            epoch = state_epoch
+            if known is not None:
+                epoch = max(state_epoch, known.fences.state_epoch + 1)
+            made[key] = self._begun(key, start_offset, epoch)
+        self._begin(made, when_done)
 
+    def initialize_as_asked(
+        self, key: ShareKey, start_offset: int, state_epoch: int, when_done: WhenDone
+    ) -> None:
+        """The same for one share partition, in exactly the state epoch of a request."""
+        self._begin({key: self._begun(key, start_offset, state_epoch)}, when_done)
+
+    def _begun(self, key: ShareKey, start_offset: int, state_epoch: int) -> StoredState:
+        """A share partition at its beginning."""
+        known = self._table.get(key)
+        fences = NO_FENCES if known is None else known.fences
+        return StoredState(
+            snapshot_epoch=0 if known is None else known.snapshot_epoch + 1,
+            state_epoch=state_epoch,
+            fences=fences.raised(FIRST_LEADER_EPOCH, state_epoch),
+            start_offset=start_offset,
+            done_count=UNKNOWN_COUNT if start_offset == UNKNOWN_START else 0,
+            created_ms=self._services.clock.wall_ms(),
+        )
+
+    def _begin(self, made: Mapping[ShareKey, StoredState], when_done: WhenDone) -> None:
         def stored(error: ErrorCode, positions: Sequence[int]) -> None:
             if error is ErrorCode.NONE:
                 for state, position in zip(made.values(), positions, strict=True):
@@ -178,7 +202,8 @@ class ShareStates:
             when_done(error)
 
         encoded = [
-            (key, records.encode_snapshot(key, state, now_ms)) for key, state in made.items()
+            (key, records.encode_snapshot(key, state, state.created_ms))
+            for key, state in made.items()
         ]
         self._append(encoded, stored)
 
@@ -195,9 +220,7 @@ class ShareStates:
         self._pending.setdefault(change.key, []).append(change)
         written = partial(self._written, state, change, when_done)
         if state.updates < self._updates_max:
-            record = records.encode_update(
-                change.key, state, change.start_offset, change.batches, change.done_count
-            )
+            record = records.encode_update(state, change)
             state.updates += 1
             self._append([(change.key, record)], lambda error, _: written(error))
         else:
@@ -211,7 +234,7 @@ class ShareStates:
         if not pending:
             del self._pending[change.key]
         if error is ErrorCode.NONE:
-            state.merge(change.start_offset, change.batches, change.done_count)
+            _take(state, change)
         when_done(error)
 
     def forget(self, keys: Sequence[ShareKey], when_done: WhenDone) -> None:
@@ -311,6 +334,10 @@ def coordinator_key(key: ShareKey) -> str:
     """The key of FindCoordinator, which also chooses the partition of the state topic."""
     topic = base64.urlsafe_b64encode(key.topic_id).rstrip(b"=").decode("ascii")
     return f"{key.group_id}:{topic}:{key.partition}"
+
+
+def _take(state: StoredState, change: StateChange) -> None:
+    state.merge(change.start_offset, change.batches, change.done_count, change.leader_epoch)
 
 
 def _ignore(error: ErrorCode) -> None:

@@ -43,6 +43,7 @@ from protocol.api import (
     incremental_alter_configs,
     list_config_resources,
     list_partition_reassignments,
+    unregister_broker,
     update_features,
 )
 from protocol.error_codes import ErrorCode
@@ -70,6 +71,12 @@ describe_quorum_guard = on_cluster(
 update_features_guard = on_cluster(
     Operation.ALTER,
     lambda message, request: update_features.UpdateFeaturesResponse(
+        error_code=CLUSTER_DENIED, error_message=CLUSTER_MESSAGE
+    ),
+)
+unregister_broker_guard = on_cluster(
+    Operation.ALTER,
+    lambda message, request: unregister_broker.UnregisterBrokerResponse(
         error_code=CLUSTER_DENIED, error_message=CLUSTER_MESSAGE
     ),
 )

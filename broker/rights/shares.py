@@ -11,6 +11,8 @@ from typing import Any
 from broker.requests.access import Check
 from broker.requests.context import Context, Handler, Reply, RequestContext
 from broker.rights.guards import (
+    CLUSTER_DENIED,
+    CLUSTER_MESSAGE,
     GROUP_DENIED,
     GROUP_MESSAGE,
     TOPIC_DENIED,
@@ -18,8 +20,10 @@ from broker.rights.guards import (
     Guard,
     Steps,
     guard,
+    on_cluster,
     on_group,
     parted,
+    refused_topic,
 )
 from protocol.acl import Operation
 from protocol.api import describe_share_group_offsets as describe_offsets
@@ -27,6 +31,9 @@ from protocol.api.alter_share_group_offsets import AlterShareGroupOffsetsRespons
 from protocol.api.delete_share_group_offsets import DeleteShareGroupOffsetsResponse
 from protocol.api.share_acknowledge import ShareAcknowledgeResponse
 from protocol.api.share_fetch import ShareFetchResponse
+from protocol.api_keys import ApiKey
+from protocol.declare.primitives import field_specs
+from protocol.registry import response_class
 
 
 def _on_group(operation: Operation, response: Any, text: str | None = None) -> Guard:
@@ -54,6 +61,27 @@ alter_share_group_offsets_guard = _on_group(
 delete_share_group_offsets_guard = _on_group(
     Operation.DELETE, DeleteShareGroupOffsetsResponse, GROUP_MESSAGE
 )
+
+
+def _on_states(key: ApiKey) -> Guard:
+    """CLUSTER_ACTION on the cluster: brokers send these. See `broker.requests.share_states`."""
+
+    def refuse(message: Any, request: RequestContext) -> Any:
+        response: Any = response_class(key)
+        ((_, results),) = field_specs(response)
+        denied = {"error_code": CLUSTER_DENIED, "error_message": CLUSTER_MESSAGE}
+        return response(
+            results=[refused_topic(results.element, topic, **denied) for topic in message.topics]
+        )
+
+    return on_cluster(Operation.CLUSTER_ACTION, refuse)
+
+
+initialize_share_group_state_guard = _on_states(ApiKey.INITIALIZE_SHARE_GROUP_STATE)
+read_share_group_state_guard = _on_states(ApiKey.READ_SHARE_GROUP_STATE)
+write_share_group_state_guard = _on_states(ApiKey.WRITE_SHARE_GROUP_STATE)
+delete_share_group_state_guard = _on_states(ApiKey.DELETE_SHARE_GROUP_STATE)
+read_share_group_state_summary_guard = _on_states(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY)
 
 
 @guard

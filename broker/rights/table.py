@@ -42,6 +42,11 @@ GUARDS: Final[Mapping[ApiKey, Guard]] = MappingProxyType(
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: shares.describe_share_group_offsets_guard,
         ApiKey.ALTER_SHARE_GROUP_OFFSETS: shares.alter_share_group_offsets_guard,
         ApiKey.DELETE_SHARE_GROUP_OFFSETS: shares.delete_share_group_offsets_guard,
+        ApiKey.INITIALIZE_SHARE_GROUP_STATE: shares.initialize_share_group_state_guard,
+        ApiKey.READ_SHARE_GROUP_STATE: shares.read_share_group_state_guard,
+        ApiKey.WRITE_SHARE_GROUP_STATE: shares.write_share_group_state_guard,
+        ApiKey.DELETE_SHARE_GROUP_STATE: shares.delete_share_group_state_guard,
+        ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: shares.read_share_group_state_summary_guard,
         ApiKey.INIT_PRODUCER_ID: transactions.init_producer_id_guard,
         ApiKey.ADD_PARTITIONS_TO_TXN: transactions.add_partitions_to_txn_guard,
         ApiKey.ADD_OFFSETS_TO_TXN: transactions.add_offsets_to_txn_guard,
@@ -65,6 +70,7 @@ GUARDS: Final[Mapping[ApiKey, Guard]] = MappingProxyType(
         ApiKey.ALTER_CLIENT_QUOTAS: admin.alter_client_quotas_guard,
         ApiKey.DESCRIBE_QUORUM: admin.describe_quorum_guard,
         ApiKey.UPDATE_FEATURES: admin.update_features_guard,
+        ApiKey.UNREGISTER_BROKER: admin.unregister_broker_guard,
     }
 )
 

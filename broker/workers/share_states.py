@@ -83,6 +83,7 @@ class LinkedShareStates:
             "start_offset": change.start_offset,
             "batches": change.batches,
             "done_count": change.done_count,
+            "leader_epoch": change.leader_epoch,
         }
         self._call_first({WRITE: message}, answered)
 
@@ -109,6 +110,7 @@ def answer_call(
         start_offset=asked["start_offset"],
         batches=_batches_of(asked["batches"]),
         done_count=asked["done_count"],
+        leader_epoch=asked["leader_epoch"],
     )
     states.write(change, lambda error: reply(int(error)))
 
@@ -128,6 +130,7 @@ def _plain_state(state: StoredState | None) -> Message:
         return {}
     return {
         "state_epoch": state.state_epoch,
+        "leader_epoch": state.leader_epoch,
         "start_offset": state.start_offset,
         "batches": state.batches,
     }
@@ -138,6 +141,7 @@ def _state_of(plain: Message) -> StoredState | None:
         return None
     return StoredState(
         state_epoch=plain["state_epoch"],
+        leader_epoch=plain["leader_epoch"],
         start_offset=plain["start_offset"],
         batches=_batches_of(plain["batches"]),
     )

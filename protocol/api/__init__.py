@@ -22,11 +22,12 @@ NOT_DECLARED: Final = frozenset(
         ApiKey.ALTER_PARTITION,
         ApiKey.ENVELOPE,
         ApiKey.FETCH_SNAPSHOT,
-        *range(ApiKey.BROKER_REGISTRATION, ApiKey.DESCRIBE_TRANSACTIONS),
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.BROKER_HEARTBEAT,
         ApiKey.ALLOCATE_PRODUCER_IDS,
         ApiKey.CONTROLLER_REGISTRATION,
         ApiKey.ASSIGN_REPLICAS_TO_DIRS,
-        *range(ApiKey.ADD_RAFT_VOTER, ApiKey.STREAMS_GROUP_HEARTBEAT),
+        *range(ApiKey.ADD_RAFT_VOTER, ApiKey.INITIALIZE_SHARE_GROUP_STATE),
     }
 )
 """Keys without a module: between brokers."""

@@ -397,8 +397,10 @@ def test_delegation_tokens_need_a_secured_listener(address: str) -> None:
 
 def test_other_brokers_and_controllers_are_not_there(address: str) -> None:
     where = ("--bootstrap-server", address)
-    said = run(CLUSTER, "unregister", *where, "--id", "9")
-    assert "does not support the broker unregistration API" in said
+    said = refused(CLUSTER, "unregister", *where, "--id", "9")
+    assert "BrokerIdNotRegisteredException" in said
+    said = refused(CLUSTER, "unregister", *where, "--id", "1")
+    assert "Broker 1 is running, so it stays registered" in said
     removal = ("remove-controller", "--controller-id", "9")
     said = refused(QUORUM, *where, *removal, "--controller-directory-id", "AAAAAAAAAAAAAAAAAAAAAQ")
     assert "UnsupportedVersionException" in said

@@ -7,6 +7,7 @@ and at the end the requests that show what those did.
 """
 
 import asyncio
+import base64
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -152,6 +153,7 @@ class Conversation:
         self._bootstrap = bootstrap
         self._log_dir = log_dir
         self._cluster_id = ""
+        self._has_states = False
         self._ids: dict[str, bytes] = {}
 
     async def run(self, cases: Sequence[Case]) -> list[Seen]:
@@ -286,6 +288,19 @@ class Conversation:
             scene.producer_id, scene.producer_epoch = made.producer_id, made.producer_epoch
         if Need.TRANSACTION in needs:
             await self._open_transaction(connection, scene)
+        if Need.STATES in needs and not self._has_states:
+            await self._keep_states(connection)
+
+    async def _keep_states(self, connection: Connection) -> None:
+        topic_id = self._ids[OTHER_TOPIC]
+        name = base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+        asked = {"key_type": 2, "coordinator_keys": [f"{SHARED}:{name}:0"]}
+        message = filled(request_class(ApiKey.FIND_COORDINATOR), asked)
+        await connection.ask(ApiKey.FIND_COORDINATOR, 6, message)
+        topics = [{"topic_id": topic_id, "partitions": [{"partition": 0}]}]
+        body = {"group_id": SHARED, "topics": topics}
+        await connection.do(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, 0, body)
+        self._has_states = True
 
     async def _add_member(self, connection: Connection, scene: Scene) -> None:
         joined = await connection.do(

@@ -897,6 +897,56 @@ def _(scene: Scene) -> Body:
     return {"group_id": scene.share_group, "topics": [topic]}
 
 
+# -- states of share groups, and what else only brokers send ---------------------------------------
+
+
+def _states(scene: Scene, **partition: Any) -> Body:
+    topic = {"topic_id": scene.topic_id, "partitions": [{"partition": 0, **partition}]}
+    return {"group_id": scene.share_group, "topics": [topic]}
+
+
+def _summary(scene: Scene) -> list[Probe]:
+    return [(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, 1, _states(scene, leader_epoch=0))]
+
+
+@_good(ApiKey.INITIALIZE_SHARE_GROUP_STATE, "", Need.TOPIC | Need.STATES, after=_summary)
+def _(scene: Scene) -> Body:
+    return _states(scene, state_epoch=3, start_offset=1)
+
+
+@_good(ApiKey.READ_SHARE_GROUP_STATE, "none", Need.TOPIC | Need.STATES)
+def _(scene: Scene) -> Body:
+    return _states(scene, leader_epoch=0)
+
+
+@_good(ApiKey.WRITE_SHARE_GROUP_STATE, "none", Need.TOPIC | Need.STATES, after=_summary)
+def _(scene: Scene) -> Body:
+    batch = {"first_offset": 1, "last_offset": 1, "delivery_state": 2, "delivery_count": 1}
+    return _states(
+        scene,
+        state_epoch=3,
+        leader_epoch=0,
+        start_offset=1,
+        delivery_complete_count=1,
+        state_batches=[batch],
+    )
+
+
+@_good(ApiKey.DELETE_SHARE_GROUP_STATE, "none", Need.TOPIC | Need.STATES, after=_summary)
+def _(scene: Scene) -> Body:
+    return _states(scene)
+
+
+@_good(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, "none", Need.TOPIC | Need.STATES)
+def _(scene: Scene) -> Body:
+    return _states(scene, leader_epoch=0)
+
+
+@_good(ApiKey.UNREGISTER_BROKER, "not there")
+def _(_: Scene) -> Body:
+    return {"broker_id": 77}
+
+
 # -- transactions ----------------------------------------------------------------------------------
 
 

@@ -429,6 +429,11 @@ INTENDED: Final[tuple[Intended, ...]] = (
         sent=r".*rebalance_timeout_ms=(min|-2|-1).*",
         at=r"afterwards 1: .*",
     ),
+    Intended(
+        "a start below -1 is refused; Kafka stores it",
+        (_K.INITIALIZE_SHARE_GROUP_STATE,),
+        sent=r".*start_offset=(min|-2).*",
+    ),
     # -- transactions -----------------------------------------------------------------------------
     Intended(
         "before version 4 offsets of a group that is not in the transaction are INVALID_TXN_STATE: "

@@ -57,6 +57,8 @@ NOT_SENT: Final = (
     (ApiKey.CREATE_PARTITIONS, "count", "max"),
     # Kafka's broker waits half a minute for its controller, and asks it nothing else meanwhile.
     (ApiKey.ALTER_CONFIGS, "resources", "twice"),
+    # Kafka unregisters itself.
+    (ApiKey.UNREGISTER_BROKER, "broker_id", "1"),
     # The group without a name is shared by all who commit to it.
     (ApiKey.DELETE_GROUPS, "groups_names", "''"),
 )

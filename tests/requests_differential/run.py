@@ -36,6 +36,7 @@ FOR_BOTH: Final = {
     "group.consumer.max.session.timeout.ms": "1800000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": _NO_TIMER_MS,
     "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
 }
 """Nothing happens by itself while the requests are sent."""
 

@@ -47,6 +47,8 @@ class Need(Flag):
     """A transactional producer."""
     TRANSACTION = auto()
     """The producer has a transaction open, with a record in partition 0."""
+    STATES = auto()
+    """A broker that keeps states of share groups: Kafka begins to when it is asked for them."""
     RULE = auto()
     """An access rule about the scene's topic, where there is an authorizer."""
 

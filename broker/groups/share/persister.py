@@ -8,7 +8,7 @@ Source: Kafka's `Persister`.
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from broker.groups.share.stored_state import ShareKey, StoredState
+from broker.groups.share.stored_state import UNKNOWN_EPOCH, ShareKey, StoredState
 from broker.groups.share.values import StateBatch
 from protocol.error_codes import ErrorCode
 from values.dataclasses import dataclass
@@ -16,13 +16,17 @@ from values.dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StateChange:
-    """What to store of a share partition that was loaded in `state_epoch`."""
+    """What to store of a share partition that was loaded in `state_epoch`.
+
+    A `start_offset` or a `leader_epoch` of -1 is unchanged.
+    """
 
     key: ShareKey
     state_epoch: int
     start_offset: int
     batches: Sequence[StateBatch]
     done_count: int
+    leader_epoch: int = UNKNOWN_EPOCH
 
 
 class StateNeeded(Exception):

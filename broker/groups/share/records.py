@@ -18,7 +18,13 @@ from broker.groups.share.group_values import (
     StoredMember,
     StoredShareGroup,
 )
-from broker.groups.share.stored_state import ShareKey, StoredState
+from broker.groups.share.persister import StateChange
+from broker.groups.share.stored_state import (
+    NO_FENCES,
+    UNKNOWN_EPOCH,
+    ShareKey,
+    StoredState,
+)
 from broker.groups.share.values import Delivery, StateBatch
 from protocol.stored import share_group_log as stored
 from protocol.stored.codec import UnknownRecord, decode, encode, version_of
@@ -147,22 +153,17 @@ def encode_snapshot(key: ShareKey, state: StoredState, now_ms: int) -> tuple[byt
     return _state_key(key, StateKind.SNAPSHOT), encode(value, _VALUE_VERSION)
 
 
-def encode_update(
-    key: ShareKey,
-    state: StoredState,
-    start_offset: int,
-    batches: Iterable[StateBatch],
-    done_count: int,
-) -> tuple[bytes, bytes]:
+def encode_update(state: StoredState, change: StateChange) -> tuple[bytes, bytes]:
     """A change since the snapshot as a record."""
+    is_new = change.leader_epoch != UNKNOWN_EPOCH
     value = stored.ShareUpdateValue(
         snapshot_epoch=state.snapshot_epoch,
-        leader_epoch=state.leader_epoch,
-        start_offset=start_offset,
-        state_batches=_batches(batches),
-        delivery_complete_count=done_count,
+        leader_epoch=change.leader_epoch if is_new else state.leader_epoch,
+        start_offset=change.start_offset,
+        state_batches=_batches(change.batches),
+        delivery_complete_count=change.done_count,
     )
-    return _state_key(key, StateKind.UPDATE), encode(value, _VALUE_VERSION)
+    return _state_key(change.key, StateKind.UPDATE), encode(value, _VALUE_VERSION)
 
 
 def encode_forgotten(key: ShareKey) -> tuple[bytes, None]:
@@ -187,24 +188,30 @@ def fold(
         states.pop(share_key, None)
     elif kind == StateKind.SNAPSHOT:
         snapshot = decode(stored.ShareSnapshotValue, value)
+        before = states.get(share_key)
+        fences = NO_FENCES if before is None else before.fences
         states[share_key] = StoredState(
             snapshot_epoch=snapshot.snapshot_epoch,
             state_epoch=snapshot.state_epoch,
             leader_epoch=snapshot.leader_epoch,
+            fences=fences.raised(snapshot.leader_epoch, snapshot.state_epoch),
             start_offset=snapshot.start_offset,
             created_ms=snapshot.create_timestamp,
             batches=_states(snapshot.state_batches),
-            done_count=max(snapshot.delivery_complete_count, 0),
+            done_count=snapshot.delivery_complete_count,
             position=position,
         )
     else:
         update = decode(stored.ShareUpdateValue, value)
         known = states.get(share_key)
         if known is not None and known.snapshot_epoch == update.snapshot_epoch:
-            known.leader_epoch = update.leader_epoch
             known.updates += 1
-            done_count = max(update.delivery_complete_count, 0)
-            known.merge(update.start_offset, _states(update.state_batches), done_count)
+            known.merge(
+                update.start_offset,
+                _states(update.state_batches),
+                update.delivery_complete_count,
+                update.leader_epoch,
+            )
 
 
 def _state_key(key: ShareKey, kind: StateKind) -> bytes:

@@ -13,10 +13,15 @@ Source: Kafka's `ShareCoordinatorShard`, `PersisterStateBatchCombiner`.
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.groups.share.values import UNKNOWN_START, StateBatch
 from values.dataclasses import dataclass
+
+UNKNOWN_EPOCH: Final = -1
+UNKNOWN_COUNT: Final = -1
+FIRST_LEADER_EPOCH: Final = 0
+_INT32_MIN: Final = -(2**31)
 
 
 class ShareKey(NamedTuple):
@@ -27,12 +32,28 @@ class ShareKey(NamedTuple):
     partition: int
 
 
+class Fences(NamedTuple):
+    """The highest epochs of a stored state; lower ones are fenced."""
+
+    leader_epoch: int
+    state_epoch: int
+
+    def raised(self, leader_epoch: int, state_epoch: int) -> "Fences":
+        """The fences with these epochs stored, too."""
+        return Fences(max(self.leader_epoch, leader_epoch), max(self.state_epoch, state_epoch))
+
+
+NO_FENCES: Final = Fences(_INT32_MIN, _INT32_MIN)
+
+
 @dataclass(slots=True, kw_only=True)
 class StoredState:
     """What a restart would find.
 
     Attributes:
         state_epoch: grows with each new beginning; an older one is fenced.
+        leader_epoch: of the broker that read the state last; 0 before the first one.
+        fences: the highest epochs that were stored, which requests of brokers are held to.
         updates: records since the last snapshot.
         done_count: records of the window that are done; -1 is unknown.
         position: the offset of the last snapshot in its partition of the state topic.
@@ -40,18 +61,29 @@ class StoredState:
 
     snapshot_epoch: int = 0
     state_epoch: int = 0
-    leader_epoch: int = 0
+    leader_epoch: int = FIRST_LEADER_EPOCH
+    fences: Fences = NO_FENCES
     start_offset: int = UNKNOWN_START
-    done_count: int = 0
+    done_count: int = UNKNOWN_COUNT
     created_ms: int = 0
     batches: list[StateBatch] = field(default_factory=list)
     updates: int = 0
     position: int = -1
     was_written: bool = True
 
-    def merge(self, start_offset: int, batches: Iterable[StateBatch], done_count: int) -> None:
-        """Fold an update in. The start never moves back; -1 is unchanged."""
-        self.start_offset = max(self.start_offset, start_offset)
+    def merge(
+        self,
+        start_offset: int,
+        batches: Iterable[StateBatch],
+        done_count: int,
+        leader_epoch: int = UNKNOWN_EPOCH,
+    ) -> None:
+        """Fold an update in; a start or a leader epoch of -1 is unchanged."""
+        if start_offset != UNKNOWN_START:
+            self.start_offset = start_offset
+        if leader_epoch != UNKNOWN_EPOCH:
+            self.leader_epoch = leader_epoch
+            self.fences = self.fences.raised(leader_epoch, self.state_epoch)
         for batch in batches:
             _overlay(self.batches, batch)
         _cut_below(self.batches, self.start_offset)

@@ -135,7 +135,7 @@ def test_a_change_arrives_as_it_was_made(first: FirstEnd) -> None:
     assert errors == [ErrorCode.NONE]
     assert first.states is not None
     (written,) = first.states.written
-    for name in ("key", "state_epoch", "start_offset", "batches", "done_count"):
+    for name in ("key", "state_epoch", "start_offset", "batches", "done_count", "leader_epoch"):
         assert getattr(written, name) == getattr(change(), name), name
     assert all(isinstance(each.state, Delivery) for each in written.batches)
     first.states.error = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -22,12 +22,13 @@ CLIENT_KEYS = {
     57,
     60,
     61,
+    64,
     65,
     66,
     68,
     69,
     *range(71, 80),
-    *range(88, 93),
+    *range(83, 93),
 } - {73}
 
 
@@ -48,10 +49,10 @@ STRUCTS = structs()
 def test_every_client_facing_key_is_declared() -> None:
     assert set(DECLARED) == CLIENT_KEYS
     assert set(DECLARED) | NOT_DECLARED == set(ApiKey)
-    assert len(STRUCTS) == 353
+    assert len(STRUCTS) == 387
 
 
-@pytest.mark.parametrize("key", [4, 70, 87, 93, -1, 10_000])
+@pytest.mark.parametrize("key", [4, 70, 82, 93, -1, 10_000])
 def test_strangers_are_unsupported(key: int) -> None:
     with pytest.raises(UnsupportedVersion):
         message_class(key, Direction.REQUEST)

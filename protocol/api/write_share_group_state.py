@@ -1,0 +1,74 @@
+"""WriteShareGroupState (key 85): add to stored states of a share group.
+
+| version | change                                  |
+|---------|-----------------------------------------|
+| 0       | first version (KIP-932)                 |
+| 1       | the number of records done (KIP-1226)   |
+"""
+
+from protocol.declare import primitives as wire
+
+
+class StateBatch(wire.Struct):
+    """A range of offsets in one state, both ends included."""
+
+    first_offset: int = wire.int64()
+    last_offset: int = wire.int64()
+    delivery_state: int = wire.int8()
+    """0 available, 2 acknowledged, 4 archived."""
+
+    delivery_count: int = wire.int16()
+
+
+class PartitionData(wire.Struct):
+    """One partition as the group has it."""
+
+    partition: int = wire.int32()
+    state_epoch: int = wire.int32()
+    """Of the state that the writer has read; -1 is not checked."""
+
+    leader_epoch: int = wire.int32()
+    """Of the broker that writes; -1 is not checked."""
+
+    start_offset: int = wire.int64()
+    """-1 is unchanged."""
+
+    delivery_complete_count: int = wire.int32(since=1, default=-1)
+    """How many records from the start on are done; -1 is unknown."""
+
+    state_batches: list[StateBatch] = wire.array(StateBatch)
+
+
+class WriteStateData(wire.Struct):
+    """The partitions of one topic."""
+
+    topic_id: bytes = wire.uuid()
+    partitions: list[PartitionData] = wire.array(PartitionData)
+
+
+class WriteShareGroupStateRequest(wire.Message, max_version=1, flexible_since=0):
+    """What is new."""
+
+    group_id: str = wire.string()
+    topics: list[WriteStateData] = wire.array(WriteStateData)
+
+
+class PartitionResult(wire.Struct):
+    """The outcome for one partition."""
+
+    partition: int = wire.int32()
+    error_code: int = wire.int16()
+    error_message: str | None = wire.string(nullable_since=0, default=None)
+
+
+class WriteStateResult(wire.Struct):
+    """The partitions of one topic."""
+
+    topic_id: bytes = wire.uuid()
+    partitions: list[PartitionResult] = wire.array(PartitionResult)
+
+
+class WriteShareGroupStateResponse(wire.Message, max_version=1, flexible_since=0):
+    """The outcome for every partition; there is no time of throttling."""
+
+    results: list[WriteStateResult] = wire.array(WriteStateResult)
