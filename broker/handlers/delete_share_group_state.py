@@ -7,7 +7,7 @@ Source: KIP-932; Kafka `ShareCoordinatorShard.deleteState`.
 
 from broker.groups.internal_topic import WhenDone
 from broker.requests.context import Context, Reply, RequestContext
-from broker.requests.share_states import AskedState, answer_states
+from broker.requests.shares.states import AskedState, answer_states
 from protocol.api import delete_share_group_state as api
 from protocol.error_codes import ErrorCode
 

@@ -11,7 +11,7 @@ Source: KIP-932; Kafka `ShareCoordinatorShard.initializeState`.
 from broker.groups.internal_topic import WhenDone
 from broker.groups.share.values import UNKNOWN_START
 from broker.requests.context import Context, Reply, RequestContext
-from broker.requests.share_states import AskedState, answer_states, check_range
+from broker.requests.shares.states import AskedState, answer_states, check_range
 from protocol.api import initialize_share_group_state as api
 
 

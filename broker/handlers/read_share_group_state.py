@@ -9,7 +9,7 @@ from broker.groups.internal_topic import WhenDone
 from broker.groups.share.persister import StateChange
 from broker.groups.share.stored_state import UNKNOWN_EPOCH
 from broker.requests.context import Context, Reply, RequestContext
-from broker.requests.share_states import AskedState, answer_states
+from broker.requests.shares.states import AskedState, answer_states
 from protocol.api import read_share_group_state as api
 from protocol.error_codes import ErrorCode
 

@@ -10,7 +10,7 @@ Source: KIP-932; Kafka `ShareCoordinatorShard.readStateSummary`.
 from broker.groups.internal_topic import WhenDone
 from broker.groups.share.values import UNKNOWN_START
 from broker.requests.context import Context, Reply, RequestContext
-from broker.requests.share_states import AskedState, answer_states
+from broker.requests.shares.states import AskedState, answer_states
 from protocol.api import read_share_group_state_summary as api
 from protocol.error_codes import ErrorCode
 

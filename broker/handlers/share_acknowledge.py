@@ -15,7 +15,7 @@ from broker.groups.share.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from broker.replies.pending import Pending
 from broker.requests.context import Context, RequestContext
 from broker.requests.leaders import MOVED, NamedLeaders
-from broker.requests.share_requests import (
+from broker.requests.shares.sessions import (
     Acknowledgements,
     Outcome,
     find_session,

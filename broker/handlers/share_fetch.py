@@ -1,7 +1,7 @@
 """ShareFetch (key 78, versions 1-2): acquire records for a member of a share group.
 
     session        which partitions                          `broker.groups.share.sessions`
-    acknowledge    what came with the request, first         `broker.requests.share_requests`
+    acknowledge    what came with the request, first         `broker.requests.shares.sessions`
     read           each partition at its next offset
     enough?        min_bytes, an error, or nothing to wait for
     acquire        the records that were read: answer        `broker.groups.share.partition`
@@ -38,7 +38,7 @@ from broker.requests.access import Check
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import REFUSALS, error_code
 from broker.requests.leaders import MOVED, NamedLeaders
-from broker.requests.share_requests import (
+from broker.requests.shares.sessions import (
     Acknowledgements,
     Outcome,
     find_session,

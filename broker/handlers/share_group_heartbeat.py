@@ -14,7 +14,7 @@ from broker.groups.consumer.values import JOIN_EPOCH, LEAVE_EPOCH, HeartbeatAnsw
 from broker.groups.share.group_values import ShareHeartbeat
 from broker.replies.pending import Pending
 from broker.requests.context import Context, RequestContext
-from broker.requests.share_requests import member_problem
+from broker.requests.shares.sessions import member_problem
 from protocol.api import share_group_heartbeat as api
 from protocol.error_codes import ErrorCode
 

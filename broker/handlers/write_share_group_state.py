@@ -18,7 +18,7 @@ from broker.groups.share.persister import StateChange
 from broker.groups.share.stored_state import UNKNOWN_COUNT
 from broker.groups.share.values import UNKNOWN_START, Delivery, StateBatch
 from broker.requests.context import Context, Reply, RequestContext
-from broker.requests.share_states import AskedState, StateRefused, answer_states, check_range
+from broker.requests.shares.states import AskedState, StateRefused, answer_states, check_range
 from protocol.api import write_share_group_state as api
 from protocol.error_codes import ErrorCode
 

@@ -64,7 +64,7 @@ delete_share_group_offsets_guard = _on_group(
 
 
 def _on_states(key: ApiKey) -> Guard:
-    """CLUSTER_ACTION on the cluster: brokers send these. See `broker.requests.share_states`."""
+    """CLUSTER_ACTION on the cluster: brokers send these. See `broker.requests.shares.states`."""
 
     def refuse(message: Any, request: RequestContext) -> Any:
         response: Any = response_class(key)

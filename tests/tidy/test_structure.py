@@ -6,8 +6,8 @@ from tests.tidy.tree import PACKAGES, python_files, source
 STORAGE_FLOORS_MAX = 7
 MODULES_MAX = 16
 CROWDED = {  # one module for each API
-    "protocol/api": 70,
-    "broker/handlers": 70,
+    "protocol/api": 76,
+    "broker/handlers": 76,
 }
 DENSITY_MODULES = {  # the whole kind of auxiliary index
     "storage/segment/density.py",

@@ -1,0 +1,1 @@
+"""What requests about share groups have in common, beside the rest of `broker.requests`."""
