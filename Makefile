@@ -41,6 +41,14 @@ run: $(VENV)/.run ## a broker on 127.0.0.1:9092 with ./data (LISTEN=, DATA= chan
 build-ext: setup ## compile the record loops again after editing them
 	$(BIN)/python setup.py -q build_ext --inplace
 
+$(VENV)/.docs: pyproject.toml | setup
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,docs]'
+	@touch $@
+
+.PHONY: site
+site: $(VENV)/.docs ## the documentation as a site in build/site; fails at a link that leads nowhere
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q
+
 .PHONY: fmt
 fmt: setup ## format, and mend what ruff can mend
 	$(BIN)/ruff format .

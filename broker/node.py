@@ -605,7 +605,7 @@ class Broker:
             self.groups.streams,
             self.telemetry,
             self.security,
-            self.security.tls.contexts,
+            self.space,
         )
         queries = pages(
             self.topics,

@@ -29,14 +29,15 @@ class SpaceGuard:
     """Watches the file system of the data directory. Loop thread only.
 
     Attributes:
+        path: the data directory.
         credit: bytes that may be appended before the file system has to be queried again.
     """
 
-    __slots__ = ("_path", "_reserved_bytes", "credit")
+    __slots__ = ("_reserved_bytes", "credit", "path")
 
     def __init__(self, path: str, reserved_bytes: int) -> None:
         """Keep `reserved_bytes` of the file system of `path` free of clients' records."""
-        self._path = path
+        self.path = path
         self._reserved_bytes = reserved_bytes
         self.credit = 0
 
@@ -59,7 +60,7 @@ class SpaceGuard:
 
     def left_bytes(self) -> int:
         """How many bytes clients may append before the reserve begins; negative within it."""
-        stats = os.statvfs(self._path)
+        stats = os.statvfs(self.path)
         total_bytes = stats.f_blocks * stats.f_frsize
         reserved_bytes = min(self._reserved_bytes, total_bytes // RESERVE_SHARE_MAX)
         return stats.f_bavail * stats.f_frsize - reserved_bytes

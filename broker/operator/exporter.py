@@ -22,6 +22,7 @@ from broker.errors import BrokerError
 from broker.groups.offsets.lag import ends_elsewhere
 from broker.groups.share.values import Ack
 from broker.metrics import Distribution, Metrics
+from broker.operator.machine_figures import build_facts, disk_figures, resident_bytes
 from broker.quotas.book import ENTITY_TYPES
 from broker.threads import IMPORTING
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from broker.groups.streams_coordinator import StreamsGroupCoordinator
     from broker.net.connection import Connections
     from broker.security.service import Security
-    from broker.security.tls.contexts import TlsContexts
+    from broker.space import SpaceGuard
     from broker.telemetry.service import Telemetry
     from broker.topics.registry import TopicRegistry
 
@@ -53,7 +54,7 @@ class BrokerCollector:
         streams: "StreamsGroupCoordinator",
         telemetry: "Telemetry",
         security: "Security",
-        contexts: Mapping[str, "TlsContexts"],
+        space: "SpaceGuard",
     ) -> None:
         """Read from these parts; nothing is copied until a scrape."""
         self._metrics = metrics
@@ -66,7 +67,7 @@ class BrokerCollector:
         self._streams = streams
         self._telemetry = telemetry
         self._security = security
-        self._contexts = contexts
+        self._space = space
         self._started_s = time.time()
         self._share_ends: Mapping[tuple[str, int], int] = {}
         """High watermarks of partitions that other workers lead, as of the scrape before."""
@@ -238,7 +239,7 @@ class BrokerCollector:
             "When the certificate of a TLS listener expires, Unix time",
             labels=["listener"],
         )
-        for name, contexts in self._contexts.items():
+        for name, contexts in self._security.tls.contexts.items():
             expiry.add_metric([name], contexts.certificate.not_after_ms / 1000)
         yield expiry
         yield _labelled_counter(
@@ -573,6 +574,8 @@ class BrokerCollector:
         )
         yield _gauge("process_resident_memory_bytes", "Resident memory", resident_bytes())
         yield _gauge("process_start_time_seconds", "Start, Unix time", self._started_s)
+        yield from (_gauge(*figure) for figure in disk_figures(self._space))
+        yield _build_info()
 
 
 def _time_index_entries(log: Any) -> int:
@@ -593,15 +596,6 @@ _PARTITION_FIGURES: tuple[tuple[str, str, Callable[[Any], float]], ...] = (
     ("segments", "Segments of the log", lambda log: len(log.segments)),
     ("time_index_entries", "Entries in time indexes", _time_index_entries),
 )
-
-
-def resident_bytes() -> int:
-    """Resident memory of this process, 0 where the system does not report it."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as statm:
-            return int(statm.read().split()[1]) * resource.getpagesize()
-    except OSError:
-        return 0
 
 
 def _counter(name: str, help_text: str, value: float) -> Any:
@@ -625,6 +619,17 @@ def _gauge(name: str, help_text: str, value: float) -> Any:
     from prometheus_client.core import GaugeMetricFamily
 
     return GaugeMetricFamily(name, help_text, value=value)
+
+
+def _build_info() -> Any:
+    from prometheus_client.core import GaugeMetricFamily
+
+    facts = build_facts()
+    family = GaugeMetricFamily(
+        "tidelog_build_info", "Always 1; the labels say what runs", labels=list(facts)
+    )
+    family.add_metric(list(facts.values()), 1)
+    return family
 
 
 def _labelled_counter(

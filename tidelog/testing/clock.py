@@ -98,6 +98,7 @@ class BrokerClock(ClockCommands[ClockReading]):
             self.resume()
 
     def _send(self, changes: dict[str, float]) -> ClockReading:
+        from http import HTTPStatus
         from http.client import HTTPConnection
         from urllib.parse import urlencode
 
@@ -112,6 +113,11 @@ class BrokerClock(ClockCommands[ClockReading]):
             body = answer.read()
         finally:
             connection.close()
+        if answer.status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
+            raise ValueError(
+                "this broker follows the system's clock, which a test cannot set; "
+                'start it with running_broker(clock="settable")'
+            )
         document: dict[str, Any] = json.loads(body)
         if answer.status != 200:
             raise ValueError(document["error"])

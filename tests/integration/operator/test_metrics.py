@@ -13,6 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from broker.operator.http import MetricsServer
+from broker.space import SpaceGuard
 from client.admin import Admin
 from client.producer import Producer
 from client.types import TopicPartition
@@ -250,3 +251,21 @@ async def test_handshakes_are_counted_and_timed_from_the_first_byte(tmp_path: Pa
     assert found["tidelog_tls_handshake_seconds_count", "SSL"] == 1
     assert 0 < found["tidelog_tls_handshake_seconds_sum", "SSL"] <= elapsed_s
     assert found["tidelog_tls_handshake_seconds_bucket", "+Inf", "SSL"] == 1
+
+
+async def test_the_disk_and_the_build_are_shown(measured: RunningBroker) -> None:
+    now = await samples(measured)
+    size, free, appendable = (
+        now[(f"tidelog_disk_{name}_bytes",)] for name in ("size", "free", "appendable")
+    )
+    assert size > free > appendable >= 0
+    (build,) = (key for key in now if key[0] == "tidelog_build_info")
+    assert now[build] == 1
+    assert build[1] in ("compiled", "python")  # labels are sorted: loops, python, version
+
+
+async def test_a_disk_without_space_for_records_shows_zero(
+    measured: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SpaceGuard, "left_bytes", lambda self: -1)
+    assert (await samples(measured))[("tidelog_disk_appendable_bytes",)] == 0

@@ -1,0 +1,73 @@
+"""Figures of the machine and of the build, for the metrics port: values without a metrics library.
+
+`disk_figures` looks at the file system of the data directory at each scrape, by one ``statvfs``.
+"""
+
+import os
+import platform
+import resource
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final, NamedTuple
+
+from broker.space import SpaceGuard
+from protocol.records.record_loops import COMPILED
+
+_DISTRIBUTION: Final = "tidelog"
+
+
+class Figure(NamedTuple):
+    """One gauge without labels."""
+
+    name: str
+    help_text: str
+    value: float
+
+
+def disk_figures(space: SpaceGuard) -> list[Figure]:
+    """The disk of the data directory, in bytes; nothing where the system does not report it."""
+    try:
+        stats = os.statvfs(space.path)
+        left_bytes = space.left_bytes()
+    except OSError:
+        return []
+    return [
+        Figure(
+            "tidelog_disk_size_bytes",
+            "Size of the file system of the data directory",
+            stats.f_blocks * stats.f_frsize,
+        ),
+        Figure(
+            "tidelog_disk_free_bytes",
+            "What the broker's user may still write there",
+            stats.f_bavail * stats.f_frsize,
+        ),
+        Figure(
+            "tidelog_disk_appendable_bytes",
+            "What clients may append before log.reserved.bytes begins; at 0 they are refused",
+            max(left_bytes, 0),
+        ),
+    ]
+
+
+@cache
+def build_facts() -> dict[str, str]:
+    """Labels of ``tidelog_build_info``; they do not change while the process runs."""
+    try:
+        number = version(_DISTRIBUTION)
+    except PackageNotFoundError:
+        number = "unknown"
+    return {
+        "version": number,
+        "python": platform.python_version(),
+        "loops": "compiled" if COMPILED else "python",
+    }
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process, 0 where the system does not report it."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as statm:
+            return int(statm.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        return 0

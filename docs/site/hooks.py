@@ -1,0 +1,110 @@
+"""What the site has beyond the pages of ``docs``: the same links hold on GitHub and there.
+
+* Pages of the root (README.md, ARCHITECTURE.md...) become pages; README.md is the start.
+* A link to any other file of the repository leads to a copy of that file, below ``files``.
+* The pages below ``api`` are made from the public names: the docstrings are the only text.
+"""
+
+import re
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import griffe
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOT_PAGES = {
+    "README.md": "index.md",
+    "ARCHITECTURE.md": "ARCHITECTURE.md",
+    "CONTRIBUTING.md": "CONTRIBUTING.md",
+    "CHANGELOG.md": "CHANGELOG.md",
+}
+"""Pages of the repository's root, and what they are on the site."""
+
+API_PAGES = {
+    "api/client.md": ("tidelog", "The client's classes"),
+    "api/serde.md": ("tidelog.serde", "Serializers and deserializers"),
+    "api/testing.md": ("tidelog.testing", "Brokers for tests"),
+    "api/spark.md": ("tidelog.spark", "Spark's functions"),
+}
+"""A page made of docstrings, the module whose public names it has, and its title."""
+
+_LINK = re.compile(r"(\[(?:[^\]\[]|\[[^\]]*\])*\]\()(?!https?://|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the root's pages, the pages of the API, and every file that a page links to."""
+    texts = {file.src_uri: file.content_string for file in files.documentation_pages()}
+    for source, uri in ROOT_PAGES.items():
+        texts[uri] = (ROOT / source).read_text(encoding="utf-8")
+        files.append(File.generated(config, uri, content=texts[uri]))
+    for uri, (module, title) in API_PAGES.items():
+        files.append(File.generated(config, uri, content=_api_page(module, title)))
+    for target in sorted({path for uri, text in texts.items() for path in _linked(uri, text)}):
+        place = _on_the_site(PurePosixPath(target))
+        files.append(File.generated(config, str(place), abs_src_path=str(ROOT / target)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Rewrite the links that leave ``docs``."""
+    uri = page.file.src_uri
+
+    def rewritten(match: "re.Match[str]") -> str:
+        opening, target, anchor = match[1], match[2], match[3] or ""
+        place = _on_the_site(_from_root(uri, target))
+        return f"{opening}{_relative(place, uri)}{anchor})" if place else match[0]
+
+    return _LINK.sub(rewritten, markdown)
+
+
+def _api_page(module: str, title: str) -> str:
+    """A heading for each public name; the name's docstring follows from the module that has it."""
+    public = griffe.load(module, search_paths=[str(ROOT)], resolve_aliases=False)
+    names = sorted(str(name).strip("'\"") for name in public.exports or ())
+    entries = []
+    for name in names:
+        member = public.members.get(name)
+        if member is None:
+            continue
+        target = member.target_path if member.is_alias else f"{module}.{name}"
+        entries.append(f"::: {target}\n    options:\n      show_root_toc_entry: true\n")
+    return f"# {title}\n\n`from {module} import ...`\n\n" + "\n".join(entries)
+
+
+def _from_root(uri: str, target: str) -> PurePosixPath:
+    """The path in the repository that a link of a page means."""
+    sources = {site: source for source, site in ROOT_PAGES.items()}
+    page = PurePosixPath(sources.get(uri, f"docs/{uri}"))
+    parts: list[str] = []
+    for part in (page.parent / target).parts:
+        if part == "..":
+            parts.pop()
+        else:
+            parts.append(part)
+    return PurePosixPath(*parts)
+
+
+def _on_the_site(path: PurePosixPath) -> str | None:
+    """Where the site has a path of the repository, None if it has no such thing."""
+    if str(path) in ROOT_PAGES:
+        return ROOT_PAGES[str(path)]
+    if path.parts[:1] == ("docs",):
+        inside = PurePosixPath(*path.parts[1:])
+        return f"{inside}/README.md" if (ROOT / path).is_dir() else str(inside)
+    ending = ".txt" if path.suffix == ".md" else ""  # else it would become a page
+    return f"files/{path}{ending}" if (ROOT / path).is_file() else None
+
+
+def _linked(uri: str, text: str) -> set[str]:
+    """The files outside ``docs`` that a page links to."""
+    paths = {_from_root(uri, target) for _, target, _ in _LINK.findall(text)}
+    places = {path: _on_the_site(path) for path in paths}
+    return {str(path) for path, place in places.items() if place and place.startswith("files/")}
+
+
+def _relative(place: str, uri: str) -> str:
+    depth = len(PurePosixPath(uri).parts) - 1
+    return "../" * depth + place
