@@ -8,5 +8,5 @@ Refuses to know sockets (`broker.net` drives a SASL exchange), requests (`broker
 `access` and encode the answer) and files (`storage.directory` keeps the documents).
 
 May be imported by every part of the broker above it, and by the CLI for users of a stopped
-directory. Of the broker it imports `clocks`, `metrics` and `quotas` at most.
+directory. Of the broker it imports `clocks`, `errors`, `metrics`, `quotas` and `threads` at most.
 """

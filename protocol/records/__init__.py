@@ -1,7 +1,7 @@
 """Kafka's record formats, magic 0, 1 and 2: read, checked, stamped, built and converted.
 
 The bytes on the wire and on disk are the same, so `storage`, `broker` and `client` share this
-package. `storage` may import no other part of `protocol` but `protocol.errors`. The package knows
+package. It imports `protocol.errors` and `protocol.extensions` of `protocol`, and no more. It knows
 no requests, files or clocks, and borrows buffers instead of copying them.
 
 Read in this order: `layout` (the formats as numbers), `batch` (magic 2 in place), `record_loops`

@@ -7,6 +7,7 @@
     consumer_protocol   what members of a consumer group send one another through the broker
     kraft               the metadata log of Apache Kafka (KIP-631)
 
-Owns bytes; does not know the meaning of the records. `broker` and `storage` translate the declared
+Owns bytes; does not know the meaning of the records. The groups and transactions of `broker`,
+`storage.kafka` and its commands, and `client.subscription` import it, and translate the declared
 classes into values of their own.
 """
