@@ -32,6 +32,8 @@ from protocol.records.record import Record
 from protocol.registry import decode_response, encode_request
 
 DEFAULT_TIMEOUT_S = 10.0
+ANSWER_TIMEOUT_S = 30.0
+"""How long an answer may take; a shared machine stands still now and then."""
 _SIZE = struct.Struct(">i")
 
 
@@ -79,7 +81,7 @@ class RawClient:
         self._in_flight.append((api_key, version, self._correlation_id))
         return self._correlation_id
 
-    async def receive(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> Any:
+    async def receive(self, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
         """The answer to the oldest unanswered request; its correlation id has to fit."""
         api_key, version, correlation_id = self._in_flight.pop(0)
         frame = await self.receive_frame(timeout_s)
@@ -95,7 +97,7 @@ class RawClient:
         """Send bytes as they are."""
         self._writer.write(data)
 
-    async def receive_frame(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> bytes:
+    async def receive_frame(self, timeout_s: float = ANSWER_TIMEOUT_S) -> bytes:
         """The next frame without its size."""
         try:
             async with asyncio.timeout(timeout_s):

@@ -16,6 +16,7 @@ const settings = (args) => ({
   clientId: "platformatic",
   bootstrapBrokers: [args.bootstrap],
   autocreateTopics: false,
+  connectTimeout: 20000,
   ...security(args),
 });
 

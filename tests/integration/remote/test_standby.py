@@ -295,6 +295,8 @@ async def test_a_zombie_writes_nothing_that_a_reader_sees(tmp_path: Path) -> Non
         brokers.append(second)
         other = await asyncio.to_thread(second.wait_ready)
         writing = asyncio.create_task(write(port, range(40, 10_000), acknowledged))
+        while len(acknowledged) <= 40 and not writing.done():
+            await asyncio.sleep(0.05)
         await asyncio.sleep(0.5)
         first.process.send_signal(signal.SIGSTOP)
         done = await asyncio.to_thread(tidelog, "promote", "-b", f"127.0.0.1:{other}", "--json")
