@@ -35,6 +35,7 @@ from protocol.error_codes import ErrorCode
 from protocol.errors import ProtocolError
 from protocol.records.batch import RecordBatch
 from protocol.records.layout import INT64_MIN, MAGIC_V2, ControlType
+from protocol.records.record import control_type
 from protocol.records.scan import Entry, iter_records, scan_entries
 
 logger = logging.getLogger("tidelog.client.aio.fetching")
@@ -268,7 +269,7 @@ class PartitionReader:
         while chunk.aborted and chunk.aborted[0][0] <= batch.last_offset:
             self._aborted_producers.add(heapq.heappop(chunk.aborted)[1])
         if batch.is_control:
-            if _control_type(view) == ControlType.ABORT:
+            if any(control_type(record) is ControlType.ABORT for record in iter_records(view)):
                 self._aborted_producers.discard(batch.producer_id)
             return True
         return batch.is_transactional and batch.producer_id in self._aborted_producers
@@ -278,13 +279,6 @@ class PartitionReader:
             f"the batch at offset {offset} of {self.partition} cannot be read: {problem}; "
             "seek past it to continue"
         )
-
-
-def _control_type(view: memoryview) -> int:
-    for record in iter_records(view):
-        if record.key is not None and len(record.key) >= 4:
-            return int.from_bytes(record.key[2:4], "big")
-    return -1
 
 
 def fetch_request(readers: Iterable[PartitionReader], options: FetchOptions) -> FetchRequest:
