@@ -43,15 +43,14 @@ from contextlib import suppress
 from dataclasses import field
 from functools import partial
 from random import Random
-from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from protocol.records.checksums import crc32c
 from storage.directory.metadata import Json
 from storage.disk.files import Bytes
 from storage.disk.steps import Steps, off_loop
 from storage.errors import Fenced, ObjectExists, ObjectMissing, StoreFailed, UnknownBucketFormat
 from storage.remote.object_store import ObjectStore
+from storage.segment.remote.sealed import seal, unseal
 from values.dataclasses import dataclass
 
 JOURNAL_VERSION: Final = 1
@@ -70,7 +69,6 @@ _AHEAD_BYTES: Final = 64 * 1024 * 1024
 """What a reader of many entries has of them in memory."""
 
 _VOIDS_MAX: Final = 8
-_TAIL: Final = Struct(">II8s")
 _MAGIC: Final = b"TLJRN\x00\x00\x01"
 _NONCE_BITS: Final = 64
 _DELETED_AT_ONCE: Final = 16
@@ -195,12 +193,7 @@ def encode_entry(entry: JournalEntry, records: Bytes = b"") -> bytes:
         },
         separators=(",", ":"),
     ).encode()
-    body = bytes(records) + text
-    return body + _TAIL.pack(len(text), _checksum(body, len(text)), _MAGIC)
-
-
-def _checksum(body: Bytes, text_bytes: int) -> int:
-    return crc32c(text_bytes.to_bytes(4, "big"), crc32c(body))
+    return seal(records, text, _MAGIC)
 
 
 def decode_entry(data: Bytes) -> JournalEntry | None:
@@ -208,14 +201,10 @@ def decode_entry(data: Bytes) -> JournalEntry | None:
 
     Raises UnknownBucketFormat.
     """
-    view = memoryview(data)
-    if len(view) < _TAIL.size:
+    unsealed = unseal(data, _MAGIC)
+    if unsealed is None:
         return None
-    body, tail = view[: -_TAIL.size], view[-_TAIL.size :]
-    text_bytes, crc, magic = _TAIL.unpack(tail)
-    if magic != _MAGIC or text_bytes > len(body) or _checksum(body, text_bytes) != crc:
-        return None
-    document = json.loads(bytes(body[len(body) - text_bytes :]))
+    document = json.loads(unsealed[1])
     if document["version"] != JOURNAL_VERSION:
         raise UnknownBucketFormat(document["version"], JOURNAL_VERSION)
     return JournalEntry(

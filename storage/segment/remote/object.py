@@ -17,17 +17,15 @@ Source: the order of uploads is ours (docs/adr/0028); Kafka leaves both to plugi
 
 import json
 from dataclasses import asdict, fields
-from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from protocol.records.checksums import crc32c
 from storage.disk.files import Bytes
 from storage.errors import StoreFailed
+from storage.segment.remote.sealed import TAIL_BYTES, seal, unseal
 from values.dataclasses import dataclass
 
 OBJECT_SUFFIX: Final = ".segment"
 
-_TAIL: Final = Struct(">II8s")
 _MAGIC: Final = b"TLSEG\x00\x00\x01"
 
 
@@ -81,24 +79,20 @@ def encode_trailer(indexes: IndexFiles, description: dict[str, Any], *, log_crc:
     """What follows the log in an object; its length does not depend on the log's CRC-32C."""
     described = {**description, "log_crc": f"{log_crc:08x}"}
     text = json.dumps(described, separators=(",", ":"), sort_keys=True).encode()
-    body = b"".join((*indexes, text))
-    return body + _TAIL.pack(len(text), _checksum(body, len(text)), _MAGIC)
-
-
-def _checksum(body: Bytes, text_bytes: int) -> int:
-    return crc32c(text_bytes.to_bytes(4, "big"), crc32c(body))
+    return seal(b"".join(indexes), text, _MAGIC)
 
 
 def decode_trailer(trailer: Bytes) -> tuple[IndexFiles, dict[str, Any]]:
     """The index files and the description in what follows the log. Raises StoreFailed."""
-    view = memoryview(trailer)
-    body, tail = view[: -_TAIL.size], view[-_TAIL.size :]
-    if len(tail) != _TAIL.size:
-        raise StoreFailed(f"an object has {len(view)} bytes after its log, {_TAIL.size} at least")
-    text_bytes, crc, magic = _TAIL.unpack(tail)
-    if magic != _MAGIC or _checksum(body, text_bytes) != crc or text_bytes > len(body):
+    if len(trailer) < TAIL_BYTES:
+        raise StoreFailed(
+            f"an object has {len(trailer)} bytes after its log, {TAIL_BYTES} at least"
+        )
+    parts_and_text = unseal(trailer, _MAGIC)
+    if parts_and_text is None:
         raise StoreFailed("the end of an object is not what was written (checksum)")
-    description: dict[str, Any] = json.loads(bytes(body[len(body) - text_bytes :]))
+    body, text = parts_and_text
+    description: dict[str, Any] = json.loads(text)
     facts = description["facts"]
     at, parts = 0, []
     for name in ("offset_index_bytes", "time_index_bytes", "txn_index_bytes"):
