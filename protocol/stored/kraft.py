@@ -17,10 +17,13 @@
 | 22   | RemoveUserScramCredentialRecord | the user has no such credential any more        |
 | 26   | RemoveDelegationTokenRecord     | the token with this id is gone                  |
 
+A snapshot of these records begins with SnapshotHeader and ends with SnapshotFooter, which are the
+values of control records and have no kind: their first two bytes are their version.
+
 Their version is 0, of two of them 0 to 2. Unused fields are declared only where they precede a used
 one, or where they are written; unknown tags are skipped.
 
-Source: KIP-631, KIP-801, KIP-858, KIP-900, KIP-966; Kafka
+Source: KIP-630, KIP-631, KIP-801, KIP-858, KIP-900, KIP-966; Kafka
 ``metadata/src/main/resources/common/metadata``.
 """
 
@@ -156,3 +159,13 @@ class RemoveAccessControlEntryRecord(wire.Stored, max_version=0, flexible_since=
     """An access rule was removed."""
 
     id: bytes = wire.uuid()
+
+
+class SnapshotHeader(wire.Stored, max_version=0, flexible_since=0):
+    """The value of the control record that a snapshot begins with."""
+
+    last_contained_timestamp_ms: int = wire.int64()
+
+
+class SnapshotFooter(wire.Stored, max_version=0, flexible_since=0):
+    """The value of the control record that a snapshot ends with."""

@@ -25,7 +25,6 @@ Source: KIP-630, KIP-631, KIP-858; Kafka ``KafkaRaftLog``, ``RecordsSnapshotWrit
 
 import os
 import re
-import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -36,6 +35,7 @@ from protocol.records.builder import build_batch
 from protocol.records.layout import CONTROL_KEY, LOG_OVERHEAD, SIZE_AT, ControlType
 from protocol.records.record import Record, control_type
 from protocol.records.scan import Entry, Stop, iter_records, scan_checked
+from protocol.stored import codec
 from protocol.stored.kraft import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -49,6 +49,8 @@ from protocol.stored.kraft import (
     RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
+    SnapshotFooter,
+    SnapshotHeader,
     TopicRecord,
     UserScramCredentialRecord,
 )
@@ -76,8 +78,6 @@ WRITTEN_METADATA_VERSION: Final = 21
 _WRITTEN_EPOCH: Final = 1
 _RECORDS_PER_BATCH: Final = 1000
 _SNAPSHOT = re.compile(r"(?P<end>\d{20})-(?P<epoch>\d{10})\.checkpoint")
-_SNAPSHOT_HEADER: Final = struct.Struct(">hqb")
-_SNAPSHOT_FOOTER: Final = struct.Struct(">hb")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -335,16 +335,16 @@ def write_cluster_metadata(
 
 def _snapshot(values: Sequence[bytes], now_ms: int) -> Iterator[bytes]:
     """The batches of a snapshot, its own offsets starting at 0."""
-    yield _control_batch(
-        0, ControlType.SNAPSHOT_HEADER, _SNAPSHOT_HEADER.pack(0, now_ms, 0), now_ms
-    )
+    header = codec.encode(SnapshotHeader(last_contained_timestamp_ms=now_ms), 0)
+    yield _control_batch(0, ControlType.SNAPSHOT_HEADER, header, now_ms)
     offset = 1
     for start in range(0, len(values), _RECORDS_PER_BATCH):
         chunk = values[start : start + _RECORDS_PER_BATCH]
         records = [Record(offset, now_ms, None, value) for value in chunk]
         yield build_batch(records, base_offset=offset, leader_epoch=_WRITTEN_EPOCH)
         offset += len(chunk)
-    yield _control_batch(offset, ControlType.SNAPSHOT_FOOTER, _SNAPSHOT_FOOTER.pack(0, 0), now_ms)
+    footer = codec.encode(SnapshotFooter(), 0)
+    yield _control_batch(offset, ControlType.SNAPSHOT_FOOTER, footer, now_ms)
 
 
 def _control_batch(offset: int, kind: ControlType, value: bytes, now_ms: int) -> bytes:
