@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
-from client.core.offsets import LATEST
 from client.descriptions import ConfigEntry
 from client.errors import BrokerRefused, BrokerUnreachable, ClientError, InvalidUse
 from console.data.hub import Hub
@@ -267,10 +266,3 @@ async def security_of(hub: Hub) -> dict[str, Any]:
         {"entity": dict(one.entity), "limits": dict(one.limits)} for one in quotas["found"]
     ]
     return {"users": users, "rules": rules, "quotas": quotas}
-
-
-async def log_ends(hub: Hub, topic: str, chosen: frozenset[int] | None) -> dict[int, int]:
-    """One past the last offset of each partition."""
-    partitions = await hub.partitions(topic, chosen)
-    found = await hub.admin.list_offsets(dict.fromkeys(partitions, LATEST))
-    return {tp.partition: hit.offset for tp, hit in found.items() if hit is not None}

@@ -33,7 +33,9 @@ PASSAGE_LINES = 6
 """A repeated passage has at least as many lines."""
 
 THREAD_MAKERS = frozenset({"Thread", "ThreadPoolExecutor", "to_thread", "run_in_executor"})
-CONNECTION_MAKERS = frozenset({"create_connection", "open_connection", "HTTPConnection"})
+CONNECTION_MAKERS = frozenset(
+    {"create_connection", "open_connection", "HTTPConnection", "build_opener", "urlopen"}
+)
 _SETTING = re.compile(r"[a-z0-9]+([.-][a-z0-9]+)+")
 
 
@@ -150,12 +152,23 @@ STYLES: dict[str, Callable[[ast.FunctionDef | ast.AsyncFunctionDef], bool]] = {
 
 
 def twins(paths: list[Path]) -> int:
-    """How many functions there are twice in a module, once to call and once as steps."""
+    """How many functions a class or module has twice, once to call and once as steps."""
     return sum(
         f"{name}_steps" in names
-        for names in ({function.name for function in functions(path)} for path in paths)
+        for names in (_names_in(scope) for path in paths for scope in _scopes(path))
         for name in names
     )
+
+
+def _scopes(path: Path) -> Iterator[ast.Module | ast.ClassDef]:
+    module = tree(path)
+    yield module
+    yield from (node for node in ast.walk(module) if isinstance(node, ast.ClassDef))
+
+
+def _names_in(scope: ast.Module | ast.ClassDef) -> set[str]:
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    return {node.name for node in scope.body if isinstance(node, kinds)}
 
 
 # --- repeated passages --------------------------------------------------------------------------
