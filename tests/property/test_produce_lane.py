@@ -406,6 +406,7 @@ async def _start(directory: Path, policy: str, clock: FrozenClock, has_rules: bo
         "log_flush_policy": policy,
         "auto_create_topics_enable": "false",
         "log_initial_task_delay_ms": str(10**9),
+        "advertised_listeners": "PLAINTEXT://127.0.0.1:9092",  # refusals name the leader
     }
     if has_rules:
         settings["authorizer_class_name"] = (

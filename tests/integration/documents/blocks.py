@@ -125,6 +125,7 @@ CLASSES: Final[dict[str, dict[str, str]]] = {
     "docs/tiered-storage.md": {
         "pip install": "not run: installs packages, and needs a bucket at Amazon",
         "tidelog topic create prices": "similar: tests/integration/remote",
+        "tidelog serve --set remote.storage.url": "similar: tests/integration/remote/test_lease.py",
         "tidelog serve --data-dir old": _BUCKET + "test_the_recipe_of_a_lost_machine",
         "tidelog serve --data-dir first": _BUCKET + "test_the_recipe_of_a_standby",
         "tidelog tier status": "not run: needs a bucket at Amazon; tests/integration/remote has it",
