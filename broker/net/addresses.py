@@ -70,10 +70,21 @@ def address_error(listener: Listener, error: OSError) -> AddressUnavailable:
     return AddressUnavailable(f"{where} cannot be opened ({error.strerror})", "choose another")
 
 
-def bound_metrics_socket(config: BrokerConfig) -> socket.socket | None:
-    """The socket of the metrics port, which listens later; None when no port is configured.
+def _listening_socket(listener: Listener) -> socket.socket:
+    bound = bound_socket(listener)
+    try:
+        bound.listen()
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
-    A port that is taken is replaced by a free one, unless it was configured.
+
+def bound_metrics_socket(config: BrokerConfig) -> socket.socket | None:
+    """The listening socket of the metrics port; None when no port is configured.
+
+    A port that is taken is replaced by a free one, unless it was configured. It listens at once:
+    several sockets may be bound to a port of which none listens, and all but one fail later.
 
     Raises:
         AddressUnavailable: it cannot be used.
@@ -82,11 +93,11 @@ def bound_metrics_socket(config: BrokerConfig) -> socket.socket | None:
     if listener is None:
         return None
     try:
-        bound = bound_socket(listener)
+        bound = _listening_socket(listener)
     except OSError as error:
         if config.is_set("metrics.listener") or error.errno != errno.EADDRINUSE:
             raise address_error(listener, error) from error
-        bound = bound_socket(replace(listener, port=0))
+        bound = _listening_socket(replace(listener, port=0))
         logger.warning(
             "metrics port %d is taken; serving metrics on port %d",
             listener.port,

@@ -84,8 +84,20 @@ def test_settings_that_do_not_fit_are_refused(
     assert not (tmp_path / "data").exists()
 
 
+def _server_after_a_free_port() -> socket.socket:
+    """A server at a port; nothing else has the port before it."""
+    while True:
+        server = socket.create_server(("127.0.0.1", 0))
+        try:
+            socket.create_server(("127.0.0.1", server.getsockname()[1] - 1)).close()
+        except OSError:
+            server.close()
+        else:
+            return server
+
+
 def test_a_taken_port_of_the_second_worker_ends_the_start(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    with _server_after_a_free_port() as taken:
         port = taken.getsockname()[1]
         done = tidelog(
             *("serve", "--data-dir", str(tmp_path / "data"), "--set", "workers=2"),

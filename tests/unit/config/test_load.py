@@ -250,3 +250,9 @@ def test_a_password_in_an_address_is_not_repeated(url: str) -> None:
         with pytest.raises(ValueError, match=r"credentials|remote\.storage\.url") as caught:
             call()
         assert "secret" not in str(caught.value)
+
+
+def test_the_variables_of_commands_are_no_settings() -> None:
+    """docs/security.md has them exported in the shell in which a broker may be started."""
+    given = ("COMMAND_CONFIG", "PROFILE", "USER", "PASSWORD_FILE", "TOKEN_FILE")
+    assert load(environment={f"TIDELOG_{name}": "x" for name in given}) == load()

@@ -1,10 +1,14 @@
 """Sockets of listeners."""
 
+import socket
 import subprocess
 import sys
+from dataclasses import replace
 
-from broker.net.addresses import bound_socket
-from config import Listener
+import pytest
+
+from broker.net.addresses import bound_metrics_socket, bound_socket
+from config import Listener, load
 
 
 def test_a_host_of_ascii_is_bound_without_the_codec_of_international_names() -> None:
@@ -24,3 +28,18 @@ def test_a_host_of_ascii_is_bound_without_the_codec_of_international_names() -> 
 def test_an_empty_host_is_every_interface() -> None:
     with bound_socket(Listener(name="A", host="", port=0)) as bound:
         assert bound.getsockname()[0] in {"0.0.0.0", "::"}
+
+
+def test_the_default_metrics_port_listens_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Two brokers that start together: the second one sees that the port is taken."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    listener = Listener(name="METRICS", host="127.0.0.1", port=port)
+    config = replace(load(), metrics_listener=listener)
+    first, second = (bound_metrics_socket(config) for _ in range(2))
+    assert first is not None
+    assert second is not None
+    with first, second:
+        assert first.getsockname()[1] == port != second.getsockname()[1]
+    assert f"metrics port {port} is taken" in caplog.text
