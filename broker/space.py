@@ -17,6 +17,7 @@ Differs from Kafka: Kafka has no such limit; a full disk ends its broker. See do
 
 import errno
 import os
+from typing import NamedTuple
 
 from storage.errors import DiskFull
 
@@ -25,19 +26,26 @@ RESERVE_SHARE_MAX = 20
 """The reserve is at most 1/RESERVE_SHARE_MAX of the file system, whatever the setting says."""
 
 
+class Space(NamedTuple):
+    """A file system, in bytes. `appendable` is negative within the reserve."""
+
+    size: int
+    free: int
+    appendable: int
+
+
 class SpaceGuard:
     """Watches the file system of the data directory. Loop thread only.
 
     Attributes:
-        path: the data directory.
         credit: bytes that may be appended before the file system has to be queried again.
     """
 
-    __slots__ = ("_reserved_bytes", "credit", "path")
+    __slots__ = ("_path", "_reserved_bytes", "credit")
 
     def __init__(self, path: str, reserved_bytes: int) -> None:
         """Keep `reserved_bytes` of the file system of `path` free of clients' records."""
-        self.path = path
+        self._path = path
         self._reserved_bytes = reserved_bytes
         self.credit = 0
 
@@ -60,7 +68,11 @@ class SpaceGuard:
 
     def left_bytes(self) -> int:
         """How many bytes clients may append before the reserve begins; negative within it."""
-        stats = os.statvfs(self.path)
-        total_bytes = stats.f_blocks * stats.f_frsize
-        reserved_bytes = min(self._reserved_bytes, total_bytes // RESERVE_SHARE_MAX)
-        return stats.f_bavail * stats.f_frsize - reserved_bytes
+        return self.look().appendable
+
+    def look(self) -> Space:
+        """The file system as it is now. Raises OSError."""
+        stats = os.statvfs(self._path)
+        size = stats.f_blocks * stats.f_frsize
+        free = stats.f_bavail * stats.f_frsize
+        return Space(size, free, free - min(self._reserved_bytes, size // RESERVE_SHARE_MAX))

@@ -3,7 +3,6 @@
 `disk_figures` looks at the file system of the data directory at each scrape, by one ``statvfs``.
 """
 
-import os
 import platform
 import resource
 from functools import cache
@@ -27,25 +26,24 @@ class Figure(NamedTuple):
 def disk_figures(space: SpaceGuard) -> list[Figure]:
     """The disk of the data directory, in bytes; nothing where the system does not report it."""
     try:
-        stats = os.statvfs(space.path)
-        left_bytes = space.left_bytes()
+        found = space.look()
     except OSError:
         return []
     return [
         Figure(
             "tidelog_disk_size_bytes",
             "Size of the file system of the data directory",
-            stats.f_blocks * stats.f_frsize,
+            found.size,
         ),
         Figure(
             "tidelog_disk_free_bytes",
             "What the broker's user may still write there",
-            stats.f_bavail * stats.f_frsize,
+            found.free,
         ),
         Figure(
             "tidelog_disk_appendable_bytes",
             "What clients may append before log.reserved.bytes begins; at 0 they are refused",
-            max(left_bytes, 0),
+            max(found.appendable, 0),
         ),
     ]
 

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from broker.operator.http import MetricsServer
-from broker.space import SpaceGuard
+from broker.space import Space, SpaceGuard
 from client.admin import Admin
 from client.producer import Producer
 from client.types import TopicPartition
@@ -267,5 +267,5 @@ async def test_the_disk_and_the_build_are_shown(measured: RunningBroker) -> None
 async def test_a_disk_without_space_for_records_shows_zero(
     measured: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SpaceGuard, "left_bytes", lambda self: -1)
+    monkeypatch.setattr(SpaceGuard, "look", lambda self: Space(size=10, free=1, appendable=-1))
     assert (await samples(measured))[("tidelog_disk_appendable_bytes",)] == 0
