@@ -30,8 +30,8 @@ class ReadyInfo:
     """The workers beside the first, if there are several."""
 
 
-def bound_socket(listener: Listener) -> socket.socket:
-    """A socket bound to the address of `listener`; it does not listen yet. Raises OSError."""
+def bound_socket(listener: Listener, *, listens: bool = False) -> socket.socket:
+    """A socket bound to the address of `listener`, which may listen already. Raises OSError."""
     name = listener.host
     # A text would load the codec of international names, with all tables of Unicode.
     host = name.encode("ascii") if name.isascii() else name
@@ -44,6 +44,8 @@ def bound_socket(listener: Listener) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
+        if listens:
+            bound.listen()
         bound.setblocking(False)
     except OSError:
         bound.close()
@@ -70,16 +72,6 @@ def address_error(listener: Listener, error: OSError) -> AddressUnavailable:
     return AddressUnavailable(f"{where} cannot be opened ({error.strerror})", "choose another")
 
 
-def _listening_socket(listener: Listener) -> socket.socket:
-    bound = bound_socket(listener)
-    try:
-        bound.listen()
-    except OSError:
-        bound.close()
-        raise
-    return bound
-
-
 def bound_metrics_socket(config: BrokerConfig) -> socket.socket | None:
     """The listening socket of the metrics port; None when no port is configured.
 
@@ -93,11 +85,11 @@ def bound_metrics_socket(config: BrokerConfig) -> socket.socket | None:
     if listener is None:
         return None
     try:
-        bound = _listening_socket(listener)
+        bound = bound_socket(listener, listens=True)
     except OSError as error:
         if config.is_set("metrics.listener") or error.errno != errno.EADDRINUSE:
             raise address_error(listener, error) from error
-        bound = _listening_socket(replace(listener, port=0))
+        bound = bound_socket(replace(listener, port=0), listens=True)
         logger.warning(
             "metrics port %d is taken; serving metrics on port %d",
             listener.port,

@@ -18,7 +18,7 @@ _UNKNOWN: Final = -1
 
 
 class LeaderApi(Protocol):
-    """A module of `protocol.api` whose answer names leaders: each declares the two anew."""
+    """A module of `protocol.api` whose answer names leaders: each declares its own two classes."""
 
     LeaderIdAndEpoch: Any
     NodeEndpoint: Any
