@@ -39,7 +39,7 @@ from config.group import (
 )
 from protocol.error_codes import ErrorCode
 from storage.directory.data_dir import Topic
-from storage.disk.steps import Steps
+from storage.disk.steps import Steps, run_steps
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class ShareGroupCoordinator:
             named.update(*(group.initialized for group in self.groups.values()))
             for topic_id in named:
                 if self._registry.find_by_id(topic_id) is None:
-                    self._forget_deleted(topic_id)
+                    run_steps(self._forget_deleted(topic_id))
             self.states.prune()
 
     def stop(self) -> None:
@@ -351,16 +351,15 @@ class ShareGroupCoordinator:
             peers.drop_share_group(group_id)
 
     def topic_deleted(self, topic: Topic) -> Steps[None]:
-        """Forget a deleted topic, also where no group knows its states.
+        """Forget a deleted topic, also where no group knows its states, in a step for each group.
 
         AlterShareGroupOffsets and brokers' requests store states before their group knows them, or
         without one.
         """
         self.partitions.drop_topic(topic.topic_id)
-        yield None
-        self._forget_deleted(topic.topic_id)
+        yield from self._forget_deleted(topic.topic_id)
 
-    def _forget_deleted(self, topic_id: bytes) -> None:
+    def _forget_deleted(self, topic_id: bytes) -> Steps[None]:
         keys = [key for key in self.states if key.topic_id == topic_id]
         if keys:
             for group_id in {key.group_id for key in keys}:
@@ -370,6 +369,7 @@ class ShareGroupCoordinator:
             if topic_id in group.initialized:
                 group.remove_states(topic_id)
                 self._store(group, _ignore)
+            yield None
 
     def is_available(self, key: str) -> bool:
         """Whether the partition that keeps this share partition, named by its key, is whole."""
