@@ -18,6 +18,7 @@ from protocol.api import write_share_group_state as writing
 from protocol.api.find_coordinator import FindCoordinatorRequest
 from protocol.error_codes import ErrorCode
 from tests.requests_differential.share_conversation import STEP_S, Scene
+from tests.support.share_group import state_to_write
 
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
 _LOADING: Final = (
@@ -60,17 +61,7 @@ class States:
     async def write(
         self, what: str, *batches: Sequence[int], version: int = 1, **fields: int
     ) -> None:
-        named = ("first_offset", "last_offset", "delivery_state", "delivery_count")
-        part = writing.PartitionData(
-            partition=fields.get("partition", 0),
-            state_epoch=fields.get("state_epoch", -1),
-            leader_epoch=fields.get("leader_epoch", -1),
-            start_offset=fields.get("start", -1),
-            delivery_complete_count=fields.get("done", -1),
-            state_batches=[
-                writing.StateBatch(**dict(zip(named, each, strict=True))) for each in batches
-            ],
-        )
+        part = state_to_write(batches, **fields)
         request = writing.WriteShareGroupStateRequest
         await self._ask(f"{what}: write", request, writing.WriteStateData, part, version)
 

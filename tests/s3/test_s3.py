@@ -45,6 +45,18 @@ def put(store: object, key: str, data: bytes) -> None:
     upload.finish()
 
 
+async def read_back(client: RawClient, count: int) -> int:
+    """Read the numbers of topic t from 0 on, at least `count`; how many there were."""
+    found = 0
+    while found < count:
+        data = await fetch(client, "t", found, max_wait_ms=5_000)
+        assert data.error_code == 0
+        for value in values_of(data):
+            assert (value or b"").rstrip(b"x") == b"%d" % found
+            found += 1
+    return found
+
+
 def test_the_engine_keeps_its_promises(server: S3Server) -> None:
     store = open_store(URL, "cluster")
     for size in (1, 100_000, PART_BYTES + 1, 3 * PART_BYTES):
@@ -153,13 +165,7 @@ async def test_kill_9_while_uploading(server: S3Server, tmp_path: Path) -> None:
             while len(list((directory / "t-0").glob("*.log"))) > 2:
                 await asyncio.sleep(0.1)
         client = await RawClient.connect("127.0.0.1", process.port)
-        found = 0
-        while found < acknowledged:
-            data = await fetch(client, "t", found, max_wait_ms=5_000)
-            assert data.error_code == 0
-            for value in values_of(data):
-                assert (value or b"").rstrip(b"x") == b"%d" % found
-                found += 1
+        await read_back(client, acknowledged)
         await client.close()
     assert len(list(open_store(URL, _cluster_id(directory)).list_objects())) > 10
 
@@ -186,13 +192,7 @@ async def test_a_lost_machine_loses_nothing_that_was_acknowledged(
                     remote_acks_enable="true",
                     retention_ms="-1",
                 )
-            found = 0
-            while found < acknowledged:
-                data = await fetch(client, "t", found, max_wait_ms=5_000)
-                assert data.error_code == 0
-                for value in values_of(data):
-                    assert (value or b"").rstrip(b"x") == b"%d" % found
-                    found += 1
+            found = await read_back(client, acknowledged)
             # A record without an answer may have come through as well.
             acknowledged = found
             for _ in range(rng.randrange(10, 40)):
@@ -237,13 +237,7 @@ async def test_appends_go_on_while_the_server_is_down(server: S3Server, tmp_path
     assert done.returncode == 0, done.stderr
     async with running_broker(tmp_path / "second", clock=None, **settings) as running:
         client = await running.client()
-        found = 0
-        while found < count:
-            data = await fetch(client, "t", found, max_wait_ms=5_000)
-            assert data.error_code == 0
-            for value in values_of(data):
-                assert (value or b"").rstrip(b"x") == b"%d" % found
-                found += 1
+        await read_back(client, count)
 
 
 def test_the_journal_over_s3(server: S3Server) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from protocol.api import share_acknowledge, share_fetch
+from protocol.api import share_acknowledge, share_fetch, write_share_group_state
 from protocol.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -37,6 +37,27 @@ async def set_group(client: RawClient, group_id: str, **settings: str) -> None:
         1,
     )
     assert answer.responses[0].error_code == 0, answer.responses[0].error_message
+
+
+def state_to_write(
+    batches: Sequence[Sequence[int]], *, partition: int = 0, **fields: int
+) -> write_share_group_state.PartitionData:
+    """What WriteShareGroupState adds to one partition; fields that are not given are -1.
+
+    A batch is its first and last offset, its state of delivery, and how often it was delivered.
+    """
+    named = ("first_offset", "last_offset", "delivery_state", "delivery_count")
+    return write_share_group_state.PartitionData(
+        partition=partition,
+        state_epoch=fields.get("state_epoch", -1),
+        leader_epoch=fields.get("leader_epoch", -1),
+        start_offset=fields.get("start", -1),
+        delivery_complete_count=fields.get("done", -1),
+        state_batches=[
+            write_share_group_state.StateBatch(**dict(zip(named, each, strict=True)))
+            for each in batches
+        ],
+    )
 
 
 @dataclass

@@ -28,7 +28,7 @@ from tests.integration.groups.test_share_groups import alter, state_of
 from tests.support.broker import RawClient, RunningBroker, batch, running_broker
 from tests.support.clock import FrozenClock
 from tests.support.requests import create_topic, produce
-from tests.support.share_group import ShareMember, set_group
+from tests.support.share_group import ShareMember, set_group, state_to_write
 
 ACCEPT = (1,)
 
@@ -63,17 +63,7 @@ class Stored:
     async def write(
         self, *batches: Sequence[int], partition: int = 0, version: int = 1, **fields: int
     ) -> int:
-        named = ("first_offset", "last_offset", "delivery_state", "delivery_count")
-        part = writing.PartitionData(
-            partition=partition,
-            state_epoch=fields.get("state_epoch", -1),
-            leader_epoch=fields.get("leader_epoch", -1),
-            start_offset=fields.get("start", -1),
-            delivery_complete_count=fields.get("done", -1),
-            state_batches=[
-                writing.StateBatch(**dict(zip(named, each, strict=True))) for each in batches
-            ],
-        )
+        part = state_to_write(batches, partition=partition, **fields)
         request = writing.WriteShareGroupStateRequest
         found = await self._ask(request, writing.WriteStateData, part, version)
         code: int = found.error_code

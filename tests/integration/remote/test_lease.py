@@ -128,10 +128,7 @@ async def test_an_owner_that_has_nothing_to_write_keeps_the_bucket(
     tmp_path: Path, store: SimulatedStore
 ) -> None:
     """Also while wall clocks jump by years; entries are as few as the lease needs."""
-    async with (
-        machine(tmp_path / "first", store) as owner,
-        machine_after(owner, tmp_path / "second", store) as standby,
-    ):
+    async with owner_and_standby(tmp_path, store) as (owner, standby):
         before = read_state(store).number
         for jump_days in (0, 4_000, -9_000, 1):
             owner.clock.jump_wall(jump_days * DAY_MS)
@@ -157,13 +154,22 @@ async def machine_after(
         yield standby
 
 
-async def test_an_owner_that_was_stopped_for_a_while_accepts_nothing(
+@asynccontextmanager
+async def owner_and_standby(
     tmp_path: Path, store: SimulatedStore
-) -> None:
+) -> AsyncIterator[tuple[Machine, Machine]]:
+    """An owner that has a topic, and its standby."""
     async with (
         machine(tmp_path / "first", store) as owner,
         machine_after(owner, tmp_path / "second", store) as standby,
     ):
+        yield owner, standby
+
+
+async def test_an_owner_that_was_stopped_for_a_while_accepts_nothing(
+    tmp_path: Path, store: SimulatedStore
+) -> None:
+    async with owner_and_standby(tmp_path, store) as (owner, standby):
         await standby.pass_time(WAIT_MS + 1_000)
         assert standby.has_taken_over()
         # Its timers fire, before any of its jobs has run.
@@ -184,10 +190,7 @@ async def test_a_sync_that_ends_after_the_lease_is_not_acknowledged(
     tmp_path: Path, store: SimulatedStore
 ) -> None:
     """A process that was stopped in the middle of it continues before its timers run."""
-    async with (
-        machine(tmp_path / "first", store) as owner,
-        machine_after(owner, tmp_path / "second", store) as standby,
-    ):
+    async with owner_and_standby(tmp_path, store) as (owner, standby):
         await create_topic(owner.client, "local")
         await standby.pass_time(WAIT_MS + 1_000)
         assert standby.has_taken_over()
@@ -225,10 +228,7 @@ async def test_a_store_that_is_down_for_longer_than_the_lease(
     tmp_path: Path, store: SimulatedStore
 ) -> None:
     """The owner refuses appends meanwhile and continues; the standby does not take over."""
-    async with (
-        machine(tmp_path / "first", store) as owner,
-        machine_after(owner, tmp_path / "second", store) as standby,
-    ):
+    async with owner_and_standby(tmp_path, store) as (owner, standby):
         await standby.pass_time(1_000)
         store.is_down = True
         for second in range(120):
@@ -253,10 +253,7 @@ async def test_a_store_that_is_down_for_longer_than_the_lease(
 async def test_an_owner_that_died_while_the_store_was_down(
     tmp_path: Path, store: SimulatedStore
 ) -> None:
-    async with (
-        machine(tmp_path / "first", store) as owner,
-        machine_after(owner, tmp_path / "second", store) as standby,
-    ):
+    async with owner_and_standby(tmp_path, store) as (_, standby):
         await standby.pass_time(1_000)
         store.is_down = True
         await standby.pass_time(60_000)
@@ -305,10 +302,7 @@ async def test_a_take_over_that_an_error_has_ended_is_completed(
     tmp_path: Path, store: SimulatedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The entry is in the bucket, and the standby lost its answer."""
-    async with (
-        machine(tmp_path / "first", store) as owner,
-        machine_after(owner, tmp_path / "second", store) as standby,
-    ):
+    async with owner_and_standby(tmp_path, store) as (_, standby):
         put_new = store.put_new
 
         def lost(key: str, data: bytes) -> None:
@@ -329,10 +323,7 @@ async def test_a_take_over_that_an_error_has_ended_is_completed(
 
 async def test_a_former_owner_does_not_start(tmp_path: Path, store: SimulatedStore) -> None:
     """It would accept records until it had read the bucket."""
-    async with (
-        machine(tmp_path / "first", store) as owner,
-        machine_after(owner, tmp_path / "second", store) as standby,
-    ):
+    async with owner_and_standby(tmp_path, store) as (_, standby):
         await standby.pass_time(WAIT_MS + 1_000)
         assert standby.has_taken_over()
     with pytest.raises(StartError, match=r"taken the bucket over.*--standby"):

@@ -2,7 +2,9 @@
 
 import pytest
 
+from cli import options
 from config import BrokerConfig, ConfigErrors, load, topic_config, with_dynamic
+from config.load import ENVIRONMENT_PREFIX
 from config.model import Listener
 from config.security.keys import listener_security
 from storage.remote.engine import open_store
@@ -254,5 +256,7 @@ def test_a_password_in_an_address_is_not_repeated(url: str) -> None:
 
 def test_the_variables_of_commands_are_no_settings() -> None:
     """docs/security.md has them exported in the shell in which a broker may be started."""
-    given = ("COMMAND_CONFIG", "PROFILE", "USER", "PASSWORD_FILE", "TOKEN_FILE")
-    assert load(environment={f"TIDELOG_{name}": "x" for name in given}) == load()
+    values = (value for name, value in vars(options).items() if name.endswith("_VARIABLE"))
+    given = {value for value in values if value.startswith(ENVIRONMENT_PREFIX)}
+    assert given >= {"TIDELOG_COMMAND_CONFIG", "TIDELOG_PROFILE", "TIDELOG_USER"}
+    assert load(environment=dict.fromkeys(given, "x")) == load()
