@@ -156,7 +156,13 @@ class RunningBroker:
 async def running_broker(
     directory: Path, *, clock: Clock | None = None, **settings: str
 ) -> AsyncIterator[RunningBroker]:
-    """A broker over `directory` with `settings`, whose dots are written as underscores."""
+    """A broker over `directory` with `settings`, whose dots are written as underscores.
+
+    Without a `clock`, no background job starts by itself in the time of a test: the records of
+    tests are decades old, and retention would take them from a test that lasts 30 seconds.
+    """
+    if clock is None:
+        settings = {"log_initial_task_delay_ms": "3600000", **settings}
     given = broker_settings(directory, settings)
     config = load(command_line=given, read_file=read_secret_file)
     async with served(Broker(config, clock=clock)) as running:

@@ -25,8 +25,12 @@ NOON = "2013-07-04T12:00-04:00"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningBroker]:
-    """One broker for this file; each test has topics of its own."""
-    with running_broker(settings={"num.partitions": "2"}) as running:
+    """One broker for this file; each test has topics of its own.
+
+    Its first retention is due long after the tests: the records of 2013 outlive them.
+    """
+    settings = {"num.partitions": "2", "log.initial.task.delay.ms": "3600000"}
+    with running_broker(settings=settings) as running:
         yield running
 
 
