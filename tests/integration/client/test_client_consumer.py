@@ -281,11 +281,13 @@ async def test_a_consumer_that_is_not_polled_leaves_and_comes_back(broker: Runni
         group_id="g",
         start="earliest",
         heartbeat_interval_ms=50,
-        max_poll_interval_ms=200,
+        max_poll_interval_ms=2_000,
         on_revoked=revoked.append,
     ) as consumer:
         await take(consumer, 2)
-        await asyncio.sleep(0.6)
+        async with asyncio.timeout(60):
+            while consumer.assignment():
+                await asyncio.sleep(0.05)
         assert revoked == [frozenset({TP})]
         assert values(await take(consumer, 2)) == [0, 1]
 
