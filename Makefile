@@ -205,7 +205,7 @@ docs: setup ## regenerate the tables in docs/
 	$(BIN)/python -m tests.tidy.generate_docs
 
 .PHONY: ci
-ci: lint types test compat-core kafka-roundtrip differential-requests-core bench-smoke spark-core ## what CI runs
+ci: lint types site test test-s3 compat-core kafka-roundtrip differential-requests-core bench-smoke spark-core ## what CI runs
 
 .PHONY: clean
 clean: ## remove what was built, never ./data
