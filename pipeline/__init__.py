@@ -1,6 +1,8 @@
 """The data pipeline: topics as Spark tables by time, and jobs between topics and lakes.
 
-Reaches the broker over Kafka's wire alone, so it works against Apache Kafka too. Executors import
+Reaches the broker over Kafka's wire, so it works against Apache Kafka too. Where executors see a
+data directory, two modules read its files by their format (docs/formats.md), without `storage`:
+`plan.segments` closed segments and their `.txnindex`, `plan.pruning` the manifest. Executors import
 this package with `protocol`, the core and the blocking face of `client`, and `client.serde`; never
 the broker, its storage or its settings, and nothing that needs asyncio. Only `spark` and the jobs
 import Spark; all other modules run and are tested without a Java machine.

@@ -1,4 +1,8 @@
-"""One module per API: request value in, response value out; independent of one another.
+"""One module per API: request value in, response value out.
+
+A handler uses no other handler, with two exceptions: DeleteAcls reads the filter of DescribeAcls,
+and ExpireDelegationToken changes an expiry as RenewDelegationToken does. What others share is in
+`broker.requests`.
 
 A module carries the name of its `ApiKey` member in lower case and has one entry, `handle` (see
 `broker.requests.context` for its signature). `handler_of` finds it by that rule and imports it at
