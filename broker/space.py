@@ -10,11 +10,13 @@ space.
 It knows nothing of other files on the disk. Another process may fill it between two checks. Then
 appends fail for real, which the broker handles as well, and only the reserve is gone.
 
-Cost: one query of the file system per `LOOK_EVERY_BYTES`, more often near the limit.
+Cost: one query of the file system per `LOOK_EVERY_BYTES`, two in the lane (`renew`), more often
+near the limit.
 
 Differs from Kafka: Kafka has no such limit; a full disk ends its broker. See docs/adr/0018.
 """
 
+import contextlib
 import errno
 import os
 from typing import NamedTuple
@@ -22,6 +24,9 @@ from typing import NamedTuple
 from storage.errors import DiskFull
 
 LOOK_EVERY_BYTES = 4 * 1024 * 1024
+LOW_CREDIT_BYTES = LOOK_EVERY_BYTES // 2
+"""Below this the lane looks again, so that most large requests find enough credit."""
+
 RESERVE_SHARE_MAX = 20
 """The reserve is at most 1/RESERVE_SHARE_MAX of the file system, whatever the setting says."""
 
@@ -63,8 +68,16 @@ class SpaceGuard:
             raise DiskFull(
                 "append", path, f"{os.strerror(errno.ENOSPC)}, what is left is log.reserved.bytes"
             )
+        self._grant(left)
+
+    def renew(self) -> None:
+        """Look again before the credit is used up, for appends that do without `check`."""
+        with contextlib.suppress(OSError):  # `check` meets it, in an append that can report it
+            self._grant(max(self.left_bytes(), 0))
+
+    def _grant(self, left_bytes: int) -> None:
         # Half of the space left, as others write too: the closer to the limit, the more queries.
-        self.credit = min(LOOK_EVERY_BYTES, left // 2)
+        self.credit = min(LOOK_EVERY_BYTES, left_bytes // 2)
 
     def left_bytes(self) -> int:
         """How many bytes clients may append before the reserve begins; negative within it."""

@@ -1,13 +1,16 @@
 """A connection with lanes: usual requests are served before the read is cut into frames.
 
 The seam of `broker.net.produce_lane` and `broker.net.fetch_lane`: `LaneConnection` is a
-`Connection`, and everything the lanes do not take goes the way of `Connection`. They are used only
-while requests may start and none waits to be started, so answers keep their order. A read belongs
-to the lane of its first request.
+`Connection`, and everything the lanes do not take goes the way of `Connection`. They serve a read
+only while requests may start and none waits to be started, so answers keep their order. A read
+belongs to the lane of its first request.
+
+Requests that could not start at once, because a slice was over or others came first, have been cut
+into frames. When their turn comes the lane of Produce gets those that it has not refused before.
 """
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.errors import ConnectionMustClose
 from broker.net import limits
@@ -16,6 +19,7 @@ from broker.net.dispatch import Dispatcher
 from broker.net.durable_answer import DurableAnswer
 from broker.net.limits import PIPELINE_MAX
 from broker.net.receive import SCRATCH, recycle
+from protocol.api_keys import ApiKey
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
     from broker.security.service import ListenerGuard
 
 Frames = list[bytearray | memoryview]
+
+_PRODUCE: Final = int(ApiKey.PRODUCE).to_bytes(2, "big")
+"""What the frame of a Produce begins with."""
 
 
 class LaneConnection(Connection):
@@ -44,6 +51,7 @@ class LaneConnection(Connection):
         self._fetch_lane = fetch_lane
         self._lane: ProduceLane | None = lane
         self._usual_lane = lane
+        self._refused: bytearray | memoryview | None = None
         # Each read begins with it: one call less.
         self.get_buffer = self._receiver.buffer  # type: ignore[method-assign]
 
@@ -108,7 +116,44 @@ class LaneConnection(Connection):
             self._wait_for_turn()
             self._pause_reading()
             return []
+        self._refused = frames[0] if frames else None
         return frames
+
+    def _start_next(self) -> None:
+        """Let the lane serve the request whose turn it is; the general way has all others."""
+        lane, frame = self._lane, self._backlog[0]
+        if (
+            lane is None
+            or frame is self._refused
+            or bytes(frame[:2]) != _PRODUCE
+            or not self._serve_waiting(lane, memoryview(frame))
+        ):
+            self._refused = None
+            super()._start_next()
+
+    def _serve_waiting(self, lane: "ProduceLane", frame: memoryview) -> bool:
+        """Serve the first frame of the backlog; False, with nothing changed, if it is not usual.
+
+        After an error that is none of the client's the connection ends, as after one in a read.
+        """
+        answers: list[bytearray | DurableAnswer] = []
+        try:
+            if not lane.serve_frame(frame, answers, self.session):
+                return False
+        except ConnectionMustClose as error:
+            self._take(lane, answers)
+            self.finish(str(error))
+            return True
+        except BaseException as error:
+            self.cut(repr(error))
+            raise
+        served = self._backlog.popleft()
+        self._backlog_bytes -= len(served)
+        self._take(lane, answers)
+        frame.release()
+        if type(served) is memoryview:
+            recycle(served)
+        return True
 
     def _fetch(self, nbytes: int) -> tuple[int, bool]:
         """Serve the usual Fetch requests of a read: where they end, and if the slice is over."""
@@ -146,11 +191,16 @@ class LaneConnection(Connection):
             size_bytes = lane.answer_bytes
             self._connections.bytes_sent += size_bytes
             self._answers.made_bytes += size_bytes
-            if not self._out and self._transport is not None and self._close_reason is None:
+            if (
+                not self._out
+                and not self._starting
+                and self._transport is not None
+                and self._close_reason is None
+            ):
                 self._transport.writelines(answers)  # type: ignore[arg-type]  # none waits
             else:
                 self._out += answers
-        if self._out:
+        if self._out and not self._starting:
             self._write_out()
         if self._answers.made_bytes >= self._answers.look_at:
             self._answers.check(self)

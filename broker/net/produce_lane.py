@@ -37,6 +37,7 @@ from broker.net.durable_answer import DurableAnswer, Wait
 from broker.net.request_fields import HEADER_BYTES_MIN
 from broker.requests.commit_wait import ACKS_DURABLE, ACKS_NONE, ACKS_WRITTEN
 from broker.requests.error_mapping import error_code
+from broker.space import LOW_CREDIT_BYTES
 from broker.topics.registry import is_internal
 from protocol.acl import Operation, ResourceType
 from protocol.api_keys import ApiKey
@@ -95,6 +96,7 @@ _HEADER_BYTES_MIN: Final = HEADER_BYTES_MIN
 _BATCH_OVERHEAD: Final = BATCH_OVERHEAD
 _NO_OFFSET: Final = -1
 _AHEAD_MS, _BEHIND_MS = AHEAD_MS, BEHIND_MS
+_LOW_CREDIT_BYTES: Final = LOW_CREDIT_BYTES
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _WRITE: Final = int(Operation.WRITE)
 _TOPIC: Final = int(ResourceType.TOPIC)
@@ -297,6 +299,9 @@ class ProduceLane:
         if not is_produce or self._security.throttle is not None:
             return False
         self._credit = self._space.credit
+        if self._credit < _LOW_CREDIT_BYTES:
+            self._space.renew()
+            self._credit = self._space.credit
         self._now_ms = self._clock.wall_ms()
         if self._access is not None:
             self._decided = self._access.decided(session.principal, session.peer_host)

@@ -124,17 +124,20 @@ class Turns:
             return None
 
     def _serve(self) -> None:
+        """Serve waiters for a turn; one that raises costs the others nothing."""
         waiting = self._waiting
         end_ns = time.perf_counter_ns() + TURN_NS
-        for _ in range(len(waiting)):
-            self.taken += 1
-            waiting.popleft().take_turn()
-            if time.perf_counter_ns() >= end_ns:
-                break
-        if waiting:
-            asyncio.get_running_loop().call_soon(self._serve)
-        else:
-            self._is_scheduled = False
+        try:
+            for _ in range(len(waiting)):
+                self.taken += 1
+                waiting.popleft().take_turn()
+                if time.perf_counter_ns() >= end_ns:
+                    break
+        finally:
+            if waiting:
+                asyncio.get_running_loop().call_soon(self._serve)
+            else:
+                self._is_scheduled = False
 
 
 class Work(Pending[Any]):

@@ -65,6 +65,7 @@ TOPICS = {
 }
 USUAL = ["plain", "compact", "lz4", "dense", "indexed"]
 PARTITIONS = 3
+ENDLESS_NS = 10**15
 ROOT = Path(__file__).parents[2]
 
 
@@ -441,7 +442,10 @@ def change_rules(rng: random.Random, brokers: list[Broker]) -> None:
 
 @pytest.mark.parametrize("flavour", LANES)
 @pytest.mark.parametrize("policy", ["os", "batch"])
-@pytest.mark.parametrize(("seed", "has_rules"), [(0, False), (1, False), (2, True)])
+@pytest.mark.parametrize(
+    ("seed", "has_rules", "slice_ns"),
+    [(0, False, ENDLESS_NS), (1, False, ENDLESS_NS), (2, True, ENDLESS_NS), (3, False, 0)],
+)
 async def test_the_lane_does_what_the_general_way_does(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -449,10 +453,11 @@ async def test_the_lane_does_what_the_general_way_does(
     policy: str,
     seed: int,
     has_rules: bool,
+    slice_ns: int,
 ) -> None:
-    # Both serve a whole read at once, however slow the machine is.
-    monkeypatch.setattr(turns, "SLICE_NS", 10**15)
-    monkeypatch.setattr(turns, "SHORT_SLICE_NS", 10**15)
+    """A whole read at once, however slow the machine is, or one request in each turn."""
+    monkeypatch.setattr(turns, "SLICE_NS", slice_ns)
+    monkeypatch.setattr(turns, "SHORT_SLICE_NS", slice_ns)
     clock = FrozenClock(wall_ms=NOW_MS)
     directories = [tmp_path / "general", tmp_path / "lane"]
     brokers = [await _start(directory, policy, clock, has_rules) for directory in directories]

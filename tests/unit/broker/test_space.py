@@ -70,3 +70,29 @@ def test_is_a_small_disk_not_reserved_altogether(disk: Disk) -> None:
 def test_may_the_reserve_be_given_up(disk: Disk) -> None:
     disk.free = 10
     SpaceGuard("/data", 0).check("/data/t-0", 10)
+
+
+def test_is_the_credit_renewed_before_it_is_used_up(disk: Disk) -> None:
+    guard = SpaceGuard("/data", RESERVED)
+    guard.renew()
+    assert guard.credit == LOOK_EVERY_BYTES
+    disk.free = RESERVED + 1000
+    guard.renew()
+    assert guard.credit == 500
+    disk.free = RESERVED - 1
+    guard.renew()
+    assert guard.credit == 0
+
+
+def test_is_a_failed_look_left_to_the_append_that_can_report_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(path: str) -> None:
+        raise OSError("planted")
+
+    monkeypatch.setattr(os, "statvfs", fail)
+    guard = SpaceGuard("/data", RESERVED)
+    guard.renew()
+    assert guard.credit == 0
+    with pytest.raises(OSError, match="planted"):
+        guard.check("/data/t-0", 1)
