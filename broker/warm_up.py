@@ -20,7 +20,9 @@ def warm_up(dispatchers: Iterable[Dispatcher], is_wanted: Callable[[], bool]) ->
         for _ in dispatcher.warm_up():
             if not is_wanted():
                 return
+    import cramjam  # noqa: F401
     import re2  # noqa: F401
+    import zstandard  # noqa: F401
 
     from storage.log import compaction, retention  # noqa: F401
 

@@ -3,10 +3,8 @@
 `disk_figures` looks at the file system of the data directory at each scrape, by one ``statvfs``.
 """
 
-import platform
 import resource
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final, NamedTuple
 
 from broker.space import SpaceGuard
@@ -50,7 +48,13 @@ def disk_figures(space: SpaceGuard) -> list[Figure]:
 
 @cache
 def build_facts() -> dict[str, str]:
-    """Labels of ``tidelog_build_info``; they do not change while the process runs."""
+    """Labels of ``tidelog_build_info``; they do not change while the process runs.
+
+    What they take is imported here: it brings the e-mail parser, a twentieth of a start.
+    """
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         number = version(_DISTRIBUTION)
     except PackageNotFoundError:

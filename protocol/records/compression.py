@@ -11,6 +11,9 @@ algorithms. All libraries used release the interpreter lock while they work.
 | lz4    | one frame, 64 KiB blocks, no sizes  | any block size, content size, checksums       |
 | zstd   | one frame                           | several frames; window at most 8 MiB          |
 
+The libraries of snappy and zstd are imported with the first data of their kind, not by each start:
+most brokers never have both, and each takes 2 ms.
+
 Invariant: no call returns, or holds in memory, more than `max_bytes` plus one library buffer,
 whatever sizes the input claims. Input may consist of many almost empty pieces (gzip members, snappy
 or zstd blocks). Each costs a turn of a loop in Python, so their number is bounded too.
@@ -29,11 +32,10 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable
-from typing import Final
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
 
-import cramjam
 import xxhash
-import zstandard
 from lz4 import frame as lz4_frame
 
 from protocol.errors import (
@@ -42,6 +44,9 @@ from protocol.errors import (
 )
 from protocol.records.checksums import Buffer
 from protocol.records.layout import INT32, Codec
+
+if TYPE_CHECKING:
+    import zstandard
 
 ZSTD_WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024
 """Largest zstd window accepted; a decoder holds it in memory besides its output."""
@@ -94,7 +99,7 @@ def compress(
         return zlib.compress(data, -1 if level is None else level, _GZIP_WBITS)
     if codec == Codec.SNAPPY:
         if like is not None and not _has_xerial_header(like, 0):
-            return bytes(cramjam.snappy.compress_raw(data))
+            return _compress_snappy_block(data)
         return _compress_snappy(data)
     if codec == Codec.LZ4:
         return _compress_lz4(data, level, legacy=legacy_lz4)
@@ -120,8 +125,13 @@ def decompress(
         return data
     try:
         return _DECOMPRESSORS[codec](memoryview(data), max_bytes, max_pieces, legacy_lz4)
-    except (zlib.error, zstandard.ZstdError, cramjam.DecompressionError, RuntimeError) as error:
-        raise CorruptRecords(f"{codec.name.lower()} data is corrupt: {error}") from error
+    except (zlib.error, RuntimeError) as error:
+        raise _corrupt(codec, error) from error
+
+
+def _corrupt(codec: Codec, error: Exception) -> CorruptRecords:
+    """The fault that a library has found."""
+    return CorruptRecords(f"{codec.name.lower()} data is corrupt: {error}")
 
 
 def _limit_exceeded(codec: Codec, max_bytes: int) -> DecompressionLimitExceeded:
@@ -197,12 +207,19 @@ def _gzip_member(data: memoryview, position: int, most: int) -> tuple[bytes, int
 # --- snappy -------------------------------------------------------------------------------------
 
 
+def _compress_snappy_block(data: Buffer) -> bytes:
+    """`data` as one raw block."""
+    import cramjam
+
+    return bytes(cramjam.snappy.compress_raw(data))
+
+
 def _compress_snappy(data: Buffer) -> bytes:
     """`data` in xerial's framing: a 16-byte header, then length-prefixed snappy blocks."""
     view = memoryview(data)
     parts = [_XERIAL_HEADER]
     for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
-        block = bytes(cramjam.snappy.compress_raw(view[start : start + _XERIAL_BLOCK_BYTES]))
+        block = _compress_snappy_block(view[start : start + _XERIAL_BLOCK_BYTES])
         parts.append(INT32.pack(len(block)))
         parts.append(block)
     return b"".join(parts)
@@ -245,9 +262,18 @@ def _has_xerial_header(data: memoryview, position: int) -> bool:
 
 def _snappy_blocks(blocks: list[memoryview], max_bytes: int) -> Buffer:
     """The concatenated content of raw snappy `blocks`, which claim their sizes in advance."""
-    sizes = []
+    import cramjam
+
+    try:
+        return _decompressed_blocks(cramjam.snappy, blocks, max_bytes)
+    except cramjam.DecompressionError as error:
+        raise _corrupt(Codec.SNAPPY, error) from error
+
+
+def _decompressed_blocks(snappy: ModuleType, blocks: list[memoryview], max_bytes: int) -> Buffer:
+    sizes: list[int] = []
     for block in blocks:
-        claimed = cramjam.snappy.decompress_raw_len(block)
+        claimed = snappy.decompress_raw_len(block)
         if claimed > _SNAPPY_RATIO_MAX * len(block):
             raise CorruptRecords(f"snappy block of {len(block)} bytes claims {claimed}")
         sizes.append(claimed)
@@ -258,7 +284,7 @@ def _snappy_blocks(blocks: list[memoryview], max_bytes: int) -> Buffer:
     position = 0
     for block, size in zip(blocks, sizes, strict=True):
         if size:
-            produced = cramjam.snappy.decompress_raw_into(block, view[position : position + size])
+            produced = snappy.decompress_raw_into(block, view[position : position + size])
             if produced != size:
                 raise CorruptRecords(f"snappy block claims {size} bytes but holds {produced}")
         position += size
@@ -383,14 +409,15 @@ def _decompress_lz4_frame(
 class _ZstdContexts(threading.local):
     """One decompression context per thread: making one costs as much as a small batch."""
 
-    def __init__(self) -> None:
-        self.decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX)
+    decompressor: "zstandard.ZstdDecompressor | None" = None
 
 
 _zstd = _ZstdContexts()
 
 
 def _compress_zstd(data: Buffer, level: int) -> bytes:
+    import zstandard
+
     if level < _ZSTD_WIDE_LEVEL:
         return zstandard.ZstdCompressor(level=level).compress(data)
     # The highest levels look back further than is accepted here.
@@ -402,14 +429,21 @@ def _compress_zstd(data: Buffer, level: int) -> bytes:
 
 def _decompress_zstd(data: memoryview, max_bytes: int, max_pieces: int, _legacy: bool) -> Buffer:
     """All frames of `data`, one after another."""
+    import zstandard
+
+    if _zstd.decompressor is None:
+        _zstd.decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX)
     parts: list[bytes] = []
     produced = 0
-    with _zstd.decompressor.stream_reader(data, read_across_frames=True) as reader:
-        while part := reader.read(min(max_bytes + 1, _guess_output(len(data), produced))):
-            parts.append(part)
-            produced += len(part)
-            if produced > max_bytes:
-                raise _limit_exceeded(Codec.ZSTD, max_bytes)
+    try:
+        with _zstd.decompressor.stream_reader(data, read_across_frames=True) as reader:
+            while part := reader.read(min(max_bytes + 1, _guess_output(len(data), produced))):
+                parts.append(part)
+                produced += len(part)
+                if produced > max_bytes:
+                    raise _limit_exceeded(Codec.ZSTD, max_bytes)
+    except zstandard.ZstdError as error:
+        raise _corrupt(Codec.ZSTD, error) from error
     _expect_whole_zstd_frames(data, max_pieces)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
