@@ -99,7 +99,7 @@ def _rows(wanted: str, requests: int) -> Iterator[tuple[str, list[bytes]]]:
     parts = wanted.split(";")
     for row in (*request_cost.produce_rows(_ONE, _MANY), *request_cost.read_rows(_ONE)):
         if any(part in row.title for part in parts):
-            yield row.title, list(row.frames) * requests
+            yield row.title, [row.frame] * requests
     title = f"Create {_NEW_PARTITIONS} partitions"
     if any(part in title for part in parts):
         yield title, [_creation(f"made-{n}", _NEW_PARTITIONS) for n in range(_NEW_TOPICS)]
@@ -168,7 +168,7 @@ async def _drive(folder: str, wanted: str, requests: int, flush_policy: str) -> 
     news = [(f"new-{number}", _NEW_PARTITIONS) for number in range(_NEW_TOPICS)]
     for name, count in ((_ONE, 1), (_MANY, 16), *(news if "new" in wanted or not wanted else ())):
         await _serve(connection, _creation(name, count))
-    fill = next(request_cost.produce_rows(_ONE, _MANY)).frames[0]
+    fill = next(request_cost.produce_rows(_ONE, _MANY)).frame
     for _ in range(WARM_UP):
         await _serve(connection, fill)
     is_counted = False

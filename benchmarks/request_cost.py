@@ -43,10 +43,10 @@ CPU_CLOCK_OF_PROCESS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One kind of request. `frames` are sent over and over, each to its worker."""
+    """One kind of request; its frame is sent over and over."""
 
     title: str
-    frames: tuple[bytes, ...]
+    frame: bytes
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,25 +103,25 @@ def produce_rows(one: str, many: str) -> Iterator[Row]:
                               (MIB_BATCH, 1_024)):  # fmt: skip
         count = batch_bytes // (size + 10)
         title = f"Produce {batch_bytes // 1_000} KB of {size} B"
-        yield Row(title=title, frames=(produce(one, [batch(count, size)]),))
+        yield Row(title=title, frame=produce(one, [batch(count, size)]))
     batches = [batch(KIB_BATCH // 1_034, 1_024)] * 16
-    yield Row(title="Produce 16 x 16 KB of 1024 B", frames=(produce(many, batches),))
-    yield Row(title="Produce 1 record of 100 B", frames=(produce(one, [batch(1, 100)]),))
+    yield Row(title="Produce 16 x 16 KB of 1024 B", frame=produce(many, batches))
+    yield Row(title="Produce 1 record of 100 B", frame=produce(one, [batch(1, 100)]))
 
 
 def read_rows(topic: str) -> Iterator[Row]:
     """The requests that read: a topic that exists, times that do not matter."""
     now_ms = int(time.time() * 1000)
     for size in (KIB_BATCH + 1_000, MIB_BATCH):
-        yield Row(title=f"Fetch {size // 1_000} KB", frames=(fetch(topic, size),))
+        yield Row(title=f"Fetch {size // 1_000} KB", frame=fetch(topic, size))
     for what, timestamp in (("at a time", now_ms), ("at the end", -1), ("at the start", -2)):
         asked_for = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
         lookup = ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=[asked_for])])
-        yield Row(title=f"ListOffsets {what}", frames=(framed(lookup, LIST_OFFSETS_V),))
+        yield Row(title=f"ListOffsets {what}", frame=framed(lookup, LIST_OFFSETS_V))
     metadata = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
-    yield Row(title="Metadata of one topic", frames=(framed(metadata, METADATA_V),))
+    yield Row(title="Metadata of one topic", frame=framed(metadata, METADATA_V))
     heartbeat = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
-    yield Row(title="Heartbeat", frames=(framed(heartbeat, HEARTBEAT_V),))
+    yield Row(title="Heartbeat", frame=framed(heartbeat, HEARTBEAT_V))
 
 
 def batch(count: int, size: int) -> bytes:
@@ -160,24 +160,13 @@ def framed(message: object, version: int) -> bytes:
     return b"".join(parts)
 
 
-def request_cost(
-    broker: brokers.Running, row: Row, seconds: float, in_flight: int, *, by_turns: bool = False
-) -> float:
-    """Microseconds of the broker's CPU per request, of all its processes together.
-
-    Each worker is asked on a connection of its own; with `by_turns` one after the other.
-    """
-    workers = broker.workers or (broker,)
-    pairs = [
-        (wire.Connection(one.bootstrap), frame)
-        for one, frame in zip(workers, row.frames, strict=True)
-    ]
-    shares = [[pair] for pair in pairs] if by_turns else [pairs]
-    begun = cpu_ns(workers)
-    sent = sum(drive(share, seconds / len(shares), in_flight) for share in shares)
-    used = cpu_ns(workers) - begun
-    for connection, _ in pairs:
-        connection.close()
+def request_cost(broker: brokers.Running, row: Row, seconds: float, in_flight: int) -> float:
+    """Microseconds of the broker's CPU per request."""
+    connection = wire.Connection(broker.bootstrap)
+    begun = cpu_ns((broker,))
+    sent = drive([(connection, row.frame)], seconds, in_flight)
+    used = cpu_ns((broker,)) - begun
+    connection.close()
     return used / sent / 1_000
 
 

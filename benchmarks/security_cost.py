@@ -219,7 +219,7 @@ def _requests(running: Sequence[Secured], wanted: str, seconds: float, rounds: i
 def _cost(secured: Secured, row: Row, seconds: float) -> float:
     connection = secured.connect()
     begun = secured.cpu_ns()
-    sent = drive([(connection, row.frames[0])], seconds, IN_FLIGHT)
+    sent = drive([(connection, row.frame)], seconds, IN_FLIGHT)
     used = secured.cpu_ns() - begun
     connection.close()
     return used / sent / 1_000

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             loads.create_topic(running.bootstrap, TOPIC, 1)
             for row in read_rows(TOPIC):
                 if row.title in STORMS:
-                    work = [(running.bootstrap, row.frames[0], options.requests)] * PARALLEL
+                    work = [(running.bootstrap, row.frame, options.requests)] * PARALLEL
                     pool.starmap(_ask, work)  # warm-up
                     before, started = running.cpu_seconds(), time.perf_counter()
                     times = sorted(itertools.chain(*pool.starmap(_ask, work)))

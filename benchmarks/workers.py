@@ -1,12 +1,15 @@
 """What more workers bring: `workers=N` beside one, by rate and by CPU for each request.
 
-Each worker leads a partition of its own and gets raw requests for it. Two figures:
+Raw requests for the partitions of a topic, each on a connection of its own to the partition's
+leader. Two figures:
 
-* CPU of all worker processes together for one request, once with one worker driven at a time, as
-  if each had a core, and once with all of them driven at the same time by one sender;
-* the rate of Produce requests of 16 KB, with a sender process for each worker. Senders and workers
-  share the cores of the machine, so the rate says what this machine gains. With more workers than
-  cores it says nothing.
+* CPU of all worker processes together for one request. The load is the same whatever the number of
+  workers: as many partitions and connections as the largest number has workers. Once the
+  connections are driven one at a time, as if each worker had a core, and once all at the same time
+  by one sender. The brokers take turns with each kind of request, in changing order;
+* the rate of Produce requests of 16 KB, with a sender process and a partition for each worker.
+  Senders and workers share the cores of the machine, so the rate says what this machine gains. With
+  more workers than cores it says nothing.
 
 `python -m benchmarks.workers [--workers 1,2,4,8] [--rounds N] [--seconds S] [--write]`
 """
@@ -19,8 +22,10 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
@@ -31,7 +36,7 @@ WORKERS = (1, 2, 4, 8)
 ROUNDS = 5
 SECONDS = 0.7
 RATE_ROW = f"Produce {request_cost.KIB_BATCH // 1_000} KB of 1024 B"
-WAYS = {"each worker driven alone": True, "all workers driven together": False}
+WAYS = {"one connection at a time": True, "all connections together": False}
 _PATIENCE_S = 120.0
 """What a sender may take to start, to connect and to send, beyond the time it sends for."""
 
@@ -69,22 +74,23 @@ def measure(
         for count in counts:
             contender = brokers.tidelog_of(count)
             running = stack.enter_context(contender.start(folder / contender.name))
-            work.append((str(count), running, list(_rows(running))))
+            work.append((str(count), running, list(_loads(running, max(counts)))))
         for number in range(rounds + 1):  # the first one warms up
             if number > 1 and time.monotonic() > deadline:
                 break
-            for name, running, rows in work:
-                for row in rows:
-                    for way, by_turns in WAYS.items():
-                        cost = request_cost.request_cost(
-                            running, row, seconds, request_cost.IN_FLIGHT, by_turns=by_turns
-                        )
+            order = work[:: 1 if number % 2 else -1]
+            for place in range(len(order[0][2])):
+                for way, by_turns in WAYS.items():
+                    for name, running, found in order:
+                        load = found[place]
+                        cost = _cost(running, load, seconds, by_turns=by_turns)
                         if number:
-                            costs[way].setdefault(row.title, {}).setdefault(name, []).append(cost)
-                    if row.title == RATE_ROW:
-                        rate = _rate(running, row, seconds)
-                        if number:
-                            rates[name].append(rate)
+                            costs[way].setdefault(load.title, {}).setdefault(name, []).append(cost)
+            for name, _, found in order:
+                load = next(load for load in found if load.title == RATE_ROW)
+                rate = _rate(load, int(name), seconds)
+                if number:
+                    rates[name].append(rate)
     return {
         "kind": "workers",
         "when": time.strftime("%Y-%m-%d %H:%M"),
@@ -148,39 +154,68 @@ def _with_ratios(found: Mapping[str, Sequence[float]], names: Sequence[str]) -> 
     ]
 
 
-def _rows(broker: brokers.Running) -> Iterator[request_cost.Row]:
-    """The requests that a worker serves for its own partitions, one partition for each worker."""
-    topic, count = f"cost-{uuid.uuid4().hex[:8]}", len(broker.workers) or 1
-    loads.create_topic(broker.bootstrap, topic, count, retention_bytes="200000000")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Load:
+    """One kind of request. `streams` has a leader's address and a frame for each partition."""
+
+    title: str
+    streams: tuple[tuple[str, bytes], ...]
+
+
+def _loads(broker: brokers.Running, partitions: int) -> Iterator[_Load]:
+    """The requests for so many partitions, those of each worker in turn."""
+    topic = f"cost-{uuid.uuid4().hex[:8]}"
+    loads.create_topic(broker.bootstrap, topic, partitions, retention_bytes="200000000")
+    leaders = loads.leaders(broker.bootstrap, topic)
+
+    def load(title: str, frame: Callable[[int], bytes]) -> _Load:
+        return _Load(
+            title=title,
+            streams=tuple((leader, frame(number)) for number, leader in enumerate(leaders)),
+        )
+
     for size in (1_024, 100):
         records = request_cost.batch(request_cost.KIB_BATCH // (size + 10), size)
-        frames = [request_cost.produce(topic, [records], number) for number in range(count)]
         title = f"Produce {request_cost.KIB_BATCH // 1_000} KB of {size} B"
-        yield request_cost.Row(title=title, frames=tuple(frames))
-    one = request_cost.batch(1, 100)
-    frames = [request_cost.produce(topic, [one], number) for number in range(count)]
-    yield request_cost.Row(title="Produce 1 record of 100 B", frames=tuple(frames))
+        yield load(title, partial(_produce, topic, records))
+    yield load("Produce 1 record of 100 B", partial(_produce, topic, request_cost.batch(1, 100)))
     size = request_cost.KIB_BATCH + 1_000
-    frames = [request_cost.fetch(topic, size, number) for number in range(count)]
-    yield request_cost.Row(title=f"Fetch {size // 1_000} KB", frames=tuple(frames))
+    yield load(f"Fetch {size // 1_000} KB", partial(request_cost.fetch, topic, size))
 
 
-def _rate(broker: brokers.Running, row: request_cost.Row, seconds: float) -> float:
+def _produce(topic: str, records: bytes, number: int) -> bytes:
+    return request_cost.produce(topic, [records], number)
+
+
+def _cost(broker: brokers.Running, load: _Load, seconds: float, *, by_turns: bool) -> float:
+    """Microseconds of CPU per request, of all worker processes together."""
+    workers = broker.workers or (broker,)
+    pairs = [(wire.Connection(leader), frame) for leader, frame in load.streams]
+    shares = [[pair] for pair in pairs] if by_turns else [pairs]
+    begun = request_cost.cpu_ns(workers)
+    sent = sum(
+        request_cost.drive(share, seconds / len(shares), request_cost.IN_FLIGHT) for share in shares
+    )
+    used = request_cost.cpu_ns(workers) - begun
+    for connection, _ in pairs:
+        connection.close()
+    return used / sent / 1_000
+
+
+def _rate(load: _Load, senders: int, seconds: float) -> float:
     """Bytes per second that all workers take together, each from a sender of its own.
 
     The senders are fresh processes: a forked one would have librdkafka's handles without its
     threads, and closing one of them never ends.
     """
-    workers = broker.workers or (broker,)
+    streams = dict(load.streams)  # one for each leader
+    assert len(streams) == senders, "a worker leads no partition"
     context = multiprocessing.get_context("spawn")
-    together = context.Barrier(len(workers))
+    together = context.Barrier(senders)
     with ProcessPoolExecutor(
-        len(workers), context, initializer=_begin_together, initargs=(together,)
+        senders, context, initializer=_begin_together, initargs=(together,)
     ) as pool:
-        sent = [
-            pool.submit(_send, one.bootstrap, frame, seconds)
-            for one, frame in zip(workers, row.frames, strict=True)
-        ]
+        sent = [pool.submit(_send, leader, frame, seconds) for leader, frame in streams.items()]
         return sum(one.result(seconds + 2 * _PATIENCE_S) for one in sent)
 
 

@@ -59,6 +59,14 @@ def create_topic(bootstrap: str, topic: str, partitions: int, **config: str) -> 
     raise LoadFailed(f"topic {topic} did not become visible")
 
 
+def leaders(bootstrap: str, topic: str) -> list[str]:
+    """The addresses of the leaders of a topic's partitions, in order."""
+    found = _admin(bootstrap).list_topics(topic, timeout=10)
+    addresses = {one.id: f"{one.host}:{one.port}" for one in found.brokers.values()}
+    by_number = sorted(found.topics[topic].partitions.items())
+    return [addresses[partition.leader] for _, partition in by_number]
+
+
 def delete_topic(bootstrap: str, topic: str) -> None:
     """Deletes a topic, so that one cell's data does not fill the disk of the next."""
     admin = _admin(bootstrap)  # kept: the request ends with it
