@@ -20,8 +20,6 @@ from cli.output import note, print_json, print_table
 from cli.security.refusals import check_is_new
 from client.admin import Admin
 from client.core.security import ITERATIONS, SCRAM_MECHANISMS
-from client.errors import BrokerRefused
-from protocol.error_codes import ErrorCode
 
 _GENERATED_BYTES = 18
 _EXPORT, _EXPORT_VERSION = "tidelog-users", 1
@@ -89,7 +87,7 @@ def add(
     else:
 
         async def work(admin: Admin) -> list[str]:
-            known = await _mechanisms_of(admin, name)
+            known = await admin.mechanisms_of(name)
             check_is_new(name, mechanism, known)
             await admin.set_user(name, password, mechanism=mechanism, iterations=iterations)
             return known
@@ -103,17 +101,6 @@ def add(
             f"{name} logs in with {', '.join(others)} too, by the password that was set for it; "
             f"one password for all: tidelog user passwd {name}"
         )
-
-
-async def _mechanisms_of(admin: Admin, name: str) -> list[str]:
-    """The mechanisms of a user, none if there is no such user."""
-    try:
-        known = (await admin.users([name]))[name]
-    except BrokerRefused as error:
-        if error.code is not ErrorCode.RESOURCE_NOT_FOUND:
-            raise
-        return []
-    return [mechanism for mechanism, _ in known]
 
 
 @command.command()

@@ -12,7 +12,7 @@ from client.checks import check_text
 from client.core.cluster import Cluster
 from client.core.parts import check
 from client.descriptions import Quota
-from client.errors import ClientError, InvalidUse
+from client.errors import BrokerRefused, ClientError, InvalidUse
 from protocol.acl import Acl, AclFilter
 from protocol.api.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
 from protocol.api.alter_user_scram_credentials import (
@@ -28,6 +28,7 @@ from protocol.api.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,
 )
+from protocol.error_codes import ErrorCode
 
 SCRAM_MECHANISMS = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
 """The number on the wire and the hash function of each mechanism."""
@@ -107,6 +108,20 @@ class SecurityAdmin:
             deletion = ScramCredentialDeletion(name=name, mechanism=_mechanism(mechanism)[0])
             request = AlterUserScramCredentialsRequest(deletions=[deletion])
             await self._alter_users(request, f"removing {name!r}")
+
+    async def mechanisms_of(self, name: str) -> list[str]:
+        """The mechanisms that a user has a password for, none if there is no such user.
+
+        Raises:
+            BrokerRefused: users are not served, or reading them is not allowed.
+        """
+        try:
+            known = (await self.users([name]))[name]
+        except BrokerRefused as error:
+            if error.code is not ErrorCode.RESOURCE_NOT_FOUND:
+                raise
+            return []
+        return [mechanism for mechanism, _ in known]
 
     async def users(self, names: Iterable[str] | None = None) -> dict[str, list[tuple[str, int]]]:
         """The mechanisms of each user, with their iterations; None asks for all users.

@@ -35,12 +35,20 @@ export async function show(root, { signal }) {
     await load();
   };
 
-  function setUser(name) {
+  function addUser() {
     formDialog({
-      title: name ? `Password of ${name}` : "Add a user", act: name ? "Change it" : "Add", done: name ? `Changed the password of ${name}.` : "Added the user.",
-      fields: [...(name ? [] : [{ name: "name", label: "Name" }]), { name: "password", label: "Password", kind: "password" }, { name: "mechanism", label: "Mechanism", options: MECHANISMS.map((one) => [one, one]) }],
-      send: (values) => post("/security/users", { ...(name ? { name } : {}), ...values }),
-      command: (values) => command("user", name ? "passwd" : "add", name ?? values.name, "--mechanism", values.mechanism), reload,
+      title: "Add a user", act: "Add", done: "Added the user.",
+      fields: [{ name: "name", label: "Name" }, { name: "password", label: "Password", kind: "password" }, { name: "mechanism", label: "Mechanism", options: MECHANISMS.map((one) => [one, one]) }],
+      send: (values) => post("/security/users", values),
+      command: (values) => command("user", "add", values.name, "--mechanism", values.mechanism), reload,
+    });
+  }
+
+  function changePassword(name) {
+    formDialog({
+      title: `Password of ${name}`, text: "For every mechanism that the user has. Connections that are open stay.", act: "Change it", done: `Changed the password of ${name}.`,
+      fields: [{ name: "password", label: "Password", kind: "password" }],
+      send: (values, isConfirmed) => post("/security/users/password", confirmed({ name, ...values }, isConfirmed)), command: () => command("user", "passwd", name), reload,
     });
   }
 
@@ -91,8 +99,8 @@ export async function show(root, { signal }) {
   const draw = (found) => replace(root, el("div", { class: "head" }, el("h1", {}, "Users and rules")),
     section("Users", found.users, [
       { title: "User", class: "name", cell: (one) => one.name }, { title: "Credentials (iterations)", cell: (one) => one.mechanisms.join(", ") },
-      { title: "Change", right: true, cell: (one) => canChange && [button("Password…", () => setUser(one.name), { "aria-label": `Change the password of ${one.name}` }), " ", button("Remove…", () => removeUser(one.name), { "aria-label": `Remove ${one.name}` })] },
-    ], "There are no users with SCRAM passwords.", ["user", "list"], button("Add a user…", () => setUser(null))),
+      { title: "Change", right: true, cell: (one) => canChange && [button("Password…", () => changePassword(one.name), { "aria-label": `Change the password of ${one.name}` }), " ", button("Remove…", () => removeUser(one.name), { "aria-label": `Remove ${one.name}` })] },
+    ], "There are no users with SCRAM passwords.", ["user", "list"], button("Add a user…", addUser)),
     section("Access rules", found.rules, [
       { title: "Who", class: "mono name", cell: (one) => one.principal },
       { title: "May", cell: (one) => el("span", { class: `tag ${one.permission === "deny" ? "bad" : "good"}` }, one.permission) },

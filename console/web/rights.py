@@ -17,12 +17,26 @@ _OF_FILTERS: Final = ("ANY", "UNKNOWN", "MATCH")
 _ENTITIES: Final = ("user", "client-id", "ip")
 
 
-async def _set_user(request: Request) -> tuple[str, dict[str, Any]]:
+async def _add_user(request: Request) -> tuple[str, dict[str, Any]]:
     body = await ask.body_of(request, "name", "password")
     name, password = _text(body, "name"), _text(body, "password")
     mechanism = _text(body, "mechanism") if "mechanism" in body else "SCRAM-SHA-512"
-    await ask.hub_of(request).admin.set_user(name, password, mechanism=mechanism)
+    admin = ask.hub_of(request).admin
+    if mechanism in await admin.mechanisms_of(name):
+        raise InvalidUse(
+            f"{name} has a password for {mechanism} already, and it stays; "
+            "Password… in the user's row changes it"
+        )
+    await admin.set_user(name, password, mechanism=mechanism)
     return f"user {name} {mechanism}", {"name": name}
+
+
+async def _change_password(request: Request) -> tuple[str, dict[str, Any]]:
+    body = await ask.body_of(request, "name", "password")
+    name, password = _text(body, "name"), _text(body, "password")
+    _ask_twice(request, body, name, f"{name} logs this console in, by the password as it is now")
+    changed = await ask.hub_of(request).admin.change_password(name, password)
+    return f"user {name} {', '.join(changed)}", {"name": name, "mechanisms": changed}
 
 
 async def _remove_user(request: Request) -> tuple[str, dict[str, Any]]:
@@ -109,7 +123,8 @@ def _text(body: dict[str, Any], field: str) -> str:
 
 
 ROUTES: Final = [
-    post("/security/users", "user-set", _set_user),
+    post("/security/users", "user-add", _add_user),
+    post("/security/users/password", "user-password", _change_password),
     post("/security/users/remove", "user-remove", _remove_user),
     post("/security/rules", "rule-add", _add_rule),
     post("/security/rules/remove", "rule-remove", _remove_rule),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from client.admin import Admin
 from client.core.options import Security
 from tests.integration.console.conftest import Browser, Open
 from tidelog.testing import InProcessBroker, in_process_broker
@@ -44,8 +45,28 @@ async def test_a_user_comes_changes_and_goes(
     assert len(found["mechanisms"]) == 2
     await browser.change("/security/users/remove", name="ann")
     assert (await browser.ask("/security"))["users"]["found"] == []
-    assert "change=user-set target='user ann SCRAM-SHA-256'" in caplog.text
+    assert "change=user-add target='user ann SCRAM-SHA-256'" in caplog.text
     assert "tide-pool" not in caplog.text
+
+
+async def test_adding_a_user_again_changes_no_password(
+    browser: Browser, broker: InProcessBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And a change of the password is one for every mechanism that the user has."""
+    caplog.set_level("INFO", "tidelog.audit")
+    async with Admin(broker.bootstrap) as admin:
+        await admin.set_user("ann", "tide-pool", iterations=5000)
+        await admin.set_user("ann", "tide-pool", mechanism="SCRAM-SHA-256", iterations=6000)
+        before = await admin.users()
+        for chosen in ({}, {"mechanism": "SCRAM-SHA-256"}):
+            body = {"name": "ann", "password": "other", **chosen}
+            refused = await browser.change("/security/users", 400, **body)
+            assert "ann has a password for SCRAM-SHA-" in refused["error"]
+        assert await admin.users() == before
+        done = await browser.change("/security/users/password", name="ann", password="other")
+        assert sorted(done["mechanisms"]) == ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+        assert {count for _, count in (await admin.users())["ann"]}.isdisjoint({5000, 6000})
+    assert "change=user-password target='user ann SCRAM-SHA" in caplog.text
 
 
 async def test_a_rule_comes_and_goes_alone(browser: Browser) -> None:
@@ -75,6 +96,7 @@ async def test_a_quota_comes_and_goes(browser: Browser) -> None:
     ("path", "body"),
     [
         ("users/remove", {"name": "me"}),
+        ("users/password", {"name": "me", "password": "y"}),
         ("rules/remove", RULE | {"principal": "User:me"}),
         ("rules/remove", RULE | {"principal": "User:*"}),
         ("rules", RULE | {"principal": "User:me", "permission": "deny"}),
