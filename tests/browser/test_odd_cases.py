@@ -1,4 +1,4 @@
-"""Odd cases: hostile names, times that cannot be, narrow screens, a broker that goes away."""
+"""Odd cases: times that cannot be, narrow screens, a broker that goes away."""
 
 import re
 from collections.abc import Iterator
@@ -9,9 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 from client.admin import Admin
 from client.producer import Producer
 from client.types import TopicPartition
-from protocol.acl import Acl, Operation, PatternType, Permission, ResourceType
 from tests.browser.conftest import Errors, filled_broker, running_console
-from tests.browser.steps import HOSTILE
 from tidelog.testing import RunningBroker, Seed
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
@@ -20,12 +18,11 @@ MINUTE = 60_000
 HOUR = 60 * MINUTE
 START = 1_767_225_600_000  # 2026-01-01T00:00Z
 NOW = START + 10 * HOUR
-SCRIPTED = "main script, main img, main iframe, main svg, main style"
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[RunningBroker]:
-    """One with an authorizer, so that there are rules; topics that are odd in one way each."""
+    """One whose topics are odd in one way each."""
     with filled_broker(NOW, fill) as running:
         yield running
 
@@ -33,29 +30,10 @@ def broker() -> Iterator[RunningBroker]:
 async def fill(broker: RunningBroker) -> None:
     async with Admin(broker.bootstrap) as admin:
         free = {"message.timestamp.after.max.ms": str(2**63 - 1)}
-        for name in ("hostile", "flights", "moments"):
+        for name in ("flights", "moments"):
             await admin.create_topic(name, partitions=1, configs=free)
         await admin.create_topic("stamped", configs={"message.timestamp.type": "LogAppendTime"})
         await admin.create_topic("wide", partitions=40)
-        for text in HOSTILE:
-            # The client id is a name that the page of skew shows.
-            async with Producer(
-                broker.bootstrap, client_id=text, check_timestamps=False
-            ) as producer:
-                key = text.encode()
-                await producer.send_and_wait(
-                    "hostile", key, key=key, headers=[(text, key)], timestamp_ms=NOW + 5 * HOUR
-                )
-            await admin.alter_group_offsets(text, {TopicPartition("hostile", 0): 1})
-            await admin.set_user(text, "tide-pool")
-            await admin.alter_quotas({"client-id": text}, {"producer_byte_rate": 1e6})
-        await admin.add_rules(
-            Acl(
-                ResourceType.GROUP, text, PatternType.LITERAL, f"User:{text}", "*",
-                Operation.READ, Permission.ALLOW,
-            )
-            for text in HOSTILE
-        )  # fmt: skip
         async with Producer(broker.bootstrap, check_timestamps=False) as producer:
             for n in range(120):
                 await producer.send("flights", b"%d" % n, timestamp_ms=START + n * MINUTE)
@@ -66,46 +44,6 @@ async def fill(broker: RunningBroker) -> None:
                 await producer.send("wide", b"x", partition=number, timestamp_ms=START)
             await producer.flush()
         await admin.alter_group_offsets("billing", {TopicPartition("flights", 0): 20})
-
-
-# How many of the hostile names each page shows: the overview has room for eight of nine groups.
-NAMED = {
-    "/": len(HOSTILE) - 1,
-    "/groups": len(HOSTILE),
-    "/security": len(HOSTILE),
-    "/topics": 1,
-    "/topics/hostile": len(HOSTILE),
-    "/topics/hostile?tab=skew": len(HOSTILE),
-}
-
-
-@pytest.mark.parametrize("path", NAMED)
-def test_hostile_names_are_text_on_every_page(page: Page, path: str) -> None:
-    """Of groups, clients, users, rules, quotas, keys, values; dialogs fail in the fixture."""
-    page.goto(path)
-    expect(page.locator("h1")).to_be_visible()
-    expect(page.locator(".skeleton")).to_have_count(0)
-    page.wait_for_load_state("networkidle")
-    texts = page.locator("main").inner_text()
-    assert sum(text in texts for text in HOSTILE) >= NAMED[path], texts
-    assert page.locator(SCRIPTED).count() == 0
-
-
-def test_a_hostile_group_has_its_page(page: Page) -> None:
-    for text in HOSTILE:
-        page.goto("/groups")
-        page.get_by_role("link", name=text, exact=True).click()
-        expect(page.locator("h1")).to_have_text(text)
-        expect(page.get_by_text("records behind", exact=True)).to_be_visible()
-        assert page.locator(SCRIPTED).count() == 0
-
-
-def test_a_hostile_user_is_changed_in_a_dialog(page: Page) -> None:
-    page.goto("/security")
-    text = HOSTILE[0]
-    page.get_by_role("button", name=f"Remove {text}", exact=True).click()
-    expect(page.get_by_role("dialog")).to_contain_text(text)
-    page.get_by_role("button", name="Cancel").click()
 
 
 @pytest.mark.parametrize("tab", ["", "?tab=segments", "?tab=skew", "?tab=partitions"])
