@@ -30,7 +30,7 @@ export function deletionForm(root, { name, reload }) {
           { title: "Partition", right: true, cell: (row) => row.partition },
           { title: "Starts at", right: true, cell: (row) => formatCount(row.now) }, { title: "Then", right: true, cell: (row) => formatCount(row.then) },
           { title: "Go", right: true, cell: (row) => formatCount(row.then - row.now) }, { title: "Stay", right: true, cell: (row) => formatCount(row.end - row.then) },
-          { title: "First record then", cell: found },
+          { title: "First record then", class: "found", cell: found },
         ], rows.slice(0, SHOWN), { label: "What would go" }),
         rows.length > SHOWN && el("p", { class: "dim" }, `The first ${SHOWN} of ${plural(rows.length, "partition")}.`),
         el("div", { class: "bar" }, rows.length > 0 && button("Delete these records…", () => commit(rows, going), { class: "danger" }),

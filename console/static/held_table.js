@@ -20,7 +20,7 @@ export function heldTable(root, { name, choose, signal }) {
         table([
           { title: "Partition", right: true, cell: link },
           { title: "Held", right: true, cell: (row) => (row.held_segments ? `${plural(row.held_segments, "segment")}, ${formatSize(row.held_bytes)}` : "-") },
-          { title: "By", cell: (row) => (row.future ? `offset ${formatCount(row.future.offset)} of ${formatTime(row.future.timestamp_ms)}` : "-") },
+          { title: "By", cell: (row) => (row.future ? `${formatTime(row.future.timestamp_ms)}, in the batch that ends at offset ${formatCount(row.future.offset)}` : "-") },
           { title: "Segments", right: true, cell: (row) => formatCount(row.segments) },
           { title: "On disk", right: true, cell: (row) => formatSize(row.bytes) },
           { title: "Spans", right: true, cell: (row) => formatDuration(row.width_ms) },

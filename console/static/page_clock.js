@@ -22,7 +22,7 @@ export async function show(root, { signal, refresh }) {
   const draw = (found) => replace(reading,
     el("div", { class: "tile" }, el("b", {}, formatTime(found.wall_ms)), el("span", {}, "time of the broker")),
     el("div", { class: "tile" }, el("b", {}, found.rate === 0 ? "frozen" : found.rate === 1 ? "running" : `${found.rate} times`), el("span", {}, "speed")),
-    el("div", { class: "tile" }, el("b", {}, formatDuration(found.elapsed_ms)), el("span", {}, "since the start")));
+    el("div", { class: "tile" }, el("b", {}, formatDuration(found.elapsed_ms)), el("span", {}, "steady clock, which timers follow")));
   async function change(body) {
     try {
       const found = await post("/clock", body);

@@ -28,7 +28,7 @@ export function resetForm(root, { name, reload }) {
           { title: "Topic", class: "name", cell: (row) => row.topic }, { title: "Partition", right: true, cell: (row) => row.partition },
           { title: "Now", right: true, cell: (row) => formatCount(row.now) }, { title: "Then", right: true, cell: (row) => formatCount(row.then) },
           { title: "Effect", right: true, cell: (row) => (row.moved < 0 ? el("span", { class: "bad" }, `${formatCount(-row.moved)} skipped`) : row.moved ? `${formatCount(row.moved)} again` : "-") },
-          { title: "Next record then", class: "name", cell: found },
+          { title: "Next record then", class: "name found", cell: found },
         ], plan.positions),
         el("div", { class: "bar" }, button("Move the group", () => commit(plan), { class: "main" }),
           copyButton("Copy as command", command("group", "reset", name, ...target, ...names.flatMap((one) => ["--topic", one]), "--dry-run"))));

@@ -145,7 +145,7 @@ function label(segments, now) {
 
 /** Why a segment is still there, in words with numbers. */
 export function reasonOf(segment, now) {
-  if (segment.future) return `It is held by a timestamp ahead of the clock: offset ${formatCount(segment.future.offset)} has ${formatTime(segment.future.timestamp_ms)}.`;
+  if (segment.future) return `It is held by a timestamp ahead of the clock: ${formatTime(segment.future.timestamp_ms)}, of a record in the batch that ends at offset ${formatCount(segment.future.offset)}.`;
   if (segment.kept_by === "OLDER") return `It waits for an older segment, which is kept${segment.held_by === null ? "" : ` (base offset ${formatCount(segment.held_by)})`}: a log is deleted from its start only.`;
   if (!segment.kept_by) return `It goes when retention next runs: it is ${segment.reason ?? "due"}.`;
   const until = segment.goes_at_ms !== null && segment.goes_at_ms > now ? ` It goes at ${formatTime(segment.goes_at_ms)}${segment.reason ? ` (${segment.reason})` : ""}.` : "";

@@ -65,7 +65,7 @@ export async function simulator(root, { name, plan, partition, count, signal, re
       losers.length > 0 && [el("div", { class: "note warn" }, "These groups would lose records that they have not read:"), table([
         { title: "Group", class: "name", cell: (one) => groupLink(one.group) },
         { title: "Partition", right: true, cell: (one) => one.partition }, { title: "Unread records lost", right: true, cell: (one) => formatCount(one.lost) }], losers)],
-      rate > 0 ? curve(last, size, rate) : el("p", { class: "dim" }, "No forecast of the size: too few closed segments to know how fast the topic grows."),
+      rate > 0 ? curve(last, size) : el("p", { class: "dim" }, "No forecast of the size: too few segments, or too little time between them, to know how fast the topic grows."),
       el("p", { class: "dim" }, `Retention runs every ${formatDuration(last.check_interval_ms)}; a segment goes as a whole.`),
       el("div", { class: "bar" },
         isChanged && settings.readOnly !== "1" && button("Apply these settings…", apply, { class: "danger" }),
@@ -122,15 +122,21 @@ function lost(gone, readers) {
   return readers.map((one) => ({ ...one, lost: (starts.get(one.partition) ?? 0) - one.position })).filter((one) => one.lost > 0);
 }
 
-/** The size of the topic over the next 14 days: what is there leaves, what comes stays as long as it may. */
-function curve(found, size, rate) {
+/** The bytes of a partition `day` days from now: what is there leaves, what comes stays as long as it may. */
+function sizeAt({ segments, bytes_per_day: rate }, { now_ms: now, settings: rules }, day) {
+  const deletes = rules["cleanup.policy"].includes("delete");
+  const keep = deletes && rules["retention.ms"] >= 0 ? rules["retention.ms"] / DAY : Infinity;
+  const left = segments.reduce((sum, one) => sum + (one.goes_at_ms !== null && one.goes_at_ms <= now + day * DAY ? 0 : one.size_bytes), 0);
+  // A log stays below `retention.bytes` and one segment.
+  const most = deletes && rules["retention.bytes"] >= 0 ? rules["retention.bytes"] + Math.max(...segments.map((one) => one.size_bytes)) : Infinity;
+  return Math.min(left + (rate ?? 0) * Math.min(day, keep), Math.max(most, left));
+}
+
+/** The size of the topic over the next 14 days. */
+function curve(found, size) {
   const points = [];
-  const segments = found.partitions.flatMap((one) => one.segments);
-  const keep = found.settings["retention.ms"] < 0 ? Infinity : found.settings["retention.ms"];
   for (let day = 0; day <= 14; day += 0.25) {
-    const at = found.now_ms + day * DAY;
-    const gone = segments.reduce((sum, one) => sum + (one.goes_at_ms !== null && one.goes_at_ms <= at ? one.size_bytes : 0), 0);
-    points.push([at, size - gone + (rate * Math.min(day * DAY, keep)) / DAY]);
+    points.push([found.now_ms + day * DAY, found.partitions.reduce((sum, one) => sum + sizeAt(one, found, day), 0)]);
   }
   const highest = Math.max(...points.map((one) => one[1]), 1);
   const [first, last] = [points[0][0], points[points.length - 1][0]];

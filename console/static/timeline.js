@@ -44,23 +44,30 @@ export function timeline(data, options) {
     context.fillText(name, x + (END - 14) / 2, floor + 17);
   }
 
+  function drawSpan(context, shown, floor) {
+    const from = Math.max(geometry.left, xOf(shown[0]));
+    const to = Math.min(geometry.left + geometry.span, xOf(shown[1]));
+    const [soft, edge] = held?.isZoom ? ["warn-soft", "warn"] : ["accent-soft", "accent"];
+    context.fillStyle = colour(soft);
+    context.fillRect(from, TOP, Math.max(2, to - from), floor - TOP);
+    context.fillStyle = colour(edge);
+    for (const x of [from, to]) context.fillRect(x - 0.5, TOP, 1, floor - TOP);
+  }
+
   function draw(context, width, height) {
     const floor = height - BOTTOM;
     geometry = { left: END, span: width - 2 * END, floor };
     context.fillStyle = colour("line");
     context.fillRect(geometry.left, floor, geometry.span, 1);
     const shown = held ? rangeOf(held) : options.selected;
-    if (shown) {
-      const from = Math.max(geometry.left, xOf(shown[0]));
-      const to = Math.min(geometry.left + geometry.span, xOf(shown[1]));
-      context.fillStyle = held?.isZoom ? colour("warn-soft") : colour("accent-soft");
-      context.fillRect(from, TOP, Math.max(2, to - from), floor - TOP);
-    }
+    if (shown) drawSpan(context, shown, floor);
     const layers = options.isSplit && data.split?.length ? data.split.map((one) => one.bars) : [bars];
     const step = geometry.span / bars.length;
     const gap = step > 4 ? 1 : 0;
     bars.forEach((_, index) => {
       let base = floor;
+      // The bars of the selected span stand out.
+      context.globalAlpha = shown && (edges[index + 1] <= shown[0] || edges[index] >= shown[1]) ? 0.4 : 1;
       layers.forEach((counts, layer) => {
         if (!counts[index]) return;
         const tall = Math.max(1, (counts[index] / highest) * (floor - TOP));
@@ -69,6 +76,7 @@ export function timeline(data, options) {
         base -= tall;
       });
     });
+    context.globalAlpha = 1;
     drawEnd(context, 4, data.before, "before", floor);
     drawEnd(context, width - END + 10, data.after, data.ahead ? "ahead" : "after", floor, data.ahead);
     context.fillStyle = colour("dim");

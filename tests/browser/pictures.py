@@ -8,7 +8,8 @@ import json
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -30,6 +31,7 @@ DAY = 24 * HOUR
 NOW = 1_783_598_400_000  # 2026-07-09T12:00Z
 PORTS = ("IAH", "EWR", "JFK", "LGA", "BQN", "ATL", "ORD", "MIA")
 LIMIT_BYTES = 150_000
+LAG_SAMPLES = 9
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,11 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "time.windows.enable": "true",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
-        "log.retention.check.interval.ms": str(30 * DAY),
     }
     with running_broker(clock="settable", settings=settings) as broker:
-        broker.clock.freeze(NOW)
-        run(lambda: fill(broker.bootstrap))
+        run(lambda: fill(broker))
         with running_console(broker.bootstrap) as url, sync_playwright() as playwright:
             chromium = playwright.chromium.launch(
                 executable_path=find_browser(), args=["--no-sandbox", "--disable-dev-shm-usage"]
@@ -64,9 +64,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return failed
 
 
-async def fill(bootstrap: str) -> None:
-    """Flights of five days, with late ones and wrong clocks; a failing consumer's dead letters."""
+async def fill(broker: RunningBroker) -> None:
+    """Flights of five days, with late ones and wrong clocks; a failing consumer's dead letters.
+
+    The broker's clock goes along, an hour at a time.
+    """
     random = Random(7)
+    broker.clock.freeze(NOW - 5 * DAY - 5 * HOUR)
+    bootstrap = broker.bootstrap
     async with Admin(bootstrap) as admin, Producer(bootstrap, linger_ms=5) as producer:
         week = {"retention.ms": str(7 * DAY), "segment.bytes": "120000"}
         await admin.create_topic("flights", partitions=4, configs=week)
@@ -74,8 +79,14 @@ async def fill(bootstrap: str) -> None:
         await admin.create_topic("aircraft", partitions=2, configs={"cleanup.policy": "compact"})
         ahead = {"segment.bytes": "30000", "message.timestamp.after.max.ms": str(30 * DAY)}
         await admin.create_topic("sensors", partitions=1, configs=ahead)
-        times = sorted(_departures(random))
-        for n, time_ms in enumerate(times):
+        measured = iter(range(1200))
+        until_ms = NOW - 5 * DAY
+        for n, time_ms in enumerate(sorted(_departures(random))):
+            if time_ms >= until_ms:
+                await _measure(producer, random, measured, until_ms)
+                await producer.flush()
+                until_ms += HOUR
+                broker.clock.freeze(until_ms)
             # One in twenty comes some hours late.
             late_ms = random.randrange(4 * HOUR) if random.random() < 0.05 else 0
             value = {
@@ -92,14 +103,7 @@ async def fill(bootstrap: str) -> None:
             if n % 13 == 0:
                 tail = json.dumps({"tail": key.decode(), "seats": 150 + n % 60}).encode()
                 await producer.send("aircraft", tail, key=key, timestamp_ms=time_ms)
-        for n in range(1200):
-            at_ms = NOW - 2 * DAY + n * 2 * MINUTE
-            wrong_ms = at_ms + 3 * DAY if n == 500 else at_ms
-            await producer.send(
-                "sensors", f"{random.gauss(20, 2):.2f}".encode() * 10, timestamp_ms=wrong_ms
-            )
-            if n % 100 == 0:
-                await producer.flush()
+        await _measure(producer, random, measured, NOW)
         await producer.flush()
         await _commit(admin)
         for name in ("ann", "billing-service", "dashboards"):
@@ -116,6 +120,18 @@ async def fill(bootstrap: str) -> None:
                 ("ann", "*", PatternType.LITERAL, Operation.ALL),
             )
         )
+
+
+async def _measure(
+    producer: Producer, random: Random, numbers: Iterator[int], until_ms: int
+) -> None:
+    """What a sensor has measured before a time, every two minutes; once its clock was wrong."""
+    while until_ms > NOW - 2 * DAY and (n := next(numbers, None)) is not None:
+        at_ms = NOW - 2 * DAY + n * 2 * MINUTE
+        value = f"{random.gauss(20, 2):.2f}".encode() * 10
+        await producer.send("sensors", value, timestamp_ms=at_ms + 3 * DAY if n == 500 else at_ms)
+        if at_ms + 2 * MINUTE >= until_ms:
+            return
 
 
 def _departures(random: Random) -> list[int]:
@@ -196,13 +212,30 @@ def _tail(page: Page, broker: RunningBroker) -> None:
     page.get_by_role("cell", name="B611").wait_for()
 
 
+def _lag(page: Page, broker: RunningBroker) -> None:
+    """A group that catches up, over some samples of ten seconds."""
+
+    async def commit(age_ms: int) -> None:
+        async with Admin(broker.bootstrap) as admin:
+            partitions = [TopicPartition("flights", number) for number in range(4)]
+            found = await admin.list_offsets(dict.fromkeys(partitions, NOW - age_ms))
+            positions = {tp: hit.offset for tp, hit in found.items() if hit}
+            await admin.alter_group_offsets("archive", positions)
+
+    for step in range(1, LAG_SAMPLES):
+        page.wait_for_timeout(10_000)
+        broker.clock.advance("10s")
+        run(partial(commit, 3 * HOUR - step * (15 + step % 3) * MINUTE))
+    page.get_by_text("The lag shrinks.").wait_for()
+
+
 def _clock(page: Page, broker: RunningBroker) -> None:
     page.get_by_role("button", name="1 min", exact=True).click()
     page.get_by_text("jobs ran").wait_for()
 
 
 PICTURES = {
-    "console-overview": ("/", _nothing, 560),
+    "console-overview": ("/", _nothing, 620),
     "console-topics": ("/topics", _nothing, 400),
     "console-timeline": ("/topics/flights", _drag, 880),
     "console-split": ("/topics/flights?split=1&unit=bytes&from=-2d", _nothing, 640),
@@ -219,6 +252,7 @@ PICTURES = {
     "console-security": ("/security", _nothing, 760),
     "console-window": ("/topics/flights.__t__20260707T060000Z__20260708T060000Z", _nothing, 640),
     "console-tail": ("/topics/flights?tab=tail", _tail, 620),
+    "console-lag": ("/groups/archive", _lag, 620),
     "console-clock": ("/clock", _clock, 460),
 }
 
