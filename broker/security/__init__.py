@@ -9,5 +9,6 @@ Refuses to know sockets (`broker.net` drives a SASL exchange), requests (`broker
 `access` and encode the answer) and the data directory (`storage.directory` keeps the documents).
 
 May be imported by every part of the broker above it, and by the CLI: for users of a stopped
-directory, the options of a client, and a first user and certificate at a start. Of the broker it imports `clocks`, `errors`, `metrics`, `quotas` and `threads` at most.
+directory, the options of a client, and a first user and certificate at a start. Of the broker it
+imports `clocks`, `errors`, `metrics`, `quotas` and `threads` at most.
 """
