@@ -11,6 +11,7 @@ import zstandard
 from lz4 import frame as lz4_frame
 
 from protocol.errors import CorruptRecords, DecompressionLimitExceeded
+from protocol.records import compression
 from protocol.records.compression import ZSTD_WINDOW_BYTES_MAX, compress, decompress
 from protocol.records.layout import Codec
 
@@ -266,3 +267,18 @@ def test_pieces_are_counted(codec: Codec) -> None:
     assert bytes(decompress(codec, data, max_bytes=10, max_pieces=100)) == b""
     with pytest.raises(DecompressionLimitExceeded, match="members or blocks"):
         decompress(codec, data, max_bytes=10, max_pieces=99)
+
+
+@pytest.mark.parametrize("content", [b"stored", b"x" * 65_536, random.Random(0).randbytes(65_536)])
+def test_lz4_frames_of_one_block_are_read_without_a_context(
+    monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    frame = compress(Codec.LZ4, content)
+    damaged = bytearray(frame)
+    damaged[7:11] = (len(frame) - 14).to_bytes(4, "little")  # one byte less than there are
+    with pytest.raises(CorruptRecords):
+        decompress(Codec.LZ4, damaged, max_bytes=1 << 20)
+    with pytest.raises(DecompressionLimitExceeded):
+        decompress(Codec.LZ4, frame, max_bytes=len(content) - 1)
+    monkeypatch.setattr(compression, "_decompress_lz4_frame", None)
+    assert bytes(decompress(Codec.LZ4, frame, max_bytes=len(content))) == content
