@@ -1,6 +1,6 @@
 # cython: language_level=3
 # mypy: disable-error-code="untyped-decorator,valid-type,no-any-return"
-"""The lane of Fetch: from the bytes of a read to the answer of a reader that has data to read.
+"""The lane of Fetch: from the bytes of a read to the answer of a reader that needs no wait.
 
 `FetchLane.serve` serves one request of the buffer that a read has filled, if it is usual. Anything
 else goes the general way (`broker.net.dispatch`, `broker.handlers.fetch`), with nothing changed:
@@ -10,7 +10,8 @@ Usual is a request that
 
 * has a version from 4 on and no tagged fields, and comes from a consumer;
 * names existing partitions, each once, or belongs to a session that has all of them;
-* finds at once, and in the records of local segments, as many bytes as it waits for;
+* finds at once, and in the records of local segments, as many bytes as it waits for, or nothing and
+  does not wait;
 * needs no conversion, and no wait for records that are acknowledged and not yet visible;
 * sees no open and no aborted transaction, if it reads committed records only.
 
@@ -255,6 +256,7 @@ class FetchLane:
             position += 4
         most = self._context.config.fetch_max_bytes
         max_bytes: cython.longlong = int32(data, position + 8)
+        self._waits = int32(data, position) > 0
         self._min_bytes = min(int32(data, position + 4), max_bytes, most)
         self._max_bytes = max_bytes
         self._isolation = data[position + 12]
@@ -398,9 +400,12 @@ class FetchLane:
         return known == len(asked)
 
     def _find_logs(self) -> bool:
-        """Find the logs of the parts; whether one of them has news. Raises BrokerError."""
+        """Find the logs of the parts; whether one has news, if it waits for some.
+
+        Raises BrokerError.
+        """
         part: Part
-        has_news: cython.bint = False
+        has_news: cython.bint = not self._waits
         if self._revision != self._topics.revision:
             self._revision = self._topics.revision
             self._by_name.clear()
@@ -461,7 +466,7 @@ class FetchLane:
                 left = part.records_size
             left -= part.records_size
             total += part.records_size
-        if total == 0 or total < self._min_bytes:
+        if (total == 0 or total < self._min_bytes) and (total or self._waits):
             return False
         self._bytes_read = total
         for part in self._parts:

@@ -194,7 +194,7 @@ class Client:
         rng = self.random
         message = FetchRequest(
             replica_id=-1 if self.chance(0.98) else rng.choice([-2, 1]),
-            max_wait_ms=0,
+            max_wait_ms=0 if self.chance(0.9) else -1,
             min_bytes=rng.choice([0, 500, 60_000, 3_000_000]) if self.chance(0.2) else 1,
             max_bytes=rng.choice([50_000_000, 50_000_000, 1_000_000, 20_000, 500, 0, -3])
             if self.chance(0.3)
@@ -389,3 +389,33 @@ async def test_a_fetch_that_reaches_acknowledged_records_is_the_general_ways(
         side.connection.connection_lost(None)
         for each in sides:
             await each.broker.stop()
+
+
+@pytest.mark.parametrize("flavour", LANES)
+async def test_the_lane_says_nothing_is_there_to_a_reader_that_does_not_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flavour: str
+) -> None:
+    sides = await _pair(tmp_path, monkeypatch, LANES[flavour])
+    ends = [side.broker.topics.led_log("large", 0).log_end_offset for side in sides]
+    asked = FetchPartition(partition=0, fetch_offset=ends[0])
+    topics = [FetchTopic(topic="large", partitions=[asked])]
+    client = Client(0)
+    try:
+        for wait_ms, min_bytes in ((0, 1), (-1, 1), (0, 500)):
+            message = FetchRequest(max_wait_ms=wait_ms, min_bytes=min_bytes, topics=topics)
+            data = client.frame(message, 11)
+            for side in sides:
+                side.read(data)
+                await side.settle()
+            answers, others = (side.written() for side in sides)
+            assert others == answers
+            assert answers[0]
+        assert sides[0].fetches == 3
+        assert sides[1].fetches == 0, "they are usual"
+        data = client.frame(FetchRequest(max_wait_ms=1, topics=topics), 11)
+        sides[1].read(data)
+        assert sides[1].fetches == 1, "one that waits is parked"
+    finally:
+        for side in sides:
+            side.connection.connection_lost(None)
+            await side.broker.stop()
