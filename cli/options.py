@@ -182,7 +182,7 @@ def _decorators(prefix: str) -> list[Callable[[_Command], _Command]]:
             "login_file",
             metavar="FILE",
             envvar=PASSWORD_VARIABLE,
-            help=f"The password of that user is its first line; also ${PASSWORD_VARIABLE}.",
+            help=f"The password of that user is its only line; also ${PASSWORD_VARIABLE}.",
         ),
         click.option(
             f"--{prefix}token-file",
@@ -242,8 +242,7 @@ def _security(
         return NOT_SECURED
     password = file.password if username else ""
     if login_file is not None:
-        with Path(login_file).open(encoding="utf-8") as stream:
-            password = stream.readline().rstrip("\r\n")
+        password = read_password(login_file)
     for path in filter(None, (*files.values(), token_file)):
         # Here, because missing files have an exit code of their own.
         Path(path).open("rb").close()
@@ -265,6 +264,34 @@ def _security(
         option = _FILE_OPTIONS[error.field][0]
         raise click.UsageError(f"{option} {error.path}: {error.problem}; give a PEM file") from None
     return security
+
+
+def read_password(file: str) -> str:
+    """The password in a file, which is its only line.
+
+    Raises:
+        CommandFailed: the line is empty, there is another one, or the file is not text.
+        OSError: it cannot be read.
+    """
+    try:
+        first, _, rest = Path(file).read_text(encoding="utf-8").partition("\n")
+    except UnicodeDecodeError as error:
+        raise CommandFailed(
+            f"{file} is not UTF-8 text (byte {error.start}); write the password into it as one "
+            "line",
+            ExitCode.USAGE,
+        ) from None
+    password = first.removesuffix("\r")
+    if not password:
+        raise CommandFailed(
+            f"{file}: its first line is empty; write the password there", ExitCode.USAGE
+        )
+    if rest.strip():
+        raise CommandFailed(
+            f"{file}: it has more than one line; the password has to be the only one",
+            ExitCode.USAGE,
+        )
+    return password
 
 
 def _mechanism(chosen: str, username: str, token_file: str | None) -> str:

@@ -126,6 +126,7 @@ class Key:
             first, each with the factor that turns its unit into this key's.
         aliases: other accepted names of this setting.
         check: a further test that returns a complaint, or None.
+        form: the allowed values in words, where the type does not say it.
     """
 
     name: str
@@ -139,6 +140,7 @@ class Key:
     synonyms: tuple[tuple[str, int], ...] = ()
     aliases: tuple[str, ...] = ()
     check: Callable[[Value], str | None] | None = None
+    form: str = ""
 
     @property
     def field(self) -> str:
@@ -147,6 +149,8 @@ class Key:
 
     def allowed(self) -> str:
         """The allowed values in words, for error messages and documentation."""
+        if self.form:
+            return self.form
         if self.choices:
             words = ", ".join(self.choices)
             return f"a list of: {words}" if self.type is ValueType.LIST else f"one of: {words}"

@@ -62,6 +62,15 @@ def parse_window(name: str) -> TimeWindow | None:
     return window
 
 
+def topic_of(name: str) -> str:
+    """The topic of the window that `name` stands for, else the name itself."""
+    try:
+        window = parse_window(name)
+    except MalformedWindow:
+        return name
+    return name if window is None else window.topic
+
+
 def window_name(topic: str, start_ms: int, end_ms: int | None = None) -> str:
     """The name of [start_ms, end_ms) of `topic`; without an end the window is open."""
     end = "" if end_ms is None else _format(end_ms)

@@ -45,7 +45,7 @@ from broker.security.credentials import (
 from broker.security.failed_logins import FailedLogins
 from broker.security.mechanism import MechanismUnusable, SaslExchange
 from broker.security.plain import PasswordCache, PlainExchange
-from broker.security.principal import Principal, parse_principals, user
+from broker.security.principal import parse_principals, user
 from broker.security.sasl import SaslSession
 from broker.security.scram import (
     SCRAM_BY_NAME,
@@ -196,7 +196,7 @@ class Security:
         if config.authorizer_class_name:
             self.access = Access(
                 self._acl_keys,
-                super_users=_super_users(config.super_users),
+                super_users=parse_principals(config.super_users),
                 allow_if_no_acl=config.allow_everyone_if_no_acl_found,
             )
 
@@ -389,10 +389,3 @@ def _tokens(config: BrokerConfig, documents: Documents) -> Tokens:
         )
     except ValueError as error:
         raise StartError(str(error), _RESTORE) from error
-
-
-def _super_users(text: str) -> list[Principal]:
-    try:
-        return parse_principals(text)
-    except ValueError as error:
-        raise StartError(f"super.users: {error}", "write User:admin;User:other") from error

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid5
 
 from broker.errors import InvalidTopicName, ReadOnlyWindow
-from protocol.time_windows import MARK, MalformedWindow, TimeWindow, parse_window
+from protocol.time_windows import MARK, MalformedWindow, TimeWindow, parse_window, topic_of
 from storage.directory.data_dir import Topic
 from values.dataclasses import dataclass
 
@@ -94,11 +94,7 @@ class Windows:
         """
         if name in self._topics or not self.is_reserved(name):
             return name
-        try:
-            window = parse_window(name)
-        except MalformedWindow:
-            return name
-        return name if window is None else window.topic
+        return topic_of(name)
 
     def is_reserved(self, name: str) -> bool:
         """Whether no topic of that name may be created now."""

@@ -4,7 +4,7 @@ Rights are given by purpose (``--produce``, ``--consume``, ``--admin``) or one b
 a resource). A trailing ``*`` in a name means every name with this beginning.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from protocol.acl import (
     Permission,
     ResourceType,
 )
+from protocol.time_windows import topic_of
 
 if TYPE_CHECKING:
     from broker.security.acls import Access
@@ -36,6 +37,7 @@ _OPERATIONS = {
 }
 _SUPER_USERS = "super.users"
 _ALLOW_IF_NO_ACL = "allow.everyone.if.no.acl.found"
+_WINDOWS = "time.windows.enable"
 _TRANSACTIONAL = ResourceType.TRANSACTIONAL_ID
 _PRODUCE = (Operation.WRITE, Operation.DESCRIBE, Operation.CREATE)
 _CONSUME = (Operation.READ, Operation.DESCRIBE)
@@ -171,12 +173,38 @@ def _literal(name: str) -> str:
 def add(*, dry_run: bool, broker: BrokerOptions, **options: Any) -> None:
     """Give rights."""
     rules = _rules(**options)
+    _check_that_they_match(rules)
     if not dry_run:
         ask_admin(broker, lambda admin: admin.add_rules(rules))
     for rule in rules:
         say(_phrase(rule))
     if dry_run:
         note("nothing is changed (--dry-run)")
+
+
+def _check_that_they_match(rules: Sequence[Acl]) -> None:
+    """Refuse rules that no request can ever match.
+
+    Raises:
+        click.UsageError: there is one.
+    """
+    from cli.security.unmatched import why_it_never_matches
+
+    for rule in rules:
+        reason = why_it_never_matches(rule, ())
+        if reason is not None:
+            raise click.UsageError(
+                f"this would never match, {reason}: {_phrase(rule)} (nothing is changed)"
+            )
+    user = rules[0].principal.partition(":")[2]
+    if ":" in user:
+        note(f"this is for a user whose name is {user!r}: there are no groups of users")
+    for rule in rules:
+        if rule.resource_type == ResourceType.TOPIC and topic_of(rule.name) != rule.name:
+            note(
+                f"while {_WINDOWS} is true, {rule.name} is a window of {topic_of(rule.name)}, "
+                "and the rules of that topic count for it, not this one"
+            )
 
 
 @command.command(short_help="Take rights.")
@@ -293,6 +321,7 @@ def test(
 ) -> int:
     """Explain a decision: the rule that makes it, or the setting of the broker."""
     from broker.security.principal import parse_principal
+    from cli.security.unmatched import is_address
 
     resources = [
         (kind, name)
@@ -307,8 +336,15 @@ def test(
     if len(resources) != 1:
         raise click.UsageError("name one resource: --topic, --group, --transactional-id, --cluster")
     ((kind, name),) = resources
-    access = ask_admin(broker, _access)
-    principal = parse_principal(_principal(user))
+    try:
+        principal = parse_principal(_principal(user))
+    except ValueError as error:
+        raise click.UsageError(f"--user {user!r}: {error}") from None
+    if not is_address(host):
+        raise click.UsageError(
+            f"--host {host!r} is no address of a client; write one, for example 10.0.0.1"
+        )
+    access = ask_admin(broker, lambda admin: _access(admin, topic))
     decision = access.decide(principal, host, _OPERATIONS[operation], kind, name)
     if as_json:
         print_json({"allowed": decision.allowed, "reason": decision.reason})
@@ -317,8 +353,11 @@ def test(
     return ExitCode.OK if decision.allowed else ExitCode.FAILED
 
 
-async def _access(admin: Admin) -> "Access":
-    """The rules in force, and the settings that decide where no rule does."""
+async def _access(admin: Admin, topic: str | None) -> "Access":
+    """The rules in force, and the settings that decide where no rule does.
+
+    `topic` is the one that is asked about, which may be a time window.
+    """
     from broker.security.acls import Access
     from broker.security.principal import parse_principals
 
@@ -332,8 +371,19 @@ async def _access(admin: Admin) -> "Access":
     super_users = settings.get(_SUPER_USERS)
     if super_users is None:
         note(f"{_SUPER_USERS} is not known here: a super user may do everything")
-    return Access(
+    access = Access(
         rules,
         super_users=parse_principals(super_users or ""),
         allow_if_no_acl=settings.get(_ALLOW_IF_NO_ACL) == "true",
     )
+    if topic is not None and topic_of(topic) != topic and await _is_window(admin, topic, settings):
+        access.source_of = topic_of
+    return access
+
+
+async def _is_window(admin: Admin, topic: str, settings: Mapping[str, str | None]) -> bool:
+    """Whether the broker takes a name that has the form of a window for one."""
+    enabled = settings.get(_WINDOWS)
+    if enabled is None:
+        note(f"{_WINDOWS} is not known here: {topic} is taken for a window of {topic_of(topic)}")
+    return enabled != "false" and topic not in await admin.topics()

@@ -2,7 +2,27 @@
 
 from collections.abc import Collection
 
+from broker.security.principal import ANONYMOUS
+from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
+from protocol.acl import WILDCARD
+
+
+def check_is_distinct(name: str) -> None:
+    """Check that rules can tell a user who is to be added from all others.
+
+    Raises:
+        CommandFailed: they cannot.
+    """
+    means = {
+        WILDCARD: "every user in rules",
+        ANONYMOUS.name: "clients that do not log in",
+    }.get(name)
+    if means is not None:
+        raise CommandFailed(
+            f"the name {name} stands for {means}, so no user may have it; choose another one",
+            ExitCode.USAGE,
+        )
 
 
 def check_is_new(name: str, mechanism: str, known: Collection[str]) -> None:

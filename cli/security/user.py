@@ -7,19 +7,21 @@ command line, which every user of the machine sees.
 
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import BrokerOptions, ask_admin, json_option, login_options
+from cli.options import BrokerOptions, ask_admin, json_option, login_options, read_password
 from cli.output import note, print_json, print_table
-from cli.security.refusals import check_is_new
+from cli.security.refusals import check_is_distinct, check_is_new
 from client.admin import Admin
 from client.core.security import ITERATIONS, SCRAM_MECHANISMS
+
+_T = TypeVar("_T")
 
 _GENERATED_BYTES = 18
 _EXPORT, _EXPORT_VERSION = "tidelog-users", 1
@@ -49,7 +51,7 @@ _iterations = click.option(
 _password_file = click.option(
     "--password-file",
     metavar="FILE",
-    help="The user's new password is its first line; without it you are asked.",
+    help="The user's new password is its only line; without it you are asked.",
 )
 _generate = click.option("--generate", is_flag=True, help="Make a password and print it once.")
 
@@ -79,6 +81,7 @@ def add(
     broker: BrokerOptions,
 ) -> None:
     """Add a user, or a further mechanism for one; never changes a password."""
+    check_is_distinct(name)
     password = _password(name, password_file, generate=generate)
     if data_dir is not None:
         from cli.security.offline_users import add_user
@@ -125,12 +128,28 @@ def passwd(
         _check_exists(data_dir)
         changed = change_password(data_dir, name, password, iterations)
     else:
-        changed = ask_admin(
-            broker, lambda admin: admin.change_password(name, password, iterations=iterations)
+        changed = _ask_about(
+            name, broker, lambda admin: admin.change_password(name, password, iterations=iterations)
         )
     if generate:
         _show(name, password)
     _say_what_changed("changed the password of", name, changed, iterations)
+
+
+def _ask_about(
+    name: str, broker: BrokerOptions, ask: Callable[[Admin], Coroutine[Any, Any, _T]]
+) -> _T:
+    """The answer of the broker to what is about one user, who must exist."""
+    try:
+        return ask_admin(broker, ask)
+    except BrokerRefused as error:
+        if error.code is not ErrorCode.RESOURCE_NOT_FOUND:
+            raise
+        raise CommandFailed(
+            f"there is no user {name!r} with a password (broker {error.broker}); see tidelog user "
+            "list",
+            ExitCode.NOT_FOUND,
+        ) from None
 
 
 def _show(name: str, password: str) -> None:
@@ -180,7 +199,7 @@ def remove(*, name: str, data_dir: str | None, broker: BrokerOptions) -> None:
         _check_exists(data_dir)
         remove_user(data_dir, name)
     else:
-        ask_admin(broker, lambda admin: admin.remove_user(name))
+        _ask_about(name, broker, lambda admin: admin.remove_user(name))
     note(f"removed {name}")
 
 
@@ -247,9 +266,4 @@ def _password(name: str, file: str | None, *, generate: bool) -> str:
         return secrets.token_urlsafe(_GENERATED_BYTES)
     if file is None:
         return str(click.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True))
-    lines = Path(file).read_text(encoding="utf-8").splitlines()
-    if not lines or not lines[0]:
-        raise CommandFailed(
-            f"{file}: its first line is empty; write the password there", ExitCode.USAGE
-        )
-    return lines[0]
+    return read_password(file)

@@ -6,7 +6,6 @@ Each check yields a `Finding` for every weakness, or one that all is good.
 Source: docs/security.md.
 """
 
-import ipaddress
 import os
 import socket
 import stat
@@ -15,14 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 
-from broker.security.acls import (
-    ANY_USER,
-    KIND_ACL,
-    OPERATIONS_OF,
-    parse_acl,
-)
+from broker.security.acls import ANY_USER, KIND_ACL, parse_acl
 from broker.security.credentials import KIND_SCRAM, parse_credential
-from broker.security.principal import ANONYMOUS, USER_TYPE, Principal, parse_principal
+from broker.security.principal import ANONYMOUS, USER_TYPE, Principal, parse_principals
 from broker.security.scram import SCRAM_BY_NAME, ScramCredential
 from broker.security.secret_files import reveal
 from broker.security.tls.contexts import (
@@ -30,11 +24,12 @@ from broker.security.tls.contexts import (
     build_context,
     revocations_end_ms,
 )
+from cli.security.unmatched import why_it_never_matches
 from cli.server.secure import PROPERTIES
 from config import BrokerConfig, ConfigErrors, Listener, with_dynamic
 from config.security.cipher_suites import is_weak
 from config.security.keys import ListenerSecurity, TlsSettings, listener_security
-from protocol.acl import WILDCARD, Acl, Operation, Permission, ResourceType
+from protocol.acl import WILDCARD, Acl, Permission
 from storage.directory.metadata import KIND_BROKER_OVERRIDES, ONLY_KEY
 from storage.directory.metadata_journal import JOURNAL_FILE, read_documents
 from values.dataclasses import dataclass
@@ -153,9 +148,7 @@ def _place(config: BrokerConfig) -> _Place:
         listeners=tuple((one, listener_security(config, one)) for one in config.listeners),
         users=users,
         acls=tuple(parse_acl(document) for document in read_documents(journal, KIND_ACL).values()),
-        super_users=tuple(
-            parse_principal(word.strip()) for word in config.super_users.split(";") if word.strip()
-        ),
+        super_users=tuple(parse_principals(config.super_users)),
     )
 
 
@@ -422,29 +415,6 @@ def _rules(place: _Place) -> Iterator[Finding]:
                 if is_deny
                 else "remove it (tidelog acl remove)",
             )
-
-
-def why_it_never_matches(acl: Acl, super_users: Iterable[Principal]) -> str | None:
-    """Why no request can ever match a rule, or None."""
-    kind, _, _ = acl.principal.partition(":")
-    if kind != USER_TYPE:
-        return f"since principals are of the type {USER_TYPE}"
-    if acl.host != WILDCARD and not _is_address(acl.host):
-        return "since hosts are addresses, neither names nor networks"
-    resource = ResourceType(acl.resource_type)
-    if acl.operation not in (Operation.ALL, *OPERATIONS_OF[resource]):
-        return f"since {Operation(acl.operation).name} is never done to a {resource.name.lower()}"
-    if acl.permission == Permission.DENY and acl.principal in map(str, super_users):
-        return "since super users pass every rule"
-    return None
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 # --- the metrics port ---------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from broker.security.secret_files import read_secret_file
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.security.offline_users import make_first_users
+from cli.security.refusals import check_is_distinct
 from client.core.security import ITERATIONS
 from config import BrokerConfig
 from config.security.keys import listener_security
@@ -82,6 +83,10 @@ def _parsed(source: str, lines: list[str]) -> dict[str, str]:
             raise _refused(f"{source}: entry {number} is not NAME:PASSWORD")
         if name in found:
             raise _refused(f"{source}: entry {number} names a user a second time; remove one")
+        try:
+            check_is_distinct(name)
+        except CommandFailed as error:
+            raise _refused(f"{source}: entry {number}: {error}") from None
         found[name] = password
     if not found:
         raise _refused(f"{source} names no user; write NAME:PASSWORD")

@@ -75,10 +75,18 @@ _OAUTH_CLASSES: Final = "org.apache.kafka.common.security.oauthbearer"
 JWKS: Final = "sasl.oauthbearer.jwks.endpoint"
 
 
+def _no_principal(value: Value) -> str | None:
+    for word in map(str.strip, str(value or "").split(";")):
+        kind, _, name = word.partition(":")
+        if word and not (kind and name):
+            return "not all of it is TYPE:NAME"
+    return None
+
+
 def _jwks_address(value: Value) -> str | None:
     if not value or str(value).startswith(("https://", "file:///")):
         return None
-    return "neither https://HOST/PATH nor file:///PATH"
+    return "no such address"
 
 
 _STORE_KEYS: Final = (
@@ -222,6 +230,7 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                 type=ValueType.STRING,
                 default="",
                 check=_jwks_address,
+                form="https://HOST/PATH or file:///PATH",
                 doc="Where the keys are that sign the tokens of OAUTHBEARER: https://HOST/PATH or "
                 "file:///PATH of a JSON Web Key Set.",
             ),
@@ -355,11 +364,14 @@ SECURITY_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                     "this program; no class is loaded.",
                     *AUTHORIZERS,
                 ),
-                _word(
-                    "super.users",
-                    "",
-                    "Principals that may do everything, separated by semicolons: "
+                Key(
+                    name="super.users",
+                    type=ValueType.STRING,
+                    default="",
+                    doc="Principals that may do everything, separated by semicolons: "
                     "User:admin;User:CN=ops,O=Example.",
+                    check=_no_principal,
+                    form="principals, for example User:admin;User:other",
                 ),
                 flag(
                     "allow.everyone.if.no.acl.found",

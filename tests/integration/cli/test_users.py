@@ -36,6 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, passwords: Path) -> Iterato
         "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
         "authorizer.class.name": AUTHORIZER,
         "super.users": "User:admin",
+        "time.windows.enable": "true",
     }
     with running_broker(data, settings=settings) as running:
         yield running
@@ -124,11 +125,76 @@ def test_prefixes_presets_and_dry_runs(admin: As) -> None:
         (["--topic", "t"], "--op needs a resource"),
         ([], "say what may be done"),
         (["--op", "reed", "--topic", "t"], "'reed' is not one of"),
+        (["--produce", "t", "--host", "10.0.0.1/33"], "a host is one address or *"),
+        (["--produce", "t", "--host", "localhost"], "neither a name nor a network"),
+        (["--produce", "a b"], "names of topics have at most 249 of a-z"),
+        (["--produce", "a*b"], "would never match"),
+        (["--op", "cluster-action", "--topic", "t"], "CLUSTER_ACTION is never done to a topic"),
+        (["--produce", "t", "--user", ""], "no user has an empty name"),
     ],
 )
 def test_mistakes_about_rights_name_the_cure(words: list[str], sentence: str) -> None:
     done = tidelog("acl", "add", "--user", "ann", *words)
     assert (done.returncode, sentence in done.stderr) == (ExitCode.USAGE, True), done.stderr
+
+
+def test_a_name_that_may_mean_another_user_is_noted() -> None:
+    done = tidelog("acl", "add", "--user", "Group:ops", "--produce", "t", "--dry-run")
+    assert done.returncode == 0
+    assert "a user whose name is 'Group:ops': there are no groups of users" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--user", ""], "--user '': 'User:' is not a principal"),
+        (["--user", "ann", "--host", "10.0.0.0/8"], "--host '10.0.0.0/8' is no address"),
+    ],
+)
+def test_a_question_that_no_request_asks_is_refused(words: list[str], sentence: str) -> None:
+    done = tidelog("acl", "test", "--op", "read", "--topic", "t", *words)
+    assert (done.returncode, sentence in done.stderr) == (ExitCode.USAGE, True), done.stderr
+
+
+def test_a_window_has_the_rights_of_its_topic(admin: As, bob: As) -> None:
+    window = "hidden.__t__20261101T100000Z__"
+    for topic in ("hidden", "shown"):
+        admin.run("topic", "create", topic)
+    admin.run("acl", "add", "--user", "bob", "--consume", "*", "--group", "*")
+    denial = ("acl", "add", "--user", "bob", "--deny", "--op", "all", "--topic")
+    admin.run(*denial, "hidden")
+    read = ("consume", "--from", "earliest", "--exit-at-end")
+    question = ("acl", "test", "--user", "bob", "--op", "read", "--topic")
+    assert "DENY" in admin.run(*question, window, code=1)
+    assert "may not" in bob.run(*read, window, code=1)
+    assert admin.run(*question, window.replace("hidden", "shown")).startswith("allowed: ")
+    bob.run(*read, window.replace("hidden", "shown"))
+    # A rule about the window itself does not count, which is said when it is made.
+    own = window.replace("hidden", "shown")
+    done = tidelog(*denial, own, "--dry-run")
+    assert f"{own} is a window of shown" in done.stderr
+    admin.run(*denial, own)
+    assert admin.run(*question, own).startswith("allowed: ")
+    bob.run(*read, own)
+    admin.run("acl", "remove", *denial[2:], own)
+    admin.run("acl", "remove", *denial[2:], "hidden")
+    admin.run("acl", "remove", "--user", "bob", "--consume", "*", "--group", "*")
+
+
+@pytest.mark.parametrize("name", ["*", "ANONYMOUS"])
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_name_that_rules_mean_otherwise_is_refused(
+    name: str, is_stopped: bool, admin: As, tmp_path: Path
+) -> None:
+    if is_stopped:
+        data = tmp_path / "data"
+        done = tidelog("user", "add", name, "--generate", "--data-dir", str(data))
+        assert (done.returncode, data.exists()) == (ExitCode.USAGE, False)
+        refusal = done.stderr
+    else:
+        refusal = admin.run("user", "add", name, "--generate", code=ExitCode.USAGE)
+        assert f'"{name}"' not in admin.run("user", "list", "--json")
+    assert f"the name {name} stands for" in refusal
 
 
 def test_a_user_without_rights_may_not_see_or_change_users(admin: As, bob: As) -> None:
@@ -155,7 +221,20 @@ def test_users_of_a_running_broker(admin: As, server: RunningBroker, tmp_path: P
     refused = tidelog(*words, server=server, **login)
     assert (refused.returncode, "check the user name" in refused.stderr) == (1, True)
     gone = admin.run("user", "remove", "eve", code=ExitCode.NOT_FOUND)
-    assert "user 'eve': RESOURCE_NOT_FOUND" in gone
+    assert "there is no user 'eve' with a password" in gone
+
+
+def test_a_login_takes_the_only_line_of_its_file(server: RunningBroker, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    for content, sentence in ((b"", "first line is empty"), (b"b0b\nx\n", "more than one line")):
+        secret.write_bytes(content)
+        done = tidelog(
+            "topic", "list", "--user", "bob", "--password-file", str(secret), server=server
+        )
+        assert (done.returncode, sentence in done.stderr) == (ExitCode.USAGE, True), done.stderr
+    for content in (b"b0b", b"b0b\r\n", b"b0b\n\n"):
+        secret.write_bytes(content)
+        assert _codes(server, "bob", secret) == [0]
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
@@ -246,7 +325,7 @@ def _codes(server: RunningBroker, name: str, *secrets: Path) -> list[int]:
 
 def test_the_password_of_a_user_that_does_not_exist(admin: As, tmp_path: Path) -> None:
     told = admin.run("user", "passwd", "nobody", "--generate", code=ExitCode.NOT_FOUND)
-    assert "user 'nobody': RESOURCE_NOT_FOUND" in told
+    assert "there is no user 'nobody' with a password" in told
     data = tmp_path / "data"
     assert tidelog("user", "add", "ann", "--generate", "--data-dir", str(data)).returncode == 0
     gone = tidelog("user", "passwd", "bob", "--generate", "--data-dir", str(data))
@@ -271,6 +350,12 @@ def test_users_of_a_stopped_directory(tmp_path: Path) -> None:
     add = ("user", "add", "ann", "--data-dir", str(data))
     empty = tidelog(*add, "--password-file", str(secret))
     assert (empty.returncode, "its first line is empty" in empty.stderr) == (2, True)
+    secret.write_text("pencil\nanother\n")
+    second = tidelog(*add, "--password-file", str(secret))
+    assert (second.returncode, "it has more than one line" in second.stderr) == (2, True)
+    secret.write_bytes(b"\xff\n")
+    binary = tidelog(*add, "--password-file", str(secret))
+    assert (binary.returncode, "is not UTF-8 text" in binary.stderr) == (2, True)
     both = tidelog(*add, "--password-file", str(secret), "--generate")
     assert (both.returncode, "give one of them" in both.stderr) == (2, True)
     made = tidelog(*add, "--generate")

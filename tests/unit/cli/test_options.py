@@ -37,7 +37,7 @@ def certificate(tmp_path: Path) -> Path:
 @pytest.fixture
 def password(tmp_path: Path) -> Path:
     path = tmp_path / "password"
-    path.write_text("s3cret \nsecond line\n")
+    path.write_text("s3cret \n")
     return path
 
 

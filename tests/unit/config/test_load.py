@@ -195,8 +195,8 @@ OAUTH = {
     ("changed", "complaint"),
     [
         ({"jwks.endpoint.url": ""}, "OAUTHBEARER has no keys to verify tokens with"),
-        ({"jwks.endpoint.url": "http://identity.test/jwks"}, "neither https://HOST/PATH nor"),
-        ({"jwks.endpoint.url": "/etc/jwks.json"}, "neither https://HOST/PATH nor file:///PATH"),
+        ({"jwks.endpoint.url": "http://identity.test/jwks"}, "give https://HOST/PATH or file:///PATH"),
+        ({"jwks.endpoint.url": "/etc/jwks.json"}, "give https://HOST/PATH or file:///PATH"),
         ({"expected.issuer": ""}, "tokens of any issuer would be accepted; set sasl.oauthbearer"),
         ({"expected.audience": ""}, "tokens of any audience would be accepted"),
         ({"allowed.algorithms": ""}, "no signature of a token would be accepted"),

@@ -180,3 +180,14 @@ def test_limits_of_single_addresses() -> None:
         "2001:db8::2": 7,
         "10.0.0.8": 8,
     }
+
+
+@pytest.mark.parametrize("users", ["admin", "User:", "User:a;:b", "User:a;b"])
+def test_super_users_have_a_type_and_a_name(users: str) -> None:
+    with pytest.raises(ConfigErrors, match="not all of it is TYPE:NAME; give principals"):
+        loaded(**{"super.users": users})
+
+
+def test_a_super_user_may_be_the_name_of_a_certificate() -> None:
+    users = " User:CN=ops,O=Example ; User:a:b;"
+    assert loaded(**{"super.users": users}).super_users == users.strip()

@@ -180,16 +180,17 @@ def test_value_providers_read_only_what_they_are_allowed_to(secrets: Path) -> No
 
 def test_no_value_of_a_provider_is_shown(secrets: Path) -> None:
     reference = f"${{file:{secrets}/s.properties:key}}"
-    for name in ("num.partitions", "listeners", "ssl.client.auth", "listener.name.x.ssl.protocol"):
+    typed = ("num.partitions", "super.users", "ssl.client.auth")
+    for name in (*typed, "listeners", "listener.name.x.ssl.protocol"):
         shown = problem(ALL | {name: reference})
         assert reference in shown
         assert CANARY not in shown
-    config = loaded(ALL | {"super.users": reference, KEY_PASSWORD: reference})
+    config = loaded(ALL | {"audit.log.file": reference, KEY_PASSWORD: reference})
     config = with_dynamic(config, {"listener.name.plaintext.ssl.truststore.location": reference})
     for entry in describe_broker(config):
         assert CANARY not in "".join(level.value for level in entry.visible_synonyms)
     described = {entry.key.name: entry.value for entry in describe_broker(config)}
-    assert described["super.users"] == reference
+    assert described["audit.log.file"] == reference
     assert described["listener.name.plaintext.ssl.truststore.location"] == reference
     assert described[KEY_PASSWORD] == "[hidden]"
     assert CANARY not in repr(config.secrets) + repr(config.providers)

@@ -11,8 +11,9 @@ from broker.security.acls import KIND_ACL, format_acl
 from broker.security.credentials import Upsertion
 from cli.security import offline_users
 from cli.security.offline_users import add_user
+from cli.security.unmatched import why_it_never_matches
 from cli.server import checkup
-from cli.server.checkup import Finding, Verdict, examine_security, why_it_never_matches
+from cli.server.checkup import Finding, Verdict, examine_security
 from config import load
 from protocol.acl import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from storage.directory.offline import open_journal
@@ -326,8 +327,20 @@ class TestRules:
             ({}, None),
             ({"host": "::1"}, None),
             ({"operation": Operation.ALL}, None),
-            ({"host": "localhost"}, "since hosts are addresses, neither names nor networks"),
+            ({"host": "localhost"},
+             "since a host is one address or *, neither a name nor a network"),
             ({"principal": "Group:x"}, "since principals are of the type User"),
+            ({"principal": "User:"}, "since no user has an empty name"),
+            ({"host": "10.0.0.1/33"},
+             "since a host is one address or *, neither a name nor a network"),
+            ({"name": "*"}, None),
+            ({"name": "a*b"}, "since names of topics have at most 249 of a-z A-Z 0-9 . _ -"),
+            ({"name": "n" * 249}, None),
+            ({"name": "n" * 250}, "since names of topics have at most 249 of a-z A-Z 0-9 . _ -"),
+            ({"name": "..", "pattern": PatternType.PREFIXED}, None),
+            ({"name": ".."}, "since names of topics have at most 249 of a-z A-Z 0-9 . _ -"),
+            ({"name": "*", "pattern": PatternType.PREFIXED},
+             "since names of topics have at most 249 of a-z A-Z 0-9 . _ -"),
             ({"operation": Operation.IDEMPOTENT_WRITE},
              "since IDEMPOTENT_WRITE is never done to a topic"),
             ({"resource_type": ResourceType.CLUSTER, "name": CLUSTER_NAME},
