@@ -8,7 +8,7 @@ of files that is an argument.
 
 from config.errors import ConfigErrors, Problem
 from config.group import check_group_overrides
-from config.load import is_secret, load, shown_value, with_dynamic
+from config.load import given_settings, is_secret, load, shown_value, with_dynamic
 from config.model import BrokerConfig, Listener, Setting, TopicConfig
 from config.reload import plan_reload
 from config.topic import check_topic_overrides, topic_config
@@ -23,6 +23,7 @@ __all__ = [
     "TopicConfig",
     "check_group_overrides",
     "check_topic_overrides",
+    "given_settings",
     "is_secret",
     "load",
     "plan_reload",

@@ -87,14 +87,8 @@ def load(
     problems: list[Problem] = []
     notices: list[str] = []
     secrets: dict[str, Secret] = {}
-    given: list[tuple[str, Setting]] = []
-    if file_text is not None:
-        given += _read_file(file_text, file_name, problems)
-    given += _read_environment(environment or {}, problems)
-    for name, text in (command_line or {}).items():
-        given.append((name, Setting(text=text, origin="command line")))
-    of_providers = {name: setting.text for name, setting in given if name.startswith(PROVIDERS)}
-    providers, wrong = declared_providers(of_providers, environment or {}, read_file)
+    given = _read_sources(file_text, file_name, environment or {}, command_line or {}, problems)
+    providers, wrong = _providers_in(given, environment or {}, read_file)
     problems += wrong
     settings: dict[str, Setting] = {}
     for name, setting in given:
@@ -108,6 +102,54 @@ def load(
     if problems or config is None:
         raise ConfigErrors(problems)
     return replace(config, notices=(*config.notices, *security_notices(config)))
+
+
+def given_settings(
+    *,
+    file_text: str | None = None,
+    file_name: str = "",
+    environment: Mapping[str, str] | None = None,
+    command_line: Mapping[str, str] | None = None,
+    read_file: ReadFile | None = None,
+) -> dict[str, Setting]:
+    """What the sources say, by name: of several, the one that counts. Arguments as for `load`.
+
+    No value is examined: `load` does that, and reports what cannot be read here.
+    """
+    problems: list[Problem] = []
+    given = _read_sources(file_text, file_name, environment or {}, command_line or {}, problems)
+    providers, _ = _providers_in(given, environment or {}, read_file)
+    settings: dict[str, Setting] = {}
+    for name, setting in given:
+        if not name.startswith(f"{PROVIDERS}."):
+            _accept(name, setting, settings, {}, providers, problems, [])
+    return settings
+
+
+def _read_sources(
+    file_text: str | None,
+    file_name: str,
+    environment: Mapping[str, str],
+    command_line: Mapping[str, str],
+    problems: list[Problem],
+) -> list[tuple[str, Setting]]:
+    """The settings of all sources as they are written; later ones win."""
+    given: list[tuple[str, Setting]] = []
+    if file_text is not None:
+        given += _read_file(file_text, file_name, problems)
+    given += _read_environment(environment, problems)
+    for name, text in command_line.items():
+        given.append((name, Setting(text=text, origin="command line")))
+    return given
+
+
+def _providers_in(
+    given: Iterable[tuple[str, Setting]],
+    environment: Mapping[str, str],
+    read_file: ReadFile | None,
+) -> tuple[Providers, list[Problem]]:
+    of_providers = {name: setting.text for name, setting in given if name.startswith(PROVIDERS)}
+    return declared_providers(of_providers, environment, read_file)
 
 
 def with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConfig:

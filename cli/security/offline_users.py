@@ -4,7 +4,7 @@ Reading alone, for an export, may happen while a broker runs.
 """
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -38,6 +38,9 @@ from storage.errors import ForeignDataDir
 _FIRST_USERS = "first-users"
 """The document that says that the first users of a directory have been made."""
 
+_ADMINISTRATOR = "administrator"
+"""The document that says that ``serve --secure`` has made its user in a directory."""
+
 _ANY_SECRET = bytes(32)
 """No login happens here, so no answer depends on it."""
 
@@ -57,6 +60,31 @@ def add_user(
         check_is_new(name, mechanism_name, known)
         _put(journal, _planned(credentials, _upsertion(name, password, mechanism_name, iterations)))
     return known
+
+
+def add_administrator(
+    data_dir: str, name: str, mechanism_name: str, iterations: int, password: Callable[[], str]
+) -> bool:
+    """Add a user, unless this was done before; whether there is such a user now.
+
+    Durable, and done once for a directory: a user who is removed later is not made again. The
+    password is asked for when the user is made, before it is stored.
+
+    Raises:
+        CommandFailed: the name is not acceptable, or whatever `password` refuses.
+        DataDirError: the directory cannot be used.
+    """
+    with _users_of(data_dir) as (journal, credentials):
+        is_there = name in credentials.users()
+        was_done = _ADMINISTRATOR in journal.documents(KIND_SECURITY)
+        is_missing = not is_there and not was_done
+        if is_missing:
+            change = _upsertion(name, password(), mechanism_name, iterations)
+            _put(journal, _planned(credentials, change))
+        if not was_done:
+            # A crash before this line leaves a user, so none is made a second time.
+            journal.put(KIND_SECURITY, _ADMINISTRATOR, document=True)
+    return is_there or is_missing
 
 
 def change_password(data_dir: str, name: str, password: str, iterations: int) -> list[str]:

@@ -5,105 +5,218 @@
 The data directory gets an own certificate authority, a server's certificate, the user `admin` and
 `client.properties`, with which every client connects: this program's commands and Kafka's tools.
 The first start makes them; later starts find them, and renew the server's certificate when it ends
-soon or the addresses change. Nothing is made twice, and a crash between two files is completed by
-the next start: the password is written before the user exists.
+soon or the addresses change. Nothing is made twice, a user who was removed stays removed, and a
+crash between two files is completed by the next start: the password is written before the user
+exists.
+
+What the settings say is kept, whatever their source; what contradicts the option is refused.
 """
 
+import os
 import secrets
+import shlex
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from cli.security.offline_users import add_user, users
+from broker.security.principal import parse_principals, user
+from cli.exit_codes import ExitCode
+from cli.failures import CommandFailed
+from cli.security.offline_users import add_administrator, users
 from cli.server.authority import AUTHORITY, SERVER, ensure_server_certificate
-from config import BrokerConfig, Listener
-from config.security.keys import AUTHORIZERS
+from config import BrokerConfig, Listener, Setting
+from config.broker_keys import BROKER_KEYS
+from config.security.keys import AUTHORIZERS, listener_security
 from storage.disk.files import Files
 from values.dataclasses import dataclass
+
+if TYPE_CHECKING:
+    from broker.net.addresses import ReadyInfo
 
 ADMIN = "admin"
 PROPERTIES = "client.properties"
 TLS_PROPERTIES = "client-tls.properties"
+SECURE, SELF_SIGNED = "SASL_SSL", "SSL"
+"""The protocols of the listeners that the two options make."""
+
+_OPTIONS = {SECURE: "--secure", SELF_SIGNED: "--tls-self-signed"}
 _MECHANISM = "SCRAM-SHA-512"
 _ITERATIONS = 8192
 _PASSWORD_BYTES = 18
 _ANY_HOST = ("", "0.0.0.0", "::")
-_PROTOCOL = "SASL_SSL"
+_KEYS = ("ssl.keystore.location", "ssl.keystore.key", "ssl.keystore.certificate.chain")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secured:
-    """What `prepare` made; `password` is None when the user was there before."""
+    """What a data directory has for clients.
 
-    properties: str
-    password: str | None
-
-
-def secure_settings(data_dir: str, given: Mapping[str, str]) -> dict[str, str]:
-    """`given`, the settings of the command line, with those that ``--secure`` stands for.
-
-    What was given by name stays, except that the listener of ``--listen`` is secured.
+    Attributes:
+        listener: where they connect.
+        words: the options with which this program's commands connect.
+        properties: the file with which all clients connect, or None if none fits.
+        password: that of the user who was made just now, else None.
     """
-    listeners = given.get("listeners", "PLAINTEXT://127.0.0.1:9092")
-    own = {
-        "ssl.keystore.location": f"{data_dir}/{SERVER}",
-        "authorizer.class.name": AUTHORIZERS[1],
-        "super.users": f"User:{ADMIN}",
-    }
-    secured = {"listeners": listeners.replace("PLAINTEXT://", f"{_PROTOCOL}://", 1)}
-    if listeners.startswith("SASL_"):
-        secured = {"listeners": listeners}
-    return {**own, **given, **secured}
+
+    listener: Listener
+    words: tuple[str, ...]
+    properties: str | None
+    password: str | None = None
 
 
-def self_signed_settings(data_dir: str, given: Mapping[str, str]) -> dict[str, str]:
-    """`given` with the settings that ``--tls-self-signed`` stands for; what was given stays."""
-    listeners = given.get("listeners", "PLAINTEXT://127.0.0.1:9092")
-    return {
-        "ssl.keystore.location": f"{data_dir}/{SERVER}",
-        **given,
-        "listeners": listeners.replace("PLAINTEXT://", "SSL://", 1),
-    }
+def settings_of(protocol: str, given: Mapping[str, Setting]) -> dict[str, str]:
+    """What the option for `protocol` sets: only what no source has `given`."""
+    own = {"listeners": f"{protocol}://127.0.0.1:9092"}
+    if not any(name in given for name in _KEYS):
+        own["ssl.keystore.location"] = f"{_directory(given)}/{SERVER}"
+    if protocol == SECURE:
+        own["authorizer.class.name"] = AUTHORIZERS[1]
+        own["super.users"] = str(user(ADMIN))
+    return {name: text for name, text in own.items() if name not in given}
 
 
-def prepare(config: BrokerConfig, files: Files) -> Secured:
+def _directory(given: Mapping[str, Setting]) -> str:
+    name = "log.dirs"
+    return given[name].text.strip() if name in given else str(BROKER_KEYS[name].default)
+
+
+def prepare(protocol: str, config: BrokerConfig, files: Files) -> Secured:
     """Make what is missing in the data directory.
 
     Raises:
-        CommandFailed: a certificate cannot be made.
+        CommandFailed: the settings contradict the option, or a certificate cannot be made.
         DataDirError: the directory cannot be used.
     """
-    directory = config.data_dir
-    properties = f"{directory}/{PROPERTIES}"
-    password = None
-    # First, because it refuses a directory of another program, and one that is in use.
-    if ADMIN not in users(directory):
-        password = secrets.token_urlsafe(_PASSWORD_BYTES)
-        text = _client_properties(f"{directory}/{AUTHORITY}", password)
+    listener = _listener_for_clients(protocol, config)
+    if protocol == SELF_SIGNED:
+        users(config.data_dir)  # refuses a directory of another program, and one that is in use
+        is_own = _ensure_certificate(config, files, listener)
+        properties = f"{config.data_dir}/{TLS_PROPERTIES}"
+        text = f"security.protocol=SSL\n{_trust(config) if is_own else ''}"
         files.replace_atomically(properties, text.encode())
-        add_user(directory, ADMIN, password, _MECHANISM, _ITERATIONS)
-    _ensure_certificate(config, files)
-    return Secured(properties=properties, password=password)
+        return _for_clients(config, listener, properties, is_own=is_own)
+    password: str | None = None
+
+    def make_password() -> str:
+        nonlocal password
+        _check_super_users(config)
+        password = secrets.token_urlsafe(_PASSWORD_BYTES)
+        text = _client_properties(config, password, is_own=_is_own(config, listener))
+        files.replace_atomically(f"{config.data_dir}/{PROPERTIES}", text.encode())
+        return password
+
+    if config.remote_standby_enable:
+        is_there = True  # as far as one knows: it has the users of the broker that it follows
+    else:
+        # First, because it refuses a directory of another program, and one that is in use.
+        is_there = add_administrator(config.data_dir, ADMIN, _MECHANISM, _ITERATIONS, make_password)
+    is_own = _ensure_certificate(config, files, listener)
+    properties = f"{config.data_dir}/{PROPERTIES}"
+    if not is_there or not files.exists(properties):
+        return _for_clients(config, listener, None, is_own=is_own)
+    return _for_clients(config, listener, properties, password, is_own=is_own)
 
 
-def prepare_tls(config: BrokerConfig, files: Files) -> str:
-    """Make the certificate where it is missing; the file with which clients connect.
+def _for_clients(
+    config: BrokerConfig,
+    listener: Listener,
+    properties: str | None,
+    password: str | None = None,
+    *,
+    is_own: bool,
+) -> Secured:
+    if properties is not None:
+        properties = os.path.abspath(properties)
+        words: tuple[str, ...] = ("--command-config", properties)
+    else:
+        trust = ("--tls-ca", _authority(config)) if is_own else ("--tls",)
+        words = (*trust, "--user", "NAME", "--password-file", "FILE")
+    return Secured(listener=listener, words=words, properties=properties, password=password)
+
+
+def how_to_connect(secured: Secured, config: BrokerConfig, ready: "ReadyInfo") -> Iterator[str]:
+    """The command lines with which clients connect, as a shell reads them."""
+    listener = secured.listener
+    host, port = listener.host, ready.ports[listener.name]
+    for advertised in config.advertised_listeners:
+        if advertised.name == listener.name:
+            host, port = advertised.host, advertised.port or port
+    if host in _ANY_HOST:
+        host = "localhost"  # it is in the certificate, as these are not
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    yield shlex.join(("tidelog", "topic", "list", "-b", address, *secured.words))
+    if secured.properties is not None:
+        words = ("--bootstrap-server", address, *secured.words)
+        yield shlex.join(("kafka-topics.sh", "--list", *words))
+
+
+# --- what the settings have to be ---------------------------------------------------------------
+
+
+def _listener_for_clients(protocol: str, config: BrokerConfig) -> Listener:
+    """The first listener of that protocol.
 
     Raises:
-        CommandFailed: a certificate cannot be made.
-        DataDirError: the directory cannot be used.
+        CommandFailed: there is none, one is without TLS, or another setting takes protection away.
     """
-    users(config.data_dir)  # refuses a directory of another program, and one that is in use
-    _ensure_certificate(config, files)
-    properties = f"{config.data_dir}/{TLS_PROPERTIES}"
-    text = f"security.protocol=SSL\n{_trust(f'{config.data_dir}/{AUTHORITY}')}"
-    files.replace_atomically(properties, text.encode())
-    return properties
+    option = _OPTIONS[protocol]
+    for listener in config.listeners:
+        if listener.protocol not in (SECURE, SELF_SIGNED):
+            raise _refused(
+                config, "listeners", f"{option} needs TLS on every listener, and {listener} has "
+                f"{listener.protocol}; write {protocol}://{listener.address}, or leave the "
+                "setting out and give --listen",
+            )  # fmt: skip
+    if protocol == SECURE:
+        if not config.authorizer_class_name:
+            problem = "--secure needs an authorizer, and this turns it off; leave the setting out"
+            raise _refused(config, "authorizer.class.name", problem)
+        if config.insecure_allow:
+            problem = "--secure and this contradict each other; leave one of them out"
+            raise _refused(config, "insecure.allow", problem)
+    usable = [one for one in config.listeners if one.protocol == protocol]
+    if not usable:
+        raise _refused(config, "listeners", f"{option} needs a listener with {protocol}")
+    if protocol == SELF_SIGNED:
+        return usable[0]
+    for listener in usable:
+        if _MECHANISM in listener_security(config, listener).mechanisms:
+            return listener
+    problem = f"--secure makes the user {ADMIN} for {_MECHANISM}; add it"
+    raise _refused(config, "sasl.enabled.mechanisms", problem)
 
 
-def _ensure_certificate(config: BrokerConfig, files: Files) -> None:
+def _check_super_users(config: BrokerConfig) -> None:
+    if user(ADMIN) not in parse_principals(config.super_users):
+        raise _refused(
+            config, "super.users", f"--secure makes the user {ADMIN}, who could do nothing; add "
+            f"{user(ADMIN)}, or leave the setting out",
+        )  # fmt: skip
+
+
+def _refused(config: BrokerConfig, name: str, problem: str) -> CommandFailed:
+    setting = config.settings.get(name)
+    given = "" if setting is None else f" = {setting.shown!r} ({setting.origin})"
+    return CommandFailed(f"{name}{given}: {problem}", ExitCode.CONFIG)
+
+
+# --- the certificate ----------------------------------------------------------------------------
+
+
+def _is_own(config: BrokerConfig, listener: Listener) -> bool:
+    """Whether a listener shows the certificate that is made here."""
+    tls = listener_security(config, listener).tls
+    return tls is not None and tls.keystore_location == f"{config.data_dir}/{SERVER}"
+
+
+def _ensure_certificate(config: BrokerConfig, files: Files, for_clients: Listener) -> bool:
+    """Make the certificate if a listener shows it; whether `for_clients` does."""
     metrics = config.metrics_listener
     served = (*config.listeners, *(() if metrics is None else (metrics,)))
-    ensure_server_certificate(config.data_dir, _names(served), files)
+    if any(_is_own(config, listener) for listener in served):
+        names = _names((*served, *config.advertised_listeners))
+        ensure_server_certificate(config.data_dir, names, files)
+    return _is_own(config, for_clients)
 
 
 def _names(listeners: tuple[Listener, ...]) -> list[str]:
@@ -127,15 +240,19 @@ def _addresses(host_name: str) -> list[str]:
     return [str(entry[4][0]) for entry in found if "%" not in str(entry[4][0])]
 
 
-def _client_properties(authority: str, password: str) -> str:
+def _client_properties(config: BrokerConfig, password: str, *, is_own: bool) -> str:
     module = "org.apache.kafka.common.security.scram.ScramLoginModule"
     return (
-        f"security.protocol={_PROTOCOL}\n"
+        f"security.protocol={SECURE}\n"
         f"sasl.mechanism={_MECHANISM}\n"
         f'sasl.jaas.config={module} required username="{ADMIN}" password="{password}";\n'
-        f"{_trust(authority)}"
+        f"{_trust(config) if is_own else ''}"
     )
 
 
-def _trust(authority: str) -> str:
-    return f"ssl.truststore.type=PEM\nssl.truststore.location={authority}\n"
+def _trust(config: BrokerConfig) -> str:
+    return f"ssl.truststore.type=PEM\nssl.truststore.location={_authority(config)}\n"
+
+
+def _authority(config: BrokerConfig) -> str:
+    return os.path.abspath(f"{config.data_dir}/{AUTHORITY}")

@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -34,11 +34,6 @@ Try, in another terminal:
   tidelog consume hello --from earliest{bootstrap}
   tidelog offsets hello --at -5m{bootstrap}
 Stop with Ctrl-C."""
-
-SECURED_STEPS = """\
-Clients connect with:
-  tidelog topic list -b {address} --command-config {properties}
-  kafka-topics.sh --list --bootstrap-server {address} --command-config {properties}"""
 
 
 @click.command()
@@ -126,7 +121,7 @@ def command(
     try:
         from broker.errors import StartError
         from broker.server import run
-        from cli.server.settings import command_line_settings, load_settings
+        from cli.server.settings import command_line_settings, load_settings, settings_given
         from config import ConfigErrors
     finally:
         gc.enable()
@@ -138,7 +133,8 @@ def command(
         settable=(clock_kind == "settable", clock_sessions == "settable"),
     )
     set_up(level=log_level, form=log_format, file=log_file)
-    settings = command_line_settings(data_dir, listen, pairs)
+    protocol = "SASL_SSL" if secure else "SSL" if tls_self_signed else "PLAINTEXT"
+    settings = command_line_settings(data_dir, listen, pairs, protocol)
     if standby_url is not None:
         settings |= {"remote.storage.url": standby_url, "remote.standby.enable": "true"}
     if insecure:
@@ -155,13 +151,15 @@ def command(
             return None
 
     if secure or tls_self_signed:
-        _stand_for(settings, read, is_secure=secure)
+        from cli.server.secure import settings_of
+
+        settings |= settings_of(protocol, settings_given(config_file, settings))
     _make_first_users(read, is_secure=secure)
-    properties = _set_up(read(), is_secure=secure) if secure or tls_self_signed else None
+    secured = _set_up(protocol, read()) if secure or tls_self_signed else None
 
     def announce(ready: "ReadyInfo") -> None:
         warn_if_slow()
-        _announce(ready, as_json, properties)
+        _announce(ready, as_json, () if secured is None else secured(ready))
 
     try:
         return run(
@@ -204,20 +202,6 @@ def _check_together(
         raise click.UsageError("--clock-sessions settable needs --clock settable")
 
 
-def _stand_for(
-    settings: dict[str, str], read: "Callable[[], BrokerConfig]", *, is_secure: bool
-) -> None:
-    """Change `settings` to those that ``--secure`` or ``--tls-self-signed`` stands for."""
-    from cli.server.secure import secure_settings, self_signed_settings
-
-    given = dict(settings)
-    # Only to learn the directory: the listeners are secured right below.
-    settings |= {"insecure.allow": "true", "metrics.listener.security": "none"}
-    data_dir = read().data_dir
-    settings.clear()
-    settings.update((secure_settings if is_secure else self_signed_settings)(data_dir, given))
-
-
 def _make_first_users(read: "Callable[[], BrokerConfig]", *, is_secure: bool) -> None:
     """Make the users that the environment names, in a directory that nothing is in yet."""
     if not any(name.startswith("TIDELOG_BOOTSTRAP_USER") for name in os.environ):
@@ -235,27 +219,27 @@ def _make_first_users(read: "Callable[[], BrokerConfig]", *, is_secure: bool) ->
     first_users.make(passwords, read())
 
 
-def _set_up(config: "BrokerConfig", *, is_secure: bool) -> str:
-    """Make what is missing in the data directory; the file with which clients connect."""
-    from cli.server.secure import ADMIN, prepare, prepare_tls
+def _set_up(protocol: str, config: "BrokerConfig") -> "Callable[[ReadyInfo], Iterable[str]]":
+    """Make what is missing in the data directory; what tells how clients connect."""
+    from cli.server.secure import ADMIN, how_to_connect, prepare
     from storage.disk.files import RealFiles
 
-    if not is_secure:
-        return prepare_tls(config, RealFiles())
-    secured = prepare(config, RealFiles())
+    secured = prepare(protocol, config, RealFiles())
     if secured.password is not None:
-        click.echo(
-            f"Made the user {ADMIN} with the password {secured.password}\n"
-            f"It is shown this once; {secured.properties} has it too.",
-            err=True,
-        )
-    return secured.properties
+        if sys.stderr.isatty():
+            text = f"Made the user {ADMIN} with the password {secured.password}\nIt is shown this "
+            text += f"once; {secured.properties} has it too."
+        else:  # a log keeps what it gets
+            text = f"Made the user {ADMIN}; the password is in {secured.properties}, which only "
+            text += "you can read."
+        click.echo(text, err=True)
+    return lambda ready: how_to_connect(secured, config, ready)
 
 
-def _announce(ready: "ReadyInfo", as_json: bool, properties: str | None) -> None:
+def _announce(ready: "ReadyInfo", as_json: bool, commands: Iterable[str]) -> None:
     """One line when clients are accepted; then how to connect, or hints for the next step.
 
-    `properties` is the file with which clients connect to a broker that was set up with TLS.
+    `commands` connect to a broker that was set up with TLS; none else.
     """
     if as_json:
         facts: dict[str, object] = {"event": "ready", **_facts(ready)}
@@ -268,8 +252,8 @@ def _announce(ready: "ReadyInfo", as_json: bool, properties: str | None) -> None
         for number, worker in enumerate(ready.workers, start=2):
             metrics = f", metrics on port {worker.metrics_port}" if worker.metrics_port else ""
             click.echo(f"  worker {number}: {_address(worker)}{metrics}")
-        if properties is not None:
-            click.echo(SECURED_STEPS.format(address=address, properties=properties))
+        if commands := tuple(commands):
+            click.echo("\n  ".join(("Clients connect with:", *commands)))
         elif sys.stdout.isatty():
             bootstrap = "" if ready.port == 9092 else f" -b {address}"
             click.echo(NEXT_STEPS.format(bootstrap=bootstrap))

@@ -9,7 +9,7 @@ import click
 from broker.security.secret_files import read_secret_file
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from config import BrokerConfig, load
+from config import BrokerConfig, Setting, given_settings, load
 
 
 def load_settings(config_file: str | None, command_line: Mapping[str, str]) -> BrokerConfig:
@@ -28,10 +28,27 @@ def load_settings(config_file: str | None, command_line: Mapping[str, str]) -> B
     )
 
 
+def settings_given(config_file: str | None, command_line: Mapping[str, str]) -> dict[str, Setting]:
+    """What the same sources say, by name, before anything is examined.
+
+    Raises:
+        CommandFailed: the file cannot be read.
+    """
+    return given_settings(
+        file_text=read_config(config_file),
+        file_name=config_file or "",
+        environment=os.environ,
+        command_line=command_line,
+        read_file=read_secret_file,
+    )
+
+
 def command_line_settings(
-    data_dir: str | None, listen: str | None, pairs: tuple[str, ...]
+    data_dir: str | None, listen: str | None, pairs: tuple[str, ...], protocol: str = "PLAINTEXT"
 ) -> dict[str, str]:
     """The options as settings by name; ``--set`` wins over the shortcuts.
+
+    `protocol` is that of the listener of ``--listen``.
 
     Raises:
         click.UsageError: a pair without ``=``, or an address without a port.
@@ -45,7 +62,7 @@ def command_line_settings(
             raise click.UsageError(
                 f"--listen {listen}: write HOST:PORT, for example 127.0.0.1:9092 or 0.0.0.0:0"
             )
-        settings["listeners"] = f"PLAINTEXT://{host}:{port}"
+        settings["listeners"] = f"{protocol}://{host}:{port}"
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():

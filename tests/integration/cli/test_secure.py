@@ -2,6 +2,8 @@
 
 import json
 import os
+import pty
+import re
 import signal
 import socket
 import stat
@@ -19,19 +21,23 @@ from cli.failures import CommandFailed
 from cli.server import authority
 from cli.server.authority import ensure_server_certificate
 from storage.disk.files import RealFiles
-from tests.support.certificates import openssl
+from tests.support.certificates import authority as authority_of_tests
+from tests.support.certificates import openssl, signed
 from tests.support.cli import environment, tidelog
 from tidelog.testing import running_broker
 
 
 @contextmanager
-def secured(directory: Path, *words: str) -> Iterator[tuple[str, list[str], Path]]:
+def secured(
+    directory: Path, *words: str, listen: str = "127.0.0.1:0", option: str = "--secure"
+) -> Iterator[tuple[str, list[str], Path]]:
     """A broker started with --secure: its address, its first lines, and its standard error."""
     errors = directory.with_name("stderr")
     with errors.open("w") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tidelog", "serve", "--secure", "--data-dir", str(directory),
-             "--listen", "127.0.0.1:0", "--set", "metrics.listener=127.0.0.1:0", *words],
+            [sys.executable, "-m", "tidelog", "serve", option, "--data-dir", str(directory),
+             *(("--listen", listen) if listen else ()),
+             "--set", "metrics.listener=127.0.0.1:0", *words],
             stdout=subprocess.PIPE, stderr=log, text=True, env=environment(None),
         )  # fmt: skip
         try:
@@ -42,13 +48,32 @@ def secured(directory: Path, *words: str) -> Iterator[tuple[str, list[str], Path
                 facts = json.loads(ready)
                 yield f"{facts['host']}:{facts['port']}", [ready], errors
             else:
-                lines = [ready, *(process.stdout.readline() for _ in range(3))]
+                lines = [ready, *(process.stdout.readline() for _ in range(2))]
+                if "--command-config" in lines[2]:
+                    lines.append(process.stdout.readline())
                 yield ready.split()[4], lines, errors
         finally:
             process.send_signal(signal.SIGTERM)
             assert process.wait(timeout=30) == 0
             if process.stdout is not None:
                 process.stdout.close()
+
+
+def as_printed(line: str, place: Path, *more: str) -> "subprocess.CompletedProcess[str]":
+    """A command as the broker prints it, run in another directory."""
+    place.mkdir(exist_ok=True)
+    command = " ".join((line.strip(), *more))
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", "-c", command], cwd=place, env=environment(None) | {"PATH": path},
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def password_in(data: Path) -> str:
+    found = re.search(r'password="(.+)"', (data / "client.properties").read_text())
+    assert found is not None
+    return found[1]
 
 
 def test_a_first_start_and_a_second(tmp_path: Path) -> None:
@@ -58,8 +83,10 @@ def test_a_first_start_and_a_second(tmp_path: Path) -> None:
         assert lines[2].split()[:4] == ["tidelog", "topic", "list", "-b"]
         assert lines[2].split()[4:] == [address, "--command-config", str(properties)]
         assert lines[3].split()[0] == "kafka-topics.sh"
-        password = errors.read_text().splitlines()[0].split()[-1]
-        assert f'username="admin" password="{password}";' in properties.read_text()
+        made = f"Made the user admin; the password is in {properties}, which only you can read.\n"
+        assert errors.read_text() == made
+        assert 'username="admin"' in properties.read_text()
+        assert password_in(data) not in "".join(lines)
         for name in ("client.properties", "ca.key", "server.pem"):
             assert stat.S_IMODE((data / name).stat().st_mode) == 0o600, name
         words = [*lines[2].split()[1:]]
@@ -79,9 +106,9 @@ def test_a_first_start_and_a_second(tmp_path: Path) -> None:
 
 def test_variables_stand_for_the_options(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    with secured(data) as (address, _, errors):
+    with secured(data) as (address, _, _):
         secret = tmp_path / "password"
-        secret.write_text(errors.read_text().splitlines()[0].split()[-1])
+        secret.write_text(password_in(data))
         ways: tuple[dict[str, Any], ...] = (
             {"TIDELOG_COMMAND_CONFIG": str(data / "client.properties")},
             {"TIDELOG_USER": "admin", "TIDELOG_PASSWORD_FILE": str(secret)},
@@ -111,6 +138,143 @@ def test_a_directory_of_another_program_gets_nothing(tmp_path: Path) -> None:
 def test_secure_and_insecure_contradict_each_other() -> None:
     done = tidelog("serve", "--secure", "--insecure")
     assert (done.returncode, "contradict each other" in done.stderr) == (2, True)
+
+
+def test_a_password_is_shown_on_a_terminal_alone(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    terminal, its_end = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tidelog", "serve", "--secure", "--data-dir", str(data),
+         "--listen", "127.0.0.1:0", "--set", "metrics.listener=127.0.0.1:0"],
+        stdout=subprocess.PIPE, stderr=its_end, text=True, env=environment(None),
+    )  # fmt: skip
+    os.close(its_end)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("Tidelog is ready")
+        shown = os.read(terminal, 4096).decode()
+        assert f"Made the user admin with the password {password_in(data)}" in shown
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+        os.close(terminal)
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@pytest.mark.parametrize("option", ["--secure", "--tls-self-signed"])
+@pytest.mark.parametrize("directory", ["data", "my data's"])
+def test_the_printed_command_works_as_it_is_printed(
+    tmp_path: Path, directory: str, option: str
+) -> None:
+    # Every address for those who may log in; TLS without users is for this machine alone.
+    listen = "0.0.0.0:0" if option == "--secure" else "127.0.0.1:0"
+    with secured(tmp_path / directory, listen=listen, option=option) as (_, lines, _):
+        made = as_printed(lines[2].replace(" list ", " create t "), tmp_path / "elsewhere")
+        assert made.returncode == 0, made.stderr
+        done = as_printed(lines[2], tmp_path / "elsewhere")
+    assert (done.returncode, "t" in done.stdout.split()) == (0, True), done.stderr
+
+
+def test_a_relative_directory_is_found_from_elsewhere(tmp_path: Path) -> None:
+    there = os.getcwd()
+    os.chdir(tmp_path)
+    try:
+        with secured(Path("data")) as (_, lines, _):
+            done = as_printed(lines[2], tmp_path / "elsewhere")
+    finally:
+        os.chdir(there)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("source", ["--set", "--config"])
+def test_listeners_that_have_tls_and_users_are_kept(tmp_path: Path, source: str) -> None:
+    listeners = "INNER://127.0.0.1:0,OUTER://localhost:0"
+    pairs = {
+        "listeners": listeners,
+        "listener.security.protocol.map": "INNER:SSL,OUTER:SASL_SSL",
+        "super.users": "User:ops;User:admin",
+    }
+    file = tmp_path / "server.properties"
+    file.write_text("".join(f"{name}={text}\n" for name, text in pairs.items()))
+    words = [word for pair in pairs.items() for word in ("--set", "=".join(pair))]
+    if source == "--config":
+        words = ["--config", str(file)]
+    with secured(tmp_path / "data", *words, listen="") as (_, lines, _):
+        assert " -b localhost:" in lines[2]
+        done = as_printed(lines[2], tmp_path)
+        assert done.returncode == 0, done.stderr
+        question = "acl test --user ops --op alter --cluster"
+        shown = as_printed(lines[2].replace("topic list", question), tmp_path)
+    assert shown.stdout == "allowed: User:ops is a super user\n", shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("pair", "sentence"),
+    [
+        ("listeners=PLAINTEXT://127.0.0.1:0", "write SASL_SSL://127.0.0.1:0"),
+        ("listeners=SASL_PLAINTEXT://0.0.0.0:0", "write SASL_SSL://0.0.0.0:0"),
+        ("listeners=SSL://127.0.0.1:0", "--secure needs a listener with SASL_SSL"),
+        ("authorizer.class.name=", "--secure needs an authorizer"),
+        ("super.users=User:ops", "add User:admin"),
+        ("insecure.allow=true", "contradict each other"),
+        ("sasl.enabled.mechanisms=SCRAM-SHA-256", "makes the user admin for SCRAM-SHA-512"),
+    ],
+)
+@pytest.mark.parametrize("source", ["command line", "server.properties", "environment"])
+def test_what_contradicts_secure_is_refused(
+    tmp_path: Path, pair: str, sentence: str, source: str
+) -> None:
+    name, _, text = pair.partition("=")
+    words, variables = ["--set", pair], {}
+    if source == "server.properties":
+        file = tmp_path / source
+        file.write_text(f"{pair}\n")
+        words = ["--config", str(file)]
+    elif source == "environment":
+        words, variables = [], {f"TIDELOG_{name.upper().replace('.', '_')}": text}
+    data = tmp_path / "data"
+    done = tidelog("serve", "--secure", "--data-dir", str(data), *words, **variables)
+    assert done.returncode == ExitCode.CONFIG, done.stderr
+    assert done.stderr.startswith(f"tidelog: {name} = {text!r} (")
+    assert source in done.stderr
+    assert sentence in done.stderr
+    assert not (data / "client.properties").exists()
+
+
+def test_an_administrator_who_was_removed_stays_removed(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with secured(data) as (_, lines, _):
+        done = as_printed(lines[2].replace("topic list", "user remove admin"), tmp_path)
+        assert done.returncode == 0, done.stderr
+    for _ in range(2):
+        with secured(data) as (address, lines, errors):
+            assert errors.read_text() == ""
+            ca = data / "ca.pem"
+            assert lines[2].split() == [
+                *("tidelog", "topic", "list", "-b", address, "--tls-ca", str(ca)),
+                *("--user", "NAME", "--password-file", "FILE"),
+            ]
+        assert json.loads(tidelog("user", "list", "--json", "--data-dir", str(data)).stdout) == []
+
+
+def test_a_certificate_of_ones_own_is_shown(tmp_path: Path) -> None:
+    ca = authority_of_tests(tmp_path, "own-ca")
+    pem = signed(tmp_path, ca, "server")
+    data = tmp_path / "data"
+    with secured(data, "--set", f"ssl.keystore.location={pem}") as (_, lines, _):
+        trusting = as_printed(lines[2], tmp_path, "--tls-ca", str(ca))
+        assert trusting.returncode == 0, trusting.stderr
+        assert as_printed(lines[2], tmp_path).returncode != 0  # the system's authorities
+    assert not (data / "ca.pem").exists()
+
+
+def test_the_certificate_has_the_advertised_host(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    advertised = "advertised.listeners=SASL_SSL://broker.example:19092"
+    with secured(data, "--set", advertised) as (_, lines, _):
+        assert "DNS:broker.example" in subject_names(data / "server.pem")
+        assert " -b broker.example:19092 " in lines[2]
 
 
 def subject_names(pem: Path) -> str:

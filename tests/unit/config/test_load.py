@@ -195,7 +195,10 @@ OAUTH = {
     ("changed", "complaint"),
     [
         ({"jwks.endpoint.url": ""}, "OAUTHBEARER has no keys to verify tokens with"),
-        ({"jwks.endpoint.url": "http://identity.test/jwks"}, "give https://HOST/PATH or file:///PATH"),
+        (
+            {"jwks.endpoint.url": "http://identity.test/jwks"},
+            "give https://HOST/PATH or file:///PATH",
+        ),
         ({"jwks.endpoint.url": "/etc/jwks.json"}, "give https://HOST/PATH or file:///PATH"),
         ({"expected.issuer": ""}, "tokens of any issuer would be accepted; set sasl.oauthbearer"),
         ({"expected.audience": ""}, "tokens of any audience would be accepted"),
