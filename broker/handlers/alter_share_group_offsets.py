@@ -3,6 +3,8 @@
 A group that does not exist is created. What was acknowledged above the new offset is forgotten.
 Answered when the new states are on disk.
 
+Differs from Kafka: a topic that the user may not read has no id in the answer.
+
 Source: KIP-932; Kafka `GroupCoordinatorService.alterShareGroupOffsets`.
 """
 
@@ -83,6 +85,7 @@ def _plan(
     error, text = ErrorCode.NONE, None
     if not check.topic(Operation.READ, name):
         error, text = ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."
+        topic = None  # its id would show that it exists
     answer = _Topic(topic_name=name, topic_id=NO_TOPIC_ID if topic is None else topic.topic_id)
     for partition in asked.partitions:
         index = partition.partition_index

@@ -42,7 +42,7 @@ def handle(
     def settle(outcome: _Topic | None, error: ErrorCode) -> None:
         nonlocal missing
         if outcome is not None:
-            outcome.error_code = error
+            _conclude(outcome, error)
         missing -= 1
         if missing == 0:
             _note(context, request, message, response)
@@ -63,6 +63,12 @@ def handle(
             context.groups.shares.delete_offsets(group_id, topic.topic_id, done)
     settle(None, ErrorCode.NONE)
     return pending
+
+
+def _conclude(outcome: _Topic, error: ErrorCode) -> None:
+    outcome.error_code = error
+    if error is not ErrorCode.NONE:
+        outcome.topic_id = NO_TOPIC_ID  # it would show that the topic exists
 
 
 def _note(

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from protocol.acl import Acl, Operation, PatternType, Permission, ResourceType
+from protocol.api import alter_share_group_offsets as alter
+from protocol.api import delete_share_group_offsets as delete
 from protocol.error_codes import ErrorCode
 from tests.integration.security.test_metrics_port import STANDARD
 from tests.integration.security.test_sasl import SETTINGS, add_users, log_in
@@ -51,3 +53,47 @@ async def test_a_change_counts_for_the_next_request(tmp_path: Path, changes_by: 
             if changes_by != "taken away":
                 security.remove_acls(forbidden)
         assert (await fetch(admin, "t")).high_watermark == 6
+
+
+async def test_offsets_of_a_share_group_do_not_show_whether_a_topic_exists(tmp_path: Path) -> None:
+    settings: dict[str, Any] = SETTINGS | {
+        "authorizer_class_name": STANDARD,
+        "super_users": "User:bob",
+    }
+    of_group = [
+        rule(operation, Permission.ALLOW, "g")._replace(resource_type=ResourceType.GROUP)
+        for operation in (Operation.READ, Operation.DELETE)
+    ]
+    async with running_broker(tmp_path / "data", **settings) as running:
+        add_users(running)
+        running.broker.security.add_acls(of_group)
+        admin, client = await running.client(), await running.client()
+        await log_in(admin, "bob")
+        await log_in(client)
+        await create_topic(admin, "t")
+        part = alter.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)
+        answers = []
+        for who in (admin, client):
+            change = alter.AlterShareGroupOffsetsRequest(
+                group_id="g",
+                topics=[
+                    alter.AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=[part])
+                    for name in ("t", "missing")
+                ],
+            )
+            answers.append((await who.request(change, 0)).responses)
+        removal = delete.DeleteShareGroupOffsetsRequest(
+            group_id="g",
+            topics=[
+                delete.DeleteShareGroupOffsetsRequestTopic(topic_name=name)
+                for name in ("t", "missing")
+            ],
+        )
+        answers.append((await client.request(removal, 0)).responses)
+    assert [topic.topic_id != bytes(16) for topic in answers[0]] == [True, False]
+    for responses in answers[1:]:
+        assert [topic.topic_id for topic in responses] == [bytes(16)] * 2
+        codes = {
+            row.error_code for topic in responses for row in getattr(topic, "partitions", [topic])
+        }
+        assert codes == {DENIED}
