@@ -226,7 +226,8 @@ def test_what_contradicts_secure_is_refused(
     tmp_path: Path, pair: str, sentence: str, source: str
 ) -> None:
     name, _, text = pair.partition("=")
-    words, variables = ["--set", pair], {}
+    words = ["--set", pair]
+    variables: dict[str, Any] = {}
     if source == "server.properties":
         file = tmp_path / source
         file.write_text(f"{pair}\n")
