@@ -146,7 +146,9 @@ class KafkaPeer:
             RuntimeError: it ended or did not answer in time; carries the end of its log.
         """
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        port, other_port = free_ports(2)
+        taken = set(self.listeners.values())  # free too, as nothing listens there yet
+        free = free_ports(2 + len(taken))
+        port, other_port, *_ = (each for each in free if each not in taken)
         if needs_zookeeper(self.version):
             self._start_zookeeper(other_port)
             properties = self._write_zookeeper_mode(port, other_port)
