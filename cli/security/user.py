@@ -20,6 +20,8 @@ from cli.output import note, print_json, print_table
 from cli.security.refusals import check_is_distinct, check_is_new
 from client.admin import Admin
 from client.core.security import ITERATIONS, SCRAM_MECHANISMS
+from client.errors import BrokerRefused
+from protocol.error_codes import ErrorCode
 
 _T = TypeVar("_T")
 

@@ -139,8 +139,8 @@ CASES: list[tuple[list[str], ExitCode]] = [
     (["quota", "remove"], USAGE),
     (["certs", "show", "x"], USAGE),
     # No broker at the address.
-    (["user", "add", "u", "--password-file", "README.md", *NOWHERE], UNREACHABLE),
-    (["user", "passwd", "u", "--password-file", "README.md", *NOWHERE], UNREACHABLE),
+    (["user", "add", "u", "--generate", *NOWHERE], UNREACHABLE),
+    (["user", "passwd", "u", "--generate", *NOWHERE], UNREACHABLE),
     (["user", "list", *NOWHERE], UNREACHABLE),
     (["promote", *NOWHERE], UNREACHABLE),
     (["user", "remove", "u", *NOWHERE], UNREACHABLE),
