@@ -8,7 +8,8 @@ load a batch waits for its own sync only, under heavy load the batches per sync 
 Fairness and bounds: as many syncs run at once as the pool has threads, one per log; the queue is
 first come, first served, so a busy partition cannot starve a quiet one. Where more logs wait than
 threads are free, a thread gets up to `SYNCS_AT_ONCE` of them at a time, the later ones after those
-that came first: it saves the waking of a thread and of the loop.
+that came first: it saves the waking of a thread and of the loop. Where hundreds wait, as after one
+request to hundreds of new partitions, it gets up to `SYNCS_AT_ONCE_MAX`.
 
 Order on completion, all in the loop thread: durable offset and high watermark move, the waiting
 acks of that log are completed in offset order, then parked fetches are woken.
@@ -47,6 +48,12 @@ logger = logging.getLogger("tidelog.broker.group_commit")
 
 SYNCS_AT_ONCE: Final = 2
 """Logs that a thread syncs before it reports: more would let the first of them wait too long."""
+
+SYNCS_AT_ONCE_MAX: Final = 8
+"""As many where the queue is long. A share is at most a quarter of what each thread has to sync
+then, so the first log of it waits little longer than its place in the queue makes it wait."""
+
+_LONG_QUEUE_SHARES: Final = 4
 
 DurableCallback: TypeAlias = "Callable[[StorageError | None], object]"
 
@@ -222,7 +229,7 @@ class GroupCommit:
         assert free >= 0, "more threads sync than there are"
         syncs: list[_Sync] = []
         try:
-            self._begin_syncs(syncs, free * SYNCS_AT_ONCE)
+            self._begin_syncs(syncs, free * self._share())
         except BaseException:
             self._schedule_pump()
             raise
@@ -233,6 +240,11 @@ class GroupCommit:
                 self._busy_threads += 1
                 self._pool.submit(partial(_run, share), partial(self._finish, share))
         self._signal_if_idle()
+
+    def _share(self) -> int:
+        """How many logs a thread gets at a time."""
+        share = len(self._queue) // (self._pool.size * _LONG_QUEUE_SHARES)
+        return min(max(share, SYNCS_AT_ONCE), SYNCS_AT_ONCE_MAX)
 
     def _begin_syncs(self, syncs: list[_Sync], count: int) -> None:
         """Add the next ones to `syncs`, until there are `count`.

@@ -676,6 +676,30 @@ async def test_logs_that_become_dirty_in_one_loop_turn_are_handed_out_together(
     assert [log.syncs for log in logs] == [[1], [1], [1]]
 
 
+@pytest.mark.parametrize(
+    ("threads", "count", "first"), [(1, 2, 2), (1, 11, 2), (1, 40, 8), (1, 400, 8), (8, 40, 2)]
+)
+async def test_a_thread_gets_more_logs_at_a_time_while_many_wait(
+    monkeypatch: pytest.MonkeyPatch, threads: int, count: int, first: int
+) -> None:
+    bench, logs, handed_out = Bench(threads), [FakeLog() for _ in range(count)], list[int]()
+    submit = bench.pool.submit
+
+    def counting(function: Any, done: Any) -> None:
+        handed_out.append(len(function.args[0]))
+        submit(function, done)
+
+    monkeypatch.setattr(bench.pool, "submit", counting)
+    for number, log in enumerate(logs):
+        bench.append(log, str(number))
+    await bench.stop()
+    assert handed_out[:threads] == [first] * threads
+    assert sum(handed_out) == count
+    if threads == 1:
+        assert bench.acks == [str(number) for number in range(count)], "first come, first served"
+        assert handed_out == sorted(handed_out, reverse=True), "less as the queue gets shorter"
+
+
 async def test_syncs_run_by_themselves_after_a_drain() -> None:
     bench, log, other = Bench(), FakeLog(), FakeLog()
     bench.append(log, "a")
