@@ -90,9 +90,9 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """The public names, from the modules that define them, and the version (PEP 562)."""
     if name == "__version__":
-        from cli.version import version_of_package
+        from values.version import installed_version
 
-        globals()[name] = version_of_package()
+        globals()[name] = installed_version()
     elif name in __all__:
         from client import (
             admin,

@@ -1,4 +1,5 @@
-"""How values are declared: the decorator of all classes of values that a start imports.
+"""How values are declared, and the one value that every package may ask for.
 
-Owns nothing but that; imports no other package, and all others may import it.
+Owns the decorator of all classes of values that a start imports, and the installed version. Imports
+no other package, and all others may import it.
 """

@@ -5,12 +5,11 @@
 
 import resource
 from functools import cache
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from broker.space import SpaceGuard
 from protocol.records.record_loops import COMPILED
-
-_DISTRIBUTION: Final = "tidelog"
+from values.version import installed_version
 
 
 class Figure(NamedTuple):
@@ -48,19 +47,11 @@ def disk_figures(space: SpaceGuard) -> list[Figure]:
 
 @cache
 def build_facts() -> dict[str, str]:
-    """Labels of ``tidelog_build_info``; they do not change while the process runs.
+    """Labels of ``tidelog_build_info``; they do not change while the process runs."""
+    import platform  # not with a start: the first scrape alone asks
 
-    What they take is imported here: it brings the e-mail parser, a twentieth of a start.
-    """
-    import platform
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        number = version(_DISTRIBUTION)
-    except PackageNotFoundError:
-        number = "unknown"
     return {
-        "version": number,
+        "version": installed_version(),
         "python": platform.python_version(),
         "loops": "compiled" if COMPILED else "python",
     }
