@@ -178,8 +178,10 @@ class GroupCoordinator:
             self._ensure(group_id)
 
     def tick(self) -> None:
-        """Expire offsets and groups that are past their retention, once per check interval."""
-        self.shares.tick()
+        """Expire offsets and groups that are past their retention, once per check interval.
+
+        The states of share groups have work of their own: `shares.tick`.
+        """
         if self._services.clock.monotonic_ms() < self._next_expiry_ms:
             return
         self._set_next_expiry()

@@ -39,7 +39,7 @@ from config.group import (
 )
 from protocol.error_codes import ErrorCode
 from storage.directory.data_dir import Topic
-from storage.disk.steps import Steps, run_steps
+from storage.disk.steps import Steps
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class ShareGroupCoordinator:
         group.restore(stored, self._clock.monotonic_ms())
         self._timers.set(group_id, group.wake_ms)
 
-    def tick(self) -> None:
+    def tick(self) -> Steps[None]:
         """Now and then, forget the states of topics that are gone, and prune the others' topic.
 
         A crash after a topic's deletion leaves its states.
@@ -114,7 +114,7 @@ class ShareGroupCoordinator:
             named.update(*(group.initialized for group in self.groups.values()))
             for topic_id in named:
                 if self._registry.find_by_id(topic_id) is None:
-                    run_steps(self._forget_deleted(topic_id))
+                    yield from self._forget_deleted(topic_id)
             self.states.prune()
 
     def stop(self) -> None:

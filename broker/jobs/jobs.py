@@ -203,10 +203,11 @@ class BackgroundJobs:
                 del self._unreadable_segments[log]
             await asyncio.sleep(0)
 
-    def tick_coordinators(self) -> None:
+    async def tick_coordinators(self) -> None:
         """Run the due work of the coordinators."""
         self.groups.tick()
         self.transactions.tick()
+        await self.threads.drive(self.groups.shares.tick())
 
     def measure_loop_lag(self) -> None:
         """Record how late a zero-delay timer runs."""

@@ -23,7 +23,7 @@ from protocol.api.delete_topics import DeleteTopicsRequest
 from protocol.api.unregister_broker import UnregisterBrokerRequest
 from protocol.error_codes import ErrorCode
 from storage.directory.data_dir import Topic
-from storage.disk.steps import Steps
+from storage.disk.steps import Steps, run_steps
 from tests.integration.groups.test_share_groups import alter, state_of
 from tests.support.broker import RawClient, RunningBroker, batch, running_broker
 from tests.support.clock import FrozenClock
@@ -297,6 +297,6 @@ async def test_states_whose_topic_was_deleted_before_a_crash_are_forgotten(
         groups = running.broker.groups
         assert {key.topic_id for key in groups.shares.states} == {topic_id}
         clock.advance(PRUNE_INTERVAL_MS + 1)
-        groups.tick()
+        run_steps(groups.shares.tick())
         await until_forgotten(running, topic_id)
         assert groups.share_groups["g"].initialized == {}
