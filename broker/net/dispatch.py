@@ -407,11 +407,6 @@ class Dispatcher:
         exchange.follow(later(response))
         return exchange
 
-    @property
-    def tasks_running(self) -> int:
-        """The number of requests that run in a task of their own."""
-        return len(self._tasks)
-
     def _handler(self, key: ApiKey) -> Handler:
         """The handler of an API; with an authorizer, behind its guard."""
         handler = handler_of(key)

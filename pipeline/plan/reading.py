@@ -79,7 +79,7 @@ class RangeReader:
                     continue
                 if fetched is None or not self._is_usable(fetched):
                     continue
-                following = _offset_behind(fetched.records)
+                following = _offset_after(fetched.records)
                 if following is not None and following < self._wanted.end:
                     pending = self._send(following)
             except (BrokerUnreachable, BrokerRefused) as error:
@@ -151,7 +151,7 @@ class RangeReader:
             return False
 
 
-def _offset_behind(records: memoryview) -> int | None:
+def _offset_after(records: memoryview) -> int | None:
     """The offset after the last complete entry in `records`."""
     size = len(records)
     _, last_offset, entries = whole_entries(records, 0, size, size, False)

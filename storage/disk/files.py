@@ -165,15 +165,11 @@ class RealFiles:
             soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
             max_open_files = soft // _SHARE_OF_DESCRIPTORS
         self.max_open_files = max(_MIN_OPEN_FILES, max_open_files)
-        # In the order in which the clock hand visits them. Not a dict: when it is emptied from the
-        # front, its first key comes after all removed slots, and finding it scans them all.
+        # More than the bound only while all are in use, in the order in which the clock hand visits
+        # them. Not a dict: when it is emptied from the front, its first key comes after all removed
+        # slots, and finding it scans them all.
         self._open: OrderedDict[RealFile, None] = OrderedDict()
         self._next_search_at = 0
-
-    @property
-    def open_files(self) -> int:
-        """How many descriptors are open now; more than the bound only while all are in use."""
-        return len(self._open)
 
     def create(self, path: str) -> "RealFile":
         """See `Files.create`."""

@@ -31,7 +31,7 @@ def test_syncs_may_run_in_threads(tmp_path: Path) -> None:
         data_dir.close(
             NOW_MS, run_all=lambda tickets: list(pool.map(lambda t: t.run(), tickets)).clear()
         )
-    assert files.open_files == 0
+    assert len(files._open) == 0
     again = DataDir.open(str(tmp_path), files=files, broker_config=load(), now_ms=NOW_MS)
     assert again.stopped_cleanly
     assert {log.log_end_offset for log in again.topics["t"].logs} == {1}

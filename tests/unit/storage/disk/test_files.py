@@ -26,13 +26,13 @@ def opened(files: RealFiles, directory: Path, count: int, *, synced: bool = True
 def test_descriptors_are_bounded_and_come_back(tmp_path: Path) -> None:
     files = RealFiles(max_open_files=16)
     made = opened(files, tmp_path, 50)
-    assert files.open_files == 16
+    assert len(files._open) == 16
     for number, file in enumerate(made):
         assert file.pread(9, 0) == b"%d" % number
-        assert files.open_files <= 16
+        assert len(files._open) <= 16
     for file in made:
         file.close()
-    assert files.open_files == 0
+    assert len(files._open) == 0
 
 
 def test_recently_used_file_is_closed_later(tmp_path: Path) -> None:
@@ -50,12 +50,12 @@ def test_recently_used_file_is_closed_later(tmp_path: Path) -> None:
 def test_file_with_unsynced_bytes_is_never_closed_for_room(tmp_path: Path) -> None:
     files = RealFiles(max_open_files=16)
     made = opened(files, tmp_path, 20, synced=False)
-    assert files.open_files == 20
+    assert len(files._open) == 20
     for file in made:
         sync_file(file)
     files.create(f"{tmp_path}/more")
     files.create(f"{tmp_path}/more2")
-    assert files.open_files < 22
+    assert len(files._open) < 22
 
 
 def test_changes_after_the_mark_are_not_taken_as_synced(tmp_path: Path) -> None:
@@ -93,10 +93,10 @@ def test_closing_waits_for_a_sync_under_way(tmp_path: Path) -> None:
     file.append(b"1")
     mark = file.begin_sync()
     file.close()
-    assert files.open_files == 1
+    assert len(files._open) == 1
     file.sync()
     file.end_sync(mark)
-    assert files.open_files == 0
+    assert len(files._open) == 0
     assert file.pread(1, 0) == b"1"
 
 
@@ -161,13 +161,13 @@ def test_many_files_with_unsynced_bytes_are_not_searched_again_each_time(
     for number in range(16, 400):
         made.append(files.create(f"{tmp_path}/{number}"))
         made[-1].append(b"x")
-    assert files.open_files == 400
+    assert len(files._open) == 400
     assert looked < 400 * 40
     for file in made:
         sync_file(file)
-    before = files.open_files
+    before = len(files._open)
     for number in range(400, 450):
         files.create(f"{tmp_path}/{number}").append(b"x")
-    assert files.open_files <= before + before // 16
+    assert len(files._open) <= before + before // 16
     for file in made:
         file.close()

@@ -1127,7 +1127,7 @@ def test_the_files_of_a_round_may_be_closed_for_room(tmp_path: Path) -> None:
     assert result.records_dropped == 30
     log.log.flush()
     assert len(content(log)) == 30
-    assert files.open_files <= 20
+    assert len(files._open) <= 20
     log.log.close(log.now_ms)
 
 

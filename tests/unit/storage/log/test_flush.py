@@ -58,10 +58,10 @@ def test_complete_files_are_closed_once_they_were_synced(tmp_path: Path) -> None
     complete.append(b"0\n0\n")
     unsynced.add_complete(complete)
     ticket = unsynced.begin(segment, END)
-    assert files.open_files == 2
+    assert len(files._open) == 2
     ticket.run()
     unsynced.end(ticket)
-    assert files.open_files == 1
+    assert len(files._open) == 1
     segment.close()
 
 
@@ -95,7 +95,7 @@ def test_a_ticket_that_cannot_be_made_leaves_its_files_unsynced(tmp_path: Path) 
         FlushTicket(files, to_sync=[first, second], directory=None, end=END)
     assert not may_be_closed(first)
     first.close()
-    assert files.open_files == 0, "nothing is pinned"
+    assert len(files._open) == 0, "nothing is pinned"
 
 
 def may_be_closed(file: File) -> bool:
@@ -109,7 +109,7 @@ def test_complete_files_are_closed_with_the_log(tmp_path: Path) -> None:
     unsynced = Unsynced(files, str(tmp_path))
     unsynced.add_complete(files.create(f"{tmp_path}/snapshot"))
     unsynced.close()
-    assert files.open_files == 0
+    assert len(files._open) == 0
 
 
 def test_error_is_kept_in_the_ticket() -> None:

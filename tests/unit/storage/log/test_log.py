@@ -650,9 +650,9 @@ def test_real_files_hold_the_same_log(tmp_path: Path) -> None:
             hit = log.log.offset_for_timestamp(timestamp)
             assert hit is not None
             assert hit.offset == timestamp
-    assert files.open_files <= 20
+    assert len(files._open) <= 20
     log.log.close(log.now_ms)
-    assert files.open_files == 0
+    assert len(files._open) == 0
 
 
 @pytest.mark.parametrize("name", ["log_start_offset", "durable_offset", "high_watermark"])
