@@ -8,6 +8,11 @@ A small object is one conditional PUT. A large one is sent in parts, for which n
 condition; its name was never used before, so none is needed. The library repeats a request whose
 answer was lost, so an upload may meet its own object: ObjectExists means "look", not "lost".
 
+Reading many small objects at once (`get_all`) has threads for that one call, which end with it. The
+pools of `broker.threads` cannot serve here: the caller is itself a call in one of them, which must
+not wait for others of its pool, or a command without a broker. The library's own way to have many
+requests at once needs an event loop, which `storage` does not know.
+
 `obstore` is an extra, `pip install tidelog[remote]`, and imported at the first use.
 """
 

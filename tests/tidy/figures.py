@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.tidy.imports import children, circles, floors, import_graph
+from tests.tidy.imports import children, circles, floors, import_graph, within
 from tests.tidy.tree import (
     PACKAGES,
     ROOT,
@@ -34,8 +34,18 @@ PASSAGE_LINES = 6
 
 THREAD_MAKERS = frozenset({"Thread", "ThreadPoolExecutor", "to_thread", "run_in_executor"})
 CONNECTION_MAKERS = frozenset(
-    {"create_connection", "open_connection", "HTTPConnection", "build_opener", "urlopen"}
+    {
+        "create_connection",
+        "create_unix_connection",
+        "open_connection",
+        "HTTPConnection",
+        "build_opener",
+        "urlopen",
+        "from_url",
+    }
 )
+"""The last one is the library of object stores (obstore)."""
+
 _SETTING = re.compile(r"[a-z0-9]+([.-][a-z0-9]+)+")
 
 
@@ -48,6 +58,7 @@ def figures() -> dict[str, str]:
         inner = children(graph, package)
         rows[f"{package}: files, lines"] = f"{len(paths)}, {sum(map(line_count, paths)):,}"
         rows[f"{package}: floors, circles of its parts"] = f"{floors(inner)}, {len(circles(inner))}"
+        rows[f"{package}: floors of its files"] = str(floors(within(graph, package)))
         rows[f"{package}: functions, median / 90 % / longest"] = _lengths(paths)
     paths = python_files(*PACKAGES)
     defined = [function for path in paths for function in functions(path)]

@@ -79,6 +79,12 @@ def children(graph: Graph, package: str) -> dict[str, set[str]]:
     return dict(lifted)
 
 
+def within(graph: Graph, package: str) -> dict[str, set[str]]:
+    """The graph between the modules of `package`."""
+    inner = {name for name in graph if f"{name}.".startswith(f"{package}.")}
+    return {name: graph[name] & inner for name in inner}
+
+
 def floors(graph: Graph) -> int:
     """The longest chain of imports, counted in nodes. A circle is one node."""
     first_of = {name: circle[0] for circle in circles(graph) for name in circle}

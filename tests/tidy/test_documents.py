@@ -86,6 +86,24 @@ def test_a_pointer_at_the_wrong_module_is_found() -> None:
     assert wrong_pointers(page) == [("log/log.py", "_cut"), ("log/log.py", "recover_segments")]
 
 
+def test_twenty_behaviours_are_found_from_one_row_in_two_files() -> None:
+    _, _, listed = source(Path("docs/code-in-figures.md")).partition("## Where is X")
+    rows = re.findall(
+        r"^\| (?!behaviour|---)([^|]+) \| ([^|]+) \|$", listed.partition("\n## ")[0], re.M
+    )
+    files = {behaviour: re.findall(r"`([^`]+)`", cell) for behaviour, cell in rows}
+    assert len(files) == 20
+    assert {name for name, named in files.items() if not 1 <= len(named) <= 2} == set()
+    architecture = source(Path("ARCHITECTURE.md")).splitlines()
+    lost = {
+        name
+        for name, named in files.items()
+        if not all(Path(ROOT, file).is_file() for file in named)
+        or not any(all(f"`{file}`" in line for file in named) for line in architecture)
+    }
+    assert lost == set()
+
+
 def test_make_words_in_documents_exist() -> None:
     words = set(re.findall(r"^([a-z0-9-]+):", source(Path("Makefile")), re.M))
     used = {

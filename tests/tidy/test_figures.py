@@ -56,6 +56,7 @@ def test_figures_of_a_small_tree(checkout: Path) -> None:
     assert found["all: files, lines"] == f"7, {product}"
     assert found["storage: files, lines"] == "5, 39"
     assert found["storage: floors, circles of its parts"] == "1, 1"
+    assert found["storage: floors of its files"] == "1"
     assert found["all: circles of modules"] == "1"
     assert found["broker: functions, median / 90 % / longest"] == "1, 702 / 702 / 702"
     assert found["modules of more than 450 lines"] == "1"
