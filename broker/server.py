@@ -24,7 +24,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from socket import socket
 from typing import TYPE_CHECKING, Any
@@ -117,7 +117,7 @@ async def serve(
         broker = Broker(config, clock=clock)
         if part is not None:
             broker = Broker(config, clock=clock, first=part.first, further=part.further)
-        ready = await broker.start()
+        ready = await _start(broker)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         if not is_announced:
@@ -139,6 +139,23 @@ async def serve(
             return
         # A promoted standby starts again, as an ordinary broker at the same addresses.
         config = with_ports(broker.config, dict(ready.ports))
+
+
+async def _start(broker: Broker) -> ReadyInfo:
+    """Start `broker`, and log what starts and what it found."""
+    if not logger.isEnabledFor(logging.INFO):
+        return await broker.start()
+    from broker.operator import startup_lines
+
+    def log(lines: Iterable[str]) -> None:
+        for line in lines:
+            logger.info("%s", line)
+
+    log(startup_lines.beginning(broker.config))
+    ready = await broker.start()
+    logs = list(broker.topics.logs())
+    log(startup_lines.started(broker.config, broker.data_dir, logs, ready))
+    return ready
 
 
 async def _either(*events: asyncio.Event) -> None:

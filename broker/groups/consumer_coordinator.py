@@ -34,7 +34,7 @@ from broker.groups.consumer.values import (
 from broker.groups.internal_topic import CoordinatorServices, InternalTopic, KeyValue, WhenDone
 from broker.groups.migration import MigrationPolicy
 from broker.groups.offsets.store import TopicPartition
-from broker.groups.timers import GroupTimers
+from broker.groups.timers import GroupTimers, log_silent_of
 from config.group import ASSIGNMENT_INTERVAL, HEARTBEAT_INTERVAL, SESSION_TIMEOUT, group_value
 from protocol.error_codes import ErrorCode
 
@@ -258,7 +258,10 @@ class ConsumerGroupCoordinator:
     def _wake(self, group_id: str, now_ms: int) -> None:
         group = self.groups.get(group_id)
         if group is not None:
-            self._store(group, group.tick(now_ms))
+            before = list(group.members.values())
+            changes = group.tick(now_ms)
+            log_silent_of(group_id, before, group.members)
+            self._store(group, changes)
 
     def _store(
         self,

@@ -54,7 +54,7 @@ from broker.groups.offsets.records import encode_group_key, encode_group_value
 from broker.groups.offsets.store import OffsetCommit, OffsetStore, TopicPartition, log_failure
 from broker.groups.share_coordinator import ShareGroupCoordinator
 from broker.groups.streams_coordinator import StreamsGroupCoordinator
-from broker.groups.timers import GroupTimers
+from broker.groups.timers import GroupTimers, log_silent
 from broker.topics.registry import CONSUMER_OFFSETS
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
@@ -541,6 +541,8 @@ class GroupCoordinator:
     def _wake(self, group_id: str, now_ms: int) -> None:
         group = self.classic_groups.get(group_id)
         if group is not None:
+            for member in group.members.overdue(now_ms):
+                log_silent(group_id, member.member_id, member.client_id, member.client_host)
             self._carry_out(group, group.tick(now_ms))
 
 

@@ -30,7 +30,7 @@ from broker.groups.share.stored_state import UNKNOWN_COUNT, ShareKey
 from broker.groups.share.values import UNKNOWN_START
 from broker.groups.share_partitions import SharePartitions
 from broker.groups.share_states import ShareStates
-from broker.groups.timers import GroupTimers
+from broker.groups.timers import GroupTimers, log_silent_of
 from config.group import (
     SHARE_ASSIGNMENT_INTERVAL,
     SHARE_HEARTBEAT_INTERVAL,
@@ -238,7 +238,9 @@ class ShareGroupCoordinator:
     def _wake(self, group_id: str, now_ms: int) -> None:
         group = self.groups.get(group_id)
         if group is not None:
+            before = list(group.members.values())
             group.tick(now_ms)
+            log_silent_of(group_id, before, group.members)
             self._store(group, _ignore)
 
     def _store(self, group: "share_group.ShareGroup", when_done: WhenDone) -> None:

@@ -16,7 +16,7 @@ from broker.groups.consumer.values import Topics
 from broker.groups.internal_topic import CoordinatorServices, InternalTopic, KeyValue, WhenDone
 from broker.groups.later import Later
 from broker.groups.offsets.store import TopicPartition, log_failure
-from broker.groups.timers import GroupTimers
+from broker.groups.timers import GroupTimers, log_silent
 from config.group import (
     STREAMS_ASSIGNMENT_INTERVAL,
     STREAMS_HEARTBEAT_INTERVAL,
@@ -152,7 +152,12 @@ class StreamsGroupCoordinator:
     def _wake(self, group_id: str, now_ms: int) -> None:
         group = self.groups.get(group_id)
         if group is not None:
+            before = list(group.members.values())
             group.tick(self._topics(), now_ms)
+            for member in before:
+                if member.member_id not in group.members:
+                    client = member.facts
+                    log_silent(group_id, member.member_id, client.client_id, client.client_host)
             self._store(group, log_failure)
 
     def _store(

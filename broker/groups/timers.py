@@ -8,13 +8,32 @@ Source: our own; Kafka has a timing wheel with an entry per member.
 """
 
 import heapq
-from collections.abc import Callable, Hashable
+import logging
+from collections.abc import Callable, Container, Hashable, Iterable
 from typing import Any, Generic, TypeVar
 
 from broker.clocks.clock import Clock, TimerHandle
 
+logger = logging.getLogger("tidelog.broker.groups.timers")
+
 Name = TypeVar("Name", bound=Hashable)
 """What is woken; names of one heap can be compared."""
+
+
+def log_silent(group_id: str, member_id: str, client_id: str, client_host: str) -> None:
+    """Say that a member is removed because its time is over."""
+    logger.info(
+        "group %s: member %r of client %r at %s was silent too long and is removed",
+        *(group_id, member_id, client_id, client_host),
+    )
+
+
+def log_silent_of(group_id: str, before: Iterable[Any], after: Container[str]) -> None:
+    """Say it of the members with a subscription that were in a group `before`, and not `after`."""
+    for member in before:
+        if member.member_id not in after:
+            client = member.subscription
+            log_silent(group_id, member.member_id, client.client_id, client.client_host)
 
 
 class GroupTimers(Generic[Name]):

@@ -363,7 +363,7 @@ class _Appends:
         except TooMuchAtOnce:
             return None
         except REFUSALS as error:
-            self._reject(answer, log, error)
+            self._reject(answer, name, log, error)
         return answer
 
     def _do_aside(
@@ -401,7 +401,7 @@ class _Appends:
                 finally:
                     self._opening.return_to_loop()
         except REFUSALS as error:
-            self._reject(answer, log, error)
+            self._reject(answer, name, log, error)
         return answer
 
     def _passes(self, gate: _Gate, name: str, answer: PartitionProduceResponse) -> bool:
@@ -453,7 +453,7 @@ class _Appends:
             context.group_commit.acknowledge(log, result.last_offset + 1)
 
     def _reject(
-        self, answer: PartitionProduceResponse, log: "Log | None", error: Exception
+        self, answer: PartitionProduceResponse, topic: str, log: "Log | None", error: Exception
     ) -> None:
         """Fill `answer` with the refusal `error`."""
         context = self._context
@@ -465,8 +465,8 @@ class _Appends:
         if isinstance(error, NotLeader) and self._request.api_version >= _LEADERS_SINCE:
             if self._leaders is None:
                 self._leaders = NamedLeaders(context, api)
-            topic = context.topics.find(error.topic)
-            answer.current_leader = self._leaders.leader(topic, answer.index)
+            found = context.topics.find(error.topic)
+            answer.current_leader = self._leaders.leader(found, answer.index)
         if isinstance(error, ReadOnlyWindow | FollowsBucket):
             answer.error_message = str(error)
         if isinstance(error, AppendRejected):
@@ -482,6 +482,10 @@ class _Appends:
                 )
                 for record in error.record_errors
             ]
+            first = error.record_errors[0].message if error.record_errors else None
+            context.security.audit.append_refused(
+                self._request, topic, answer.index, code.name, first or str(error)
+            )
 
 
 def _topic_answer(

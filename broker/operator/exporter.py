@@ -166,6 +166,11 @@ class BrokerCollector:
         )
         yield _gauge("tidelog_fetches_parked", "Fetches that wait", len(self._fetch_waiters))
         yield _gauge("tidelog_fetch_sessions", "Fetch sessions open", len(self._fetch_sessions))
+        yield _counter(
+            "tidelog_fetch_sessions_evicted",
+            "Fetch sessions that gave way to others",
+            self._fetch_sessions.evictions,
+        )
 
     def _off_times(self) -> Any:
         """The clients that were off last, not each client that ever was."""

@@ -13,6 +13,7 @@ forbidden topics, or tries 100,000 passwords, writes two lines.
 | a failed login                 | address, listener, mechanism, reason, user   | `FOLD_MS`      |
 | a failed handshake of TLS      | the broker                                   | `STRANGERS_MS` |
 | a refused connection           | the broker                                   | `STRANGERS_MS` |
+| refused records                | principal, address, topic, error             | `FOLD_MS`      |
 | a client over its quota        | the entity and the key of the quota          | `QUOTA_MS`     |
 
 Of each event at most `KINDS_MAX` kinds are distinguished at once; more are equal to each other. So
@@ -50,6 +51,7 @@ STRANGERS_MS: Final = 1_000
 QUOTA_MS: Final = 60_000
 KINDS_MAX: Final = 100
 _NAME_MAX: Final = 256
+_REASON_MAX: Final = 512
 _DECISIONS: Final = {"refused": (logging.INFO, "may not"), "allowed": (logging.DEBUG, "may")}
 """The level and the verb of the events about rights."""
 
@@ -236,6 +238,31 @@ class Audit:
                 "bound": excess.bound,
                 "rate": round(excess.rate, 3),
                 "delay_ms": delay_ms,
+            },
+        )
+
+    def append_refused(
+        self, request: Request, topic: str, partition: int, error: str, reason: str
+    ) -> None:
+        """Records of a client were not appended."""
+        session, client_id = request.session, (request.client_id or "")[:_NAME_MAX]
+        reason = reason[:_REASON_MAX]
+        self._fold(
+            logging.INFO,
+            "append refused",
+            (session.principal, session.peer_host, topic, error),
+            FOLD_MS,
+            lambda: (
+                f"{session.principal} at {session.peer_host} ({client_id!r}): records for "
+                f"partition {partition} of {topic[:_NAME_MAX]!r} refused with {error}: {reason}"
+            ),
+            lambda: {
+                **_who("append refused", session),
+                "client_id": client_id,
+                "topic": topic[:_NAME_MAX],
+                "partition": partition,
+                "error": error,
+                "reason": reason,
             },
         )
 

@@ -8,13 +8,17 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from client.core.options import NOT_SECURED, Security
 from client.core.tls import basic_authorization, is_loopback, tls_context
 from client.errors import BrokerUnreachable, InvalidUse, UnsupportedByBroker
 from client.types import format_address
+
+if TYPE_CHECKING:
+    import h11
 
 SETTING: Final = "metrics.listener"
 """The broker setting that names the port."""
@@ -25,6 +29,15 @@ SECURITY_SETTING: Final = "metrics.listener.security"
 TIMEOUT_S: Final = 30.0
 
 _LAG_IN_SECONDS: Final = "tidelog_group_lag_seconds"
+
+ANSWER_BYTES_MAX: Final = 256 << 20
+"""More than the metrics of 100,000 partitions; a longer answer is another server's."""
+
+_READ_BYTES: Final = 64 << 10
+
+_NO_METRICS_PORT: Final = "what answered there is no Tidelog metrics port"
+
+_NOT_SERVED: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
 
 _ANY_HOST: Final = ("", "0.0.0.0", "::")
 
@@ -54,7 +67,7 @@ async def request_document(
         InvalidUse: the broker refused the request; the message gives the reason.
         UnsupportedByBroker: the server that answered is no metrics port.
     """
-    return _decode(await _request(metrics_url, f"GET {path}?{urlencode(asked)}", security))
+    return _decode(*await _request(metrics_url, "GET", f"{path}?{urlencode(asked)}", security))
 
 
 async def group_lags(
@@ -94,9 +107,8 @@ async def _exposition(
     metrics_url: str, security: Security, beginnings: str | tuple[str, ...]
 ) -> list[str]:
     """The lines of /metrics that begin so."""
-    answer = await _request(metrics_url, "GET /metrics", security)
-    head, _, body = answer.partition(b"\r\n\r\n")
-    if not head.startswith(b"HTTP/1.1 200"):
+    status, body = await _request(metrics_url, "GET", "/metrics", security)
+    if status != HTTPStatus.OK:
         raise InvalidUse(f"the metrics port refused: {body.decode(errors='replace').strip()}")
     return [line for line in body.decode().split("\n") if line.startswith(beginnings)]
 
@@ -113,13 +125,13 @@ async def request_clock(
         InvalidUse: the broker refused a change; the message gives the reason.
         UnsupportedByBroker: its clock cannot be set.
     """
-    line = f"POST /clock?{urlencode(changes)}" if changes else "GET /clock"
-    answer = await _request(metrics_url, line, security, "X-Tidelog-Clock: set\r\n")
-    if answer.startswith((b"HTTP/1.1 404", b"HTTP/1.1 405")):
+    method, target = ("POST", f"/clock?{urlencode(changes)}") if changes else ("GET", "/clock")
+    answer = await _request(metrics_url, method, target, security, ("X-Tidelog-Clock", "set"))
+    if answer[0] in _NOT_SERVED:
         raise UnsupportedByBroker(
             "the broker's clock cannot be set: start it with tidelog serve --clock settable"
         )
-    return _decode(answer)
+    return _decode(*answer)
 
 
 async def request_standby(
@@ -132,39 +144,65 @@ async def request_standby(
         InvalidUse: it could not take the bucket over.
         UnsupportedByBroker: it is no standby.
     """
-    line = "POST /standby?promote" if promotes else "GET /standby"
-    answer = await _request(metrics_url, line, security, "X-Tidelog-Command: promote\r\n")
-    if answer.startswith((b"HTTP/1.1 404", b"HTTP/1.1 405")):
+    method, target = ("POST", "/standby?promote") if promotes else ("GET", "/standby")
+    answer = await _request(metrics_url, method, target, security, ("X-Tidelog-Command", "promote"))
+    if answer[0] in _NOT_SERVED:
         raise UnsupportedByBroker("the broker is no standby: see tidelog serve --standby")
-    return _decode(answer)
+    return _decode(*answer)
 
 
-async def _request(metrics_url: str, line: str, security: Security, headers: str = "") -> bytes:
-    """The answer, head and body, to a request without a body; `line` is method and target."""
+async def _request(
+    metrics_url: str, method: str, target: str, security: Security, *headers: tuple[str, str]
+) -> tuple[int, bytes]:
+    """The status and the body that answer a request without a body."""
     url = urlsplit(metrics_url if "//" in metrics_url else f"//{metrics_url}")
     if url.hostname is None or url.port is None:
         raise InvalidUse(f"{metrics_url} is no address of a metrics port: write host:port")
-    host = format_address(url.hostname, url.port)
+    address = format_address(url.hostname, url.port)
     tls = url.scheme == "https"
-    request = f"{line} HTTP/1.1\r\nHost: {host}\r\n{headers}Connection: close\r\n"
+    sent = [("Host", address), ("Connection", "close"), *headers]
     authorization = basic_authorization(security, url.hostname, tls=tls)
     if authorization is not None:
-        request += f"Authorization: {authorization}\r\n"
+        sent.append(("Authorization", authorization))
     context = tls_context(replace(security, tls=True)) if tls else None
+    # Imported here: few programs ask this port.
+    import h11
+
+    connection = h11.Connection(our_role=h11.CLIENT)
+    request = connection.send(h11.Request(method=method, target=target, headers=sent)) or b""
     try:
         async with asyncio.timeout(TIMEOUT_S):
             reader, writer = await asyncio.open_connection(url.hostname, url.port, ssl=context)
             try:
-                writer.write(f"{request}\r\n".encode("ascii"))
-                answer = await reader.read()
+                writer.write(request + (connection.send(h11.EndOfMessage()) or b""))
+                return await _receive(connection, reader)
             finally:
                 writer.close()
+    except h11.RemoteProtocolError:
+        raise UnsupportedByBroker(_NO_METRICS_PORT) from None
     except (OSError, TimeoutError) as error:
         raise BrokerUnreachable(
-            f"no metrics port answered at {url.hostname}:{url.port}: {error}",
-            broker=f"{url.hostname}:{url.port}",
+            f"no metrics port answered at {address}: {error}", broker=address
         ) from error
-    return answer
+
+
+async def _receive(connection: "h11.Connection", reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """The next response; raises `h11.RemoteProtocolError` if these bytes are none."""
+    import h11
+
+    status, body = 0, bytearray()
+    while not isinstance(event := connection.next_event(), h11.EndOfMessage):
+        if event is h11.NEED_DATA:
+            connection.receive_data(await reader.read(_READ_BYTES))
+        elif isinstance(event, h11.Response):
+            status = event.status_code
+        elif isinstance(event, h11.Data):
+            body += event.data
+        elif isinstance(event, h11.ConnectionClosed):
+            raise h11.RemoteProtocolError("the connection was closed before an answer")
+        if len(body) > ANSWER_BYTES_MAX:
+            raise h11.RemoteProtocolError("the answer is too long")
+    return status, bytes(body)
 
 
 def metrics_address(listener: str | None, broker_host: str) -> str:
@@ -190,9 +228,8 @@ def metrics_address(listener: str | None, broker_host: str) -> str:
     return format_address(host, url.port or 0)
 
 
-def _decode(answer: bytes) -> dict[str, Any]:
-    head, _, body = answer.partition(b"\r\n\r\n")
-    if head.startswith(b"HTTP/1.1 401"):
+def _decode(status: int, body: bytes) -> dict[str, Any]:
+    if status == HTTPStatus.UNAUTHORIZED:
         raise InvalidUse(
             "the metrics port asks who you are: give a user and a password that it knows, and "
             "https or an address on this machine"
@@ -200,7 +237,7 @@ def _decode(answer: bytes) -> dict[str, Any]:
     try:
         document: dict[str, Any] = json.loads(body)
     except ValueError:
-        raise UnsupportedByBroker("what answered there is no Tidelog metrics port") from None
-    if not head.startswith(b"HTTP/1.1 200"):
+        raise UnsupportedByBroker(_NO_METRICS_PORT) from None
+    if status != HTTPStatus.OK:
         raise InvalidUse(str(document.get("error", "the question was refused")))
     return document

@@ -50,13 +50,12 @@ class HeadWalk:
     Short-lived: made for one search and thrown away. `end` bounds the walk (exclusive).
     """
 
-    __slots__ = ("_block", "_block_position", "_file", "bytes_read", "end", "heads_read")
+    __slots__ = ("_block", "_block_position", "_file", "bytes_read", "end")
 
     def __init__(self, file: File, end: int) -> None:
         """Walk over `file` up to position `end`, which is a boundary between entries."""
         self.end = end
         self.bytes_read = 0
-        self.heads_read = 0
         self._file = file
         self._block = b""
         self._block_position = 0
@@ -72,7 +71,6 @@ class HeadWalk:
         if at < 0 or at + min(BATCH_OVERHEAD, left) > len(self._block):
             self._load(position)
             at = 0
-        self.heads_read += 1
         if left < _PREFIX_BYTES:
             raise self.corrupt(position, f"{_PREFIX_BYTES} bytes at least", f"{left}")
         magic = self._block[at + MAGIC_AT]

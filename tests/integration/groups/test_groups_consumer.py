@@ -1,5 +1,6 @@
 """Groups of the consumer protocol (KIP-848): join, offsets, restart, change of sides."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from protocol.api.offset_fetch import (
 from protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.error_codes import ErrorCode
 from tests.support.broker import RawClient, running_broker
+from tests.support.clock import FrozenClock
 from tests.support.requests import create_topic
 
 
@@ -121,6 +123,29 @@ async def test_a_member_is_given_its_partitions_with_the_first_answer(client: Ra
     assert member.assignment.topic_partitions[0].topic_name == "t"
     assert member.assignment == member.target_assignment
     assert unknown.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_members_that_fall_silent_are_removed_and_the_log_names_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "tidelog.broker.groups")
+    clock = FrozenClock()
+    async with running_broker(tmp_path, clock=clock) as broker:
+        client = await broker.client()
+        await create_topic(client, "t", 1)
+        await join(client)
+        clock.advance(45_001)
+        assert (await beat(client, "m1", 1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert "group g: member 'm1' of client" in caplog.text
+        await client.request(DeleteGroupsRequest(groups_names=["g"]), 1)
+        joined = asyncio.create_task(classic_join(client))
+        while not joined.done():
+            await asyncio.sleep(0.01)
+            clock.advance(100)
+        member_id = (await joined).member_id
+        clock.advance(10_001)
+        assert f"group g: member {member_id!r} of client" in caplog.text
+        assert await listed(client) == [("g", "Empty", "classic")]
 
 
 async def test_an_id_is_made_for_a_member_of_version_0(client: RawClient) -> None:

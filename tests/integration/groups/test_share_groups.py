@@ -406,7 +406,9 @@ async def test_a_topic_without_members_and_a_topic_that_does_not_exist(
 # -- membership ------------------------------------------------------------------------------------
 
 
-async def test_epochs_of_members(shared: RunningBroker, clock: FrozenClock) -> None:
+async def test_epochs_of_members(
+    shared: RunningBroker, clock: FrozenClock, caplog: pytest.LogCaptureFixture
+) -> None:
     member = await ready(shared)
     assert (await member.heartbeat(epoch=99)).error_code == ErrorCode.FENCED_MEMBER_EPOCH
     stranger = ShareMember(member.client, "g", member.topic_id, name="stranger")
@@ -415,8 +417,10 @@ async def test_epochs_of_members(shared: RunningBroker, clock: FrozenClock) -> N
     assert (await nowhere.heartbeat(epoch=1)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert (await nowhere.heartbeat(epoch=0)).error_code == ErrorCode.INVALID_REQUEST
     assert (await nowhere.heartbeat("t", epoch=-2)).error_code == ErrorCode.INVALID_REQUEST
+    caplog.set_level("INFO", "tidelog.broker.groups")
     clock.advance(46_000)
     assert (await member.heartbeat()).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert "at 127.0.0.1 was silent too long and is removed" in caplog.text
 
 
 async def test_a_new_partition_is_assigned(shared: RunningBroker, clock: FrozenClock) -> None:

@@ -9,7 +9,7 @@ import pytest
 from cli.exit_codes import ExitCode
 from cli.main import run
 from client.admin import Admin
-from client.aio.explain import metrics_address
+from client.aio.explain import metrics_address, request_document
 from client.errors import BrokerUnreachable, InvalidUse, UnsupportedByBroker
 from client.types import TopicPartition
 from tests.support.broker import RunningBroker, batch, running_broker
@@ -27,6 +27,22 @@ async def served(tmp_path: Path) -> AsyncIterator[RunningBroker]:
         for time in TIMES:
             await produce(client, "t", batch(str(time), timestamp=time))
         yield running
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"220 mail.example ESMTP\r\n", b"HTTP/1.1 200 OK\r\n\r\n<html>", b"\0" * 9]
+)
+async def test_another_server_is_no_metrics_port(answer: bytes) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(UnsupportedByBroker, match="is no Tidelog metrics port"):
+            await request_document(f"127.0.0.1:{port}", "/explain", {"topic": "t"})
 
 
 def url_of(running: RunningBroker) -> str:

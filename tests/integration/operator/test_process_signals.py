@@ -20,6 +20,8 @@ from typing import Any
 import pytest
 
 from client.admin import Admin
+from client.errors import BrokerRefused
+from client.producer import Producer
 
 ROOT = Path(__file__).resolve().parents[3]
 MARKER = ".kafka_cleanshutdown"
@@ -108,6 +110,35 @@ async def test_sighup_reloads_what_may_change_and_never_kills(tmp_path: Path) ->
             assert len((await admin.describe_topic("t")).partitions) == 2
         served.process.terminate()
         assert served.process.wait(30) == 0
+
+
+async def test_the_log_says_what_starts_and_what_a_crash_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_SECRET", "a-secret")
+    with serving(tmp_path, "--set", "ssl.keystore.password=env:A_SECRET") as served:
+        served.wait_for_line("Tidelog ")
+        line = served.wait_for_line("settings: ")["message"]
+        assert "metrics.listener=127.0.0.1:0 (command line)" in line
+        assert "a-secret" not in line
+        served.wait_for_line("2 topics, 2 partitions, new or not stopped cleanly")
+        served.wait_for_line(f"listens: PLAINTEXT (PLAINTEXT) at {served.bootstrap}, metrics at ")
+        async with Producer(served.bootstrap) as producer:
+            await (await producer.send("t", b"x"))
+            with pytest.raises(BrokerRefused):
+                await (await producer.send("t", b"x", timestamp_ms=4_070_908_800_000))
+        served.wait_for_line("records for partition 0 of 't' refused with INVALID_TIMESTAMP: ")
+        served.process.kill()
+        served.process.wait()
+    (tmp_path / "log").unlink()
+    with serving(tmp_path) as served:
+        line = served.wait_for_line("3 topics, 3 partitions, new or not stopped cleanly")["message"]
+        assert " 69 B of logs checked, 0 B cut, 0 indexes rebuilt, 0 partitions offline" in line
+        served.process.terminate()
+        assert served.process.wait(30) == 0
+    (tmp_path / "log").unlink()
+    with serving(tmp_path) as served:
+        served.wait_for_line("3 topics, 3 partitions, stopped cleanly")
 
 
 async def test_settings_made_through_the_protocol_win_over_a_reload(tmp_path: Path) -> None:

@@ -133,6 +133,25 @@ def test_a_client_over_its_quota_is_a_line_each_minute(caplog: pytest.LogCapture
 FORGED = "bob\n10.0.0.9 authenticated as User:admin\x1b[2K\u202e é"
 
 
+def test_refused_records_are_a_line_for_each_topic_and_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "tidelog.audit")
+    clock = FrozenClock()
+    audit = Audit(clock)
+    request = RequestContext(ApiKey.PRODUCE, 9, 1, "pilot", "10.0.0.1", 1, SESSION)
+    for partition in range(3):
+        audit.append_refused(request, "t", partition, "INVALID_TIMESTAMP", "too new")
+    audit.append_refused(request, "u", 0, "INVALID_TIMESTAMP", "x" * 10_000)
+    first = "User:bob at 10.0.0.1 ('pilot'): records for partition {} of 't' refused with "
+    first += "INVALID_TIMESTAMP: too new"
+    assert caplog.messages[0] == first.format(0)
+    assert len(caplog.messages) == 2
+    assert len(caplog.messages[1]) < 700
+    clock.advance(FOLD_MS)
+    assert caplog.messages[2] == first.format(2) + "; 1 more like it before"
+
+
 def test_a_name_cannot_end_a_line_or_hide_text_of_it(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "tidelog.audit")
     audit = Audit(FrozenClock())
