@@ -15,8 +15,9 @@ RECORDED = Path(__file__).parent / "33ee9fd-bytes.json"
 SNAPSHOT_OF_NO_PRODUCERS = "98e930287de7b79c"
 
 # The current assignment of a member of the consumer protocol has the epochs of its partitions, as
-# in Kafka 4.3 (KIP-1251). Manifests have one more field, which `same_bytes` leaves out.
-CHANGED = {"__consumer_offsets-0/00000000000000000000.log", "__consumer_offsets-0/segment-manifest"}
+# in Kafka 4.3 (KIP-1251): `same_bytes` leaves these values out and compares all other records of
+# the offsets topic; the sizes in its manifest differ. Of manifests it leaves one new field out.
+CHANGED = {"__consumer_offsets-0/segment-manifest"}
 
 
 def test_same_workload_gives_same_bytes(tmp_path: Path) -> None:
