@@ -349,6 +349,8 @@ class ProduceLane:
             raise
         finally:
             self._space.credit = self._credit
+            if self._access is not None:
+                self._access.allowed += self._batches
             metrics.batches_appended += self._batches
             metrics.records_appended += self._records
             metrics.bytes_appended += self._bytes

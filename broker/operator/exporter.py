@@ -242,10 +242,11 @@ class BrokerCollector:
         expiry = GaugeMetricFamily(
             "tidelog_certificate_expiry_timestamp_seconds",
             "When the certificate of a TLS listener expires, Unix time",
-            labels=["listener"],
+            labels=["listener", "subject"],
         )
         for name, contexts in self._security.tls.contexts.items():
-            expiry.add_metric([name], contexts.certificate.not_after_ms / 1000)
+            shown = contexts.certificate
+            expiry.add_metric([name, shown.subject], shown.not_after_ms / 1000)
         yield expiry
         yield _labelled_counter(
             "tidelog_tls_handshakes", "TLS handshakes", ("listener", "result"), metrics.handshakes
@@ -287,10 +288,15 @@ class BrokerCollector:
             metrics.sessions_expired,
         )
         security = self._security
-        yield _counter(
-            "tidelog_authorization_refusals", "Rights that were missing", security.audit.refusals
+        access = security.access
+        allowed = 0 if access is None else access.allowed
+        yield _labelled_counter(
+            "tidelog_authorizations",
+            "Rights that requests needed, and whether they were there",
+            "result",
+            Counter({"allowed": allowed, "denied": security.audit.refusals}),
         )
-        rules = 0 if security.access is None else len(security.access)
+        rules = 0 if access is None else len(access)
         yield _gauge("tidelog_acls", "Rules in force", rules)
         yield _gauge("tidelog_users", "SCRAM credentials of users", len(security.credentials))
         yield CounterMetricFamily(

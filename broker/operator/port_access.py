@@ -129,6 +129,7 @@ class Viewer:
             return None
         host = session.peer_host
         is_allowed = access.allows(session.principal, host, operation, resource_type, name)
+        access.allowed += is_allowed
         if not is_allowed or audit.notes_allowed():
             audit.decided(
                 session,

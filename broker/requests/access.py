@@ -52,6 +52,7 @@ class Check:
             return True
         audit, request = self.context.security.audit, self.request
         is_allowed = self.sees(operation, resource_type, name)
+        access.allowed += is_allowed
         if is_allowed and not audit.notes_allowed():
             return True
         audit.decided(
@@ -70,7 +71,13 @@ class Check:
     def topic(self, operation: Operation, name: str) -> bool:
         """Whether the client may do `operation` on a topic."""
         # The one on the hot path: a right that is known costs no further call.
-        return self._decided.get((operation, _TOPIC, name)) or self.may(operation, _TOPIC, name)
+        access = self._access
+        if access is None:
+            return True
+        if self._decided.get((operation, _TOPIC, name)):
+            access.allowed += 1
+            return True
+        return self.may(operation, _TOPIC, name)
 
     def group(self, operation: Operation, name: str) -> bool:
         """Whether the client may do `operation` on a group."""

@@ -199,6 +199,7 @@ class Access:
         source_of: the topic whose rules count for a name of a topic: a time window has none itself.
         is_each_noted: whether every decision is to be made, and so noted, where it is asked for.
         before_change: called before the rules change.
+        allowed: how many rights there were of those that requests needed; whoever asks counts it.
     """
 
     def __init__(
@@ -212,6 +213,7 @@ class Access:
         self.source_of: Callable[[str], str] = str
         self.is_each_noted: Callable[[], bool] = bool
         self.before_change: Callable[[], object] = bool
+        self.allowed = 0
         self._super_users = frozenset(super_users)
         self._allow_if_no_acl = allow_if_no_acl
         self._acls: dict[Acl, None] = {}

@@ -78,7 +78,8 @@ async def test_logins_rights_limits_and_tls_are_counted(tmp_path: Path) -> None:
         assert found["tidelog_reauthentications_total", listener, "PLAIN", "ok"] == 2
         assert found["tidelog_reauthentication_seconds_count", listener] == 2
         assert found["tidelog_sessions_expired_total", listener] == 1
-        assert found["tidelog_authorization_refusals_total",] == 1
+        assert found["tidelog_authorizations_total", "denied"] == 1
+        assert found["tidelog_authorizations_total", "allowed"] >= 1
         assert found["tidelog_acls",] == 0
         assert found["tidelog_users",] == 2
         assert found["tidelog_quotas",] == 1
@@ -93,7 +94,13 @@ async def test_logins_rights_limits_and_tls_are_counted(tmp_path: Path) -> None:
         }
         assert sum(of_suites.values()) == 4
         assert {key[-1] for key in of_suites} == {"TLSv1.3"}
-        assert found["tidelog_certificate_expiry_timestamp_seconds", listener] > 1e9
+        (subject,) = [
+            key[2]
+            for key in found
+            if key[:2] == ("tidelog_certificate_expiry_timestamp_seconds", listener)
+        ]
+        assert subject.startswith("CN=")
+        assert found["tidelog_certificate_expiry_timestamp_seconds", listener, subject] > 1e9
         assert found["tidelog_listener_connections", listener] >= 1
         assert found["tidelog_audit_lines_lost_total",] == 0
         _, shown = await get(running, "/metrics")

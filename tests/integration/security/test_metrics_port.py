@@ -308,7 +308,7 @@ class TestTls:
             device = Client(running, tls=with_certificate)
             assert await device.statuses() == [200, 403, 403, 200]
             assert (
-                b'tidelog_certificate_expiry_timestamp_seconds{listener="METRICS"}'
+                b'tidelog_certificate_expiry_timestamp_seconds{listener="METRICS",subject="CN='
                 in (await device.get("/metrics"))[1]
             )
 

@@ -39,9 +39,12 @@ async def test_a_change_counts_for_the_next_request(tmp_path: Path, changes_by: 
         await create_topic(admin, "t")
         for _ in range(2):
             security.add_acls(rights)
+            assert security.access is not None
+            before = security.access.allowed
             for _ in range(3):
                 assert (await produce(client, "t", batch("x"))).error_code == 0
                 assert (await fetch(client, "t")).error_code == 0
+            assert security.access.allowed == before + 6  # in the lane as well
             if changes_by == "taken away":
                 security.remove_acls(rights)
             else:
