@@ -2,5 +2,6 @@
 
 Owns the HTTP listener, its paths and the names of metrics. Reads the other parts of the broker and
 changes nothing, with two exceptions: a settable clock, and the promotion of a standby. Imported by
-`broker.node`, and by `broker.workers` for the questions that other workers answer.
+`broker.node`, by `broker.workers` for the questions that other workers answer, and by
+`broker.server` for what the log says of a start.
 """
