@@ -152,11 +152,36 @@ class RetentionFacts(NamedTuple):
     high_watermark: int
     segment_bytes: int
     newest_at: list[int]
+    local_rules: RetentionRules | None = None
+    local_from: int = 0
+
+    @property
+    def of_disk(self) -> "RetentionFacts":
+        """The facts about what is on this disk: of a tiered log the local part and its limits.
+
+        What is not in the object store yet counts as if it were: uploads keep pace.
+        """
+        if self.local_rules is None:
+            return self
+        first = self.local_from
+        return self._replace(
+            ages=self.ages[first:],
+            minima=self.minima[first:],
+            rules=self.local_rules,
+            log_start_offset=0,
+            local_rules=None,
+        )
 
     @classmethod
     def of(cls, log: "Log", config: TopicConfig) -> "RetentionFacts":
         """The facts about `log`, with the rules of `config`."""
         segments = list(log.segments)
+        local = None
+        if log.segments.remote_end is not None:
+            # Loaded with the first tiered log.
+            from storage.remote.local import local_rules
+
+            local = local_rules(log, config)
         return cls(
             log.partition,
             ages_of(log),
@@ -170,6 +195,8 @@ class RetentionFacts(NamedTuple):
             log.high_watermark,
             config.segment_bytes,
             [one.max_timestamp_offset for one in segments],
+            local,
+            sum(one.is_remote for one in segments),
         )
 
     def fates(self, now_ms: int) -> list[SegmentFate]:
@@ -202,7 +229,7 @@ class RetentionFacts(NamedTuple):
 
 def _forecast(facts: RetentionFacts, now_ms: int) -> tuple[Document, Growth]:
     """The forecast of one log as JSON, and how it grows."""
-    ages, rules = facts.ages, facts.rules
+    ages = facts.ages
     fates = facts.fates(now_ms)
     rate = append_rate(ages, now_ms)
     shown = [
@@ -224,7 +251,14 @@ def _forecast(facts: RetentionFacts, now_ms: int) -> tuple[Document, Growth]:
         "bytes_per_day": None if rate is None else round(rate * _MS_PER_DAY),
         "segments": shown,
     }
-    grown = growth(ages, fates, rules, bytes_per_ms=rate or 0.0, segment_bytes=facts.segment_bytes)
+    here = facts.of_disk
+    grown = growth(
+        here.ages,
+        fates if here is facts else here.fates(now_ms),
+        here.rules,
+        bytes_per_ms=rate or 0.0,
+        segment_bytes=facts.segment_bytes,
+    )
     return found, grown
 
 

@@ -12,6 +12,7 @@ from client.times import format_duration, format_time
 _ROWS = 20
 
 _KEPT = {
+    "READ_ONLY": "the log takes no changes: it is offline, or follows another broker's bucket",
     "POLICY": "cleanup.policy=compact deletes nothing by age or size",
     "UNLIMITED": "retention.ms is -1, retention.bytes is not exceeded",
     "HIGH_WATERMARK": "not durable yet",

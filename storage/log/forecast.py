@@ -7,6 +7,7 @@ runs it every `log.retention.check.interval.ms`.
 
 | kept by         | why the segment is still there                                                 |
 |-----------------|--------------------------------------------------------------------------------|
+| READ_ONLY       | the log takes no changes: it is offline, or follows another broker's bucket    |
 | POLICY          | `cleanup.policy` is compact alone                                              |
 | UNLIMITED       | `retention.ms` is -1, and the log is below `retention.bytes`                   |
 | HIGH_WATERMARK  | some of it, or of an older segment, is not durable yet                         |
@@ -15,6 +16,9 @@ runs it every `log.retention.check.interval.ms`.
 | ACTIVE          | it holds expired records beside newer ones, and is still written to            |
 | NEWER_RECORDS   | it holds expired records beside newer ones, because it spans so much time      |
 | RETENTION       | nothing in it has expired                                                      |
+
+Of a tiered log the fates are those of the whole log, and the disk is a matter of its local part and
+the local limits: the caller gives them to `forecast` in place of the log's.
 
 The disk is a matter of rates. A log grows by what its segments gained during the last week; its new
 records live for `retention.ms`, and it stays below `retention.bytes` and one segment.
@@ -38,6 +42,7 @@ _NEVER: Final = 2**63 - 1
 class Keeper(Enum):
     """Why a segment is still there; the module's table explains."""
 
+    READ_ONLY = "the log takes no changes: it is offline, or follows another broker's bucket"
     POLICY = "cleanup.policy deletes nothing by age or size"
     UNLIMITED = "retention.ms is -1 and retention.bytes is not exceeded"
     HIGH_WATERMARK = "not durable yet"
@@ -141,6 +146,8 @@ def forecast(
 
 def _blocker(segment: SegmentAge, rules: RetentionRules, high_watermark: int) -> Keeper | None:
     """What keeps `segment` and all newer ones for as long as nothing else changes."""
+    if rules.is_read_only:
+        return Keeper.READ_ONLY
     if not rules.deletes:
         return Keeper.POLICY
     if rules.retention_ms < 0:

@@ -29,7 +29,6 @@ Source: KIP-33; Kafka `UnifiedLog.deleteOldSegments`.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -74,7 +73,7 @@ class RetentionRules:
     """The topic's settings; UNLIMITED switches a rule off.
 
     `deletes`: the policy contains delete. `clamps_future`: see above. `stamps`: the broker gives
-    the timestamps.
+    the timestamps. `is_read_only`: only what is below the log's start goes.
     """
 
     retention_ms: int
@@ -82,6 +81,7 @@ class RetentionRules:
     deletes: bool
     clamps_future: bool
     stamps: bool = False
+    is_read_only: bool = False
 
     def ages_ms(self, segments: Sequence[SegmentAge], now_ms: int) -> list[int]:
         """Age of the newest record of each segment in ms; negative when it is in the future."""
@@ -140,8 +140,6 @@ def delete_expired(log: Log, now_ms: int) -> list[DeletedSegment]:
     except OSError as error:
         raise storage_failure("delete", log.path, error) from error
     ages, rules = ages_of(log), rules_of(log, log.config)
-    if log.refusal is not None:
-        rules = replace(rules, deletes=False)
     plan = plan_retention(
         ages,
         rules,
@@ -178,6 +176,7 @@ def rules_of(log: Log, config: TopicConfig) -> RetentionRules:
         deletes=config.is_deleted_by_retention,
         clamps_future=config.retention_clamp_future,
         stamps=log.append_rules.stamps,
+        is_read_only=log.refusal is not None,
     )
 
 
@@ -221,7 +220,7 @@ def plan_retention(
         DeletionReason.START,
         lambda segment: segment.base_offset != last_base and segment.next_base <= log_start_offset,
     )
-    if not rules.deletes:
+    if not rules.deletes or rules.is_read_only:
         return RetentionPlan(reasons=tuple(reasons))
     if rules.retention_bytes >= 0:
         excess = sum(segment.size_bytes for segment in segments[len(reasons) :])

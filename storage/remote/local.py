@@ -13,6 +13,7 @@ Source: KIP-405; Kafka `UnifiedLog.deleteOldSegments` for tiered logs.
 from dataclasses import replace
 from typing import Final
 
+from config import TopicConfig
 from storage.errors import storage_failure
 from storage.log.log import Log
 from storage.log.retention import RetentionRules, ages_of, plan_retention, rules_of
@@ -37,12 +38,13 @@ def drop_expired_locally(log: Log, now_ms: int, *, is_pressed: bool = False) -> 
         for segment, age in zip(log.segments, ages_of(log), strict=True)
         if not segment.is_remote
     ]
+    rules = local_rules(log, log.config)
     being_read = log.changes.being_read
     if being_read:
         end = min(end, being_read[0].base_offset)
     plan = plan_retention(
         [age for _, age in here],
-        replace(_local_rules(log), retention_bytes=0) if is_pressed else _local_rules(log),
+        replace(rules, retention_bytes=0) if is_pressed else rules,
         log_start_offset=0,
         high_watermark=min(end, log.high_watermark),
         now_ms=now_ms,
@@ -58,9 +60,9 @@ def drop_expired_locally(log: Log, now_ms: int, *, is_pressed: bool = False) -> 
     return dropped
 
 
-def _local_rules(log: Log) -> RetentionRules:
-    config = log.config
-    rules = rules_of(log, config)
+def local_rules(log: Log, config: TopicConfig) -> RetentionRules:
+    """The rules for the local copies of `log` as if `config` were its topic's."""
+    rules = replace(rules_of(log, config), is_read_only=False)
     if not rules.deletes:
         rules = replace(rules, deletes=True, retention_ms=NO_LIMIT, retention_bytes=NO_LIMIT)
     if config.local_retention_ms != AS_THE_WHOLE:

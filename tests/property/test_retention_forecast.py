@@ -3,6 +3,8 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from broker.operator.retention import RetentionFacts
+from storage.errors import FollowsBucket
 from storage.log.forecast import Keeper, SegmentFate, forecast
 from storage.log.retention import (
     DeletionReason,
@@ -14,6 +16,7 @@ from storage.log.retention import (
     rules_of,
 )
 from tests.support.logs import LogHarness
+from tests.support.tiered import TieredHarness
 
 NOW = 40  # Small, so that the times of segments meet.
 TIMES = st.integers(0, 2 * NOW)
@@ -161,6 +164,64 @@ def test_a_real_log_loses_its_segments_when_the_forecast_says(
     never = [fate.base_offset for fate in fates if fate.goes_at_ms is None]
     assert delete_expired_at(log, 2**60) == []
     assert [base for base in log.bases() if base in never] == never
+
+
+def test_a_log_that_takes_no_changes_keeps_what_has_expired() -> None:
+    log = LogHarness(retention_ms=0)
+    for time_ms in (1, 2, 3):
+        log.append(time_ms)
+        log.log.roll(log.now_ms)
+    log.log.refusal = FollowsBucket()
+    fates = RetentionFacts.of(log.log, log.log.config).fates(REAL_NOW)
+    assert {fate.keeper for fate in fates} == {Keeper.READ_ONLY}
+    assert [fate.goes_at_ms for fate in fates] == [None] * 4
+    assert delete_expired_at(log, 2**60) == []
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    appends=st.lists(
+        st.tuples(st.lists(REAL_TIMES, min_size=1, max_size=3), st.integers(0, 500)),
+        min_size=3,
+        max_size=12,
+    ),
+    local_ms=st.integers(0, REAL_NOW),
+    local_bytes=st.one_of(st.just(-1), st.integers(0, 1500)),
+    clamps=st.booleans(),
+)
+def test_a_tiered_log_loses_its_local_copies_when_the_forecast_says(
+    appends: list[tuple[list[int], int]], local_ms: int, local_bytes: int, clamps: bool
+) -> None:
+    log = TieredHarness(
+        retention_ms=-1,
+        local_retention_ms=local_ms,
+        local_retention_bytes=local_bytes,
+        retention_clamp_future=str(clamps).lower(),
+        message_timestamp_after_max_ms=10 * REAL_NOW,
+    )
+    for timestamps, passed_ms in appends:
+        log.now_ms += passed_ms
+        log.append(*timestamps, size=180)
+    log.upload()
+    now_ms = log.now_ms = max(REAL_NOW, log.now_ms)
+    fates = local_fates(log, now_ms)
+    times = sorted({fate.goes_at_ms for fate in fates if fate.goes_at_ms is not None})
+    for at_ms in times:
+        if at_ms > now_ms:
+            log.now_ms = at_ms - 1
+            assert log.drop_local() == []
+        log.now_ms = at_ms
+        assert log.drop_local() == [one.base_offset for one in fates if one.goes_at_ms == at_ms]
+        # What is left has the same future as before.
+        left = [one.goes_at_ms for one in local_fates(log, at_ms)]
+        assert left == [one.goes_at_ms for one in fates if (one.goes_at_ms or 2**60) > at_ms]
+    log.now_ms = 2**60
+    assert log.drop_local() == []
+
+
+def local_fates(log: TieredHarness, now_ms: int) -> list[SegmentFate]:
+    """Those of the local copies but the segment that is written, which has no object."""
+    return RetentionFacts.of(log.log, log.log.config).of_disk.fates(now_ms)[:-1]
 
 
 def delete_expired_at(log: LogHarness, now_ms: int) -> list[tuple[int, DeletionReason]]:

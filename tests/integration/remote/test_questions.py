@@ -24,9 +24,9 @@ WINDOW = "t.__t__20231114T211320Z__20231114T214320Z"
 RECORDS = 60
 
 
-async def histogram(running: RunningBroker) -> Any:
+async def ask(running: RunningBroker, question: str) -> Any:
     def get() -> Any:
-        url = f"http://127.0.0.1:{running.ready.metrics_port}/histogram?topic=t"
+        url = f"http://127.0.0.1:{running.ready.metrics_port}/{question}?topic=t"
         with urllib.request.urlopen(url, timeout=20) as answer:
             return json.load(answer)
 
@@ -37,16 +37,28 @@ async def test_a_start_within_a_remote_segment_leaves_that_one_uncounted(tmp_pat
     async with tiered_broker(tmp_path, metrics_listener="127.0.0.1:0") as (running, client, clock):
         await fill(client, clock)
         await tier(running, clock)
-        found = await histogram(running)
+        found = await ask(running, "histogram")
         assert (found["records"], found["is_complete"]) == (10, True)
         start = DeleteRecordsPartition(partition_index=0, offset=3)
         topic = DeleteRecordsTopic(name="t", partitions=[start])
         await client.request(DeleteRecordsRequest(topics=[topic], timeout_ms=1_000), 2)
-        found = await histogram(running)
+        found = await ask(running, "histogram")
         assert (found["records"], found["is_complete"]) == (6, False)
         (missing,) = found["missing"]
         assert (missing["base_offset"], missing["next_offset"]) == (2, 4)
         assert missing["why"].startswith("in the object store only")
+
+
+async def test_what_the_object_store_has_fills_no_disk(tmp_path: Path) -> None:
+    """The topic grows for ever, its local part does not."""
+    async with tiered_broker(tmp_path, metrics_listener="127.0.0.1:0") as (running, client, clock):
+        await fill(client, clock, retention_ms="-1")
+        await tier(running, clock)
+        found = await ask(running, "retention")
+        (partition,) = found["partitions"]
+        assert found["settings"]["retention.ms"] == -1
+        assert partition["bytes_per_day"] > 0
+        assert found["disk"]["full_at_ms"] is None
 
 
 async def read_window(client: RawClient, version: int) -> list[int]:
