@@ -21,8 +21,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from broker.errors import BrokerError
 from broker.groups.offsets.lag import ends_elsewhere
 from broker.groups.share.values import Ack
-from broker.metrics import Distribution, Metrics
-from broker.operator.machine_figures import build_facts, disk_figures, resident_bytes
+from broker.metrics import Metrics
+from broker.operator.families import (
+    build_info,
+    counter,
+    gauge,
+    group_states,
+    histogram,
+    labelled_counter,
+    labelled_histogram,
+)
+from broker.operator.machine_figures import disk_figures, resident_bytes
 from broker.quotas.book import ENTITY_TYPES
 from broker.threads import IMPORTING
 
@@ -114,7 +123,7 @@ class BrokerCollector:
         from prometheus_client.core import GaugeMetricFamily
 
         connections, metrics = self._connections, self._metrics
-        yield _gauge("tidelog_connections", "Connections open now", len(connections))
+        yield gauge("tidelog_connections", "Connections open now", len(connections))
         of_listeners = GaugeMetricFamily(
             "tidelog_listener_connections",
             "Connections of a listener open now",
@@ -123,50 +132,50 @@ class BrokerCollector:
         for listener, count in connections.per_listener.items():
             of_listeners.add_metric([listener], count)
         yield of_listeners
-        yield _counter("tidelog_connections_accepted", "Connections taken", connections.accepted)
-        yield _counter(
+        yield counter("tidelog_connections_accepted", "Connections taken", connections.accepted)
+        yield counter(
             "tidelog_connections_refused", "Connections over a limit", connections.refused
         )
-        yield _counter("tidelog_received_bytes", "Bytes from clients", connections.bytes_received)
-        yield _counter("tidelog_sent_bytes", "Bytes to clients", connections.bytes_sent)
-        yield _gauge(
+        yield counter("tidelog_received_bytes", "Bytes from clients", connections.bytes_received)
+        yield counter("tidelog_sent_bytes", "Bytes to clients", connections.bytes_sent)
+        yield gauge(
             "tidelog_request_memory_bytes",
             "Memory held for unfinished requests",
             connections.memory_bytes,
         )
-        yield _gauge(
+        yield gauge(
             "tidelog_answer_memory_bytes",
             "Memory held for answers that clients have not read",
             connections.answers.unread_bytes,
         )
-        yield _counter(
+        yield counter(
             "tidelog_connections_cut_unread",
             "Connections closed for the answers they left unread",
             connections.answers.cut,
         )
-        yield _counter(
+        yield counter(
             "tidelog_turns",
             "Slices of long work that had to wait for others",
             connections.turns.taken,
         )
-        yield _counter("tidelog_batches_appended", "Batches stored", metrics.batches_appended)
-        yield _counter("tidelog_records_appended", "Records stored", metrics.records_appended)
-        yield _counter("tidelog_appended_bytes", "Bytes of batches stored", metrics.bytes_appended)
-        yield _counter("tidelog_fetched_bytes", "Bytes of batches sent", metrics.bytes_fetched)
-        yield _counter(
+        yield counter("tidelog_batches_appended", "Batches stored", metrics.batches_appended)
+        yield counter("tidelog_records_appended", "Records stored", metrics.records_appended)
+        yield counter("tidelog_appended_bytes", "Bytes of batches stored", metrics.bytes_appended)
+        yield counter("tidelog_fetched_bytes", "Bytes of batches sent", metrics.bytes_fetched)
+        yield counter(
             "tidelog_failed_reads",
             "Reads that the disk refused or that met damaged records",
             metrics.failed_reads.total(),
         )
-        yield _labelled_counter(
+        yield labelled_counter(
             "tidelog_appends_rejected",
             "Partition appends refused, by error",
             "error",
             metrics.appends_rejected,
         )
-        yield _gauge("tidelog_fetches_parked", "Fetches that wait", len(self._fetch_waiters))
-        yield _gauge("tidelog_fetch_sessions", "Fetch sessions open", len(self._fetch_sessions))
-        yield _counter(
+        yield gauge("tidelog_fetches_parked", "Fetches that wait", len(self._fetch_waiters))
+        yield gauge("tidelog_fetch_sessions", "Fetch sessions open", len(self._fetch_sessions))
+        yield counter(
             "tidelog_fetch_sessions_evicted",
             "Fetch sessions that gave way to others",
             self._fetch_sessions.evictions,
@@ -182,7 +191,7 @@ class BrokerCollector:
             for fault in _FAULTS_OF_TIMES
             if (count := getattr(row, fault))
         }
-        return _labelled_counter(
+        return labelled_counter(
             "tidelog_batches_off_time",
             "Batches whose times are far from their append, by the clients that were off last",
             ("topic", "client_id", "fault"),
@@ -192,11 +201,11 @@ class BrokerCollector:
     def _throttling(self) -> Iterator[Any]:
 
         security = self._security
-        yield _gauge("tidelog_quotas", "Entities that have limits", len(security.quotas))
-        yield _gauge(
+        yield gauge("tidelog_quotas", "Entities that have limits", len(security.quotas))
+        yield gauge(
             "tidelog_throttled_connections", "Connections muted by a quota", len(security.mutes)
         )
-        yield _labelled_histogram(
+        yield labelled_histogram(
             "tidelog_throttle_seconds",
             "Delays imposed by quotas",
             "kind",
@@ -248,40 +257,40 @@ class BrokerCollector:
             shown = contexts.certificate
             expiry.add_metric([name, shown.subject], shown.not_after_ms / 1000)
         yield expiry
-        yield _labelled_counter(
+        yield labelled_counter(
             "tidelog_tls_handshakes", "TLS handshakes", ("listener", "result"), metrics.handshakes
         )
-        yield _labelled_histogram(
+        yield labelled_histogram(
             "tidelog_tls_handshake_seconds",
             "Time of TLS handshakes that ended well, from the client's first byte",
             "listener",
             metrics.handshake_ns,
             1e9,
         )
-        yield _labelled_counter(
+        yield labelled_counter(
             "tidelog_tls_connections",
             "Connections over TLS that were accepted",
             ("listener", "version", "cipher"),
             metrics.tls,
         )
         of_login = ("listener", "mechanism", "result")
-        yield _labelled_counter(
+        yield labelled_counter(
             "tidelog_authentications", "SASL authentications", of_login, metrics.authentications
         )
-        yield _labelled_counter(
+        yield labelled_counter(
             "tidelog_reauthentications",
             "SASL authentications of clients that had logged in before",
             of_login,
             metrics.reauthentications,
         )
-        yield _labelled_histogram(
+        yield labelled_histogram(
             "tidelog_reauthentication_seconds",
             "Time of those that ended well, from SaslHandshake",
             "listener",
             metrics.reauthentication_ns,
             1e9,
         )
-        yield _labelled_counter(
+        yield labelled_counter(
             "tidelog_sessions_expired",
             "Connections closed since their SASL session had ended",
             "listener",
@@ -290,15 +299,15 @@ class BrokerCollector:
         security = self._security
         access = security.access
         allowed = 0 if access is None else access.allowed
-        yield _labelled_counter(
+        yield labelled_counter(
             "tidelog_authorizations",
             "Rights that requests needed, and whether they were there",
             "result",
             Counter({"allowed": allowed, "denied": security.audit.refusals}),
         )
         rules = 0 if access is None else len(access)
-        yield _gauge("tidelog_acls", "Rules in force", rules)
-        yield _gauge("tidelog_users", "SCRAM credentials of users", len(security.credentials))
+        yield gauge("tidelog_acls", "Rules in force", rules)
+        yield gauge("tidelog_users", "SCRAM credentials of users", len(security.credentials))
         yield CounterMetricFamily(
             "tidelog_audit_lines_lost",
             "Lines that are missing in the audit log's file",
@@ -307,19 +316,19 @@ class BrokerCollector:
 
     def _commits(self) -> Iterator[Any]:
         commits = self._metrics.commits
-        yield _histogram(
+        yield histogram(
             "tidelog_sync_seconds",
             "Time of one group commit, from hand-over to completion",
             commits.latency_ns,
             1e9,
         )
-        yield _histogram(
+        yield histogram(
             "tidelog_sync_bytes", "Bytes made durable by one group commit", commits.size_bytes, 1
         )
-        yield _counter(
+        yield counter(
             "tidelog_sync_acks", "Acknowledgements completed by syncs", commits.acks_completed
         )
-        yield _counter("tidelog_sync_failures", "Syncs that failed", commits.sync_failures)
+        yield counter("tidelog_sync_failures", "Syncs that failed", commits.sync_failures)
 
     def client_figures(self) -> Iterator[bytes]:
         """The metrics that clients have pushed as text, in pieces."""
@@ -385,17 +394,17 @@ class BrokerCollector:
 
     def _share_groups(self) -> Iterator[Any]:
         shares = self._shares
-        yield _group_states("tidelog_share_groups", "Share groups, by state", shares.groups)
-        yield _counter(
+        yield group_states("tidelog_share_groups", "Share groups, by state", shares.groups)
+        yield counter(
             "tidelog_share_rebalances", "Target assignments of share groups", shares.rebalances
         )
-        yield _gauge("tidelog_share_sessions", "Share sessions open", len(shares.sessions))
-        yield _gauge(
+        yield gauge("tidelog_share_sessions", "Share sessions open", len(shares.sessions))
+        yield gauge(
             "tidelog_share_session_partitions",
             "Partitions in share sessions",
             sum(len(session.partitions) for session in shares.sessions),
         )
-        yield _labelled_counter(
+        yield labelled_counter(
             "tidelog_share_acknowledged_records",
             "Records acknowledged by members of share groups, by type",
             "type",
@@ -403,12 +412,12 @@ class BrokerCollector:
                 {Ack(kind).name.lower(): n for kind, n in shares.partitions.acknowledged.items()}
             ),
         )
-        yield _counter(
+        yield counter(
             "tidelog_share_expired_records",
             "Records whose lock expired before their member acknowledged them",
             shares.partitions.expired,
         )
-        yield _counter(
+        yield counter(
             "tidelog_share_state_records",
             "Records written to __share_group_state",
             shares.states.written,
@@ -416,26 +425,26 @@ class BrokerCollector:
 
     def _streams_groups(self) -> Iterator[Any]:
         streams = self._streams
-        yield _group_states("tidelog_streams_groups", "Streams groups, by state", streams.groups)
-        yield _counter(
+        yield group_states("tidelog_streams_groups", "Streams groups, by state", streams.groups)
+        yield counter(
             "tidelog_streams_rebalances", "Rebalances of streams groups", streams.rebalances
         )
 
     def _client_telemetry(self) -> Iterator[Any]:
         telemetry = self._telemetry
         telemetry.forget()
-        yield _gauge(
+        yield gauge(
             "tidelog_telemetry_instances",
             "Clients that asked for a subscription to their metrics",
             len(telemetry.instances),
         )
-        yield _gauge(
+        yield gauge(
             "tidelog_telemetry_figures", "Figures that clients have pushed", len(telemetry.figures)
         )
-        yield _labelled_counter(
+        yield labelled_counter(
             "tidelog_telemetry_pushes", "Pushes of clients, by error", "error", telemetry.pushes
         )
-        yield _counter(
+        yield counter(
             "tidelog_telemetry_dropped",
             "Values of clients that were left out: not asked for, too many, or of another type",
             telemetry.figures.dropped,
@@ -484,50 +493,50 @@ class BrokerCollector:
 
     def _remote(self) -> Iterator[Any]:
         remote = self._metrics.remote
-        yield _counter(
+        yield counter(
             "tidelog_remote_uploads", "Segments uploaded to the object store", remote.uploaded
         )
-        yield _counter(
+        yield counter(
             "tidelog_remote_uploaded_bytes",
             "Bytes uploaded to the object store",
             remote.uploaded_bytes,
         )
-        yield _counter(
+        yield counter(
             "tidelog_remote_entries", "Entries of the bucket's journal written", remote.entries
         )
-        yield _gauge(
+        yield gauge(
             "tidelog_remote_tail_bytes",
             "Records on this machine's disk only, of topics that the bucket has",
             remote.tail_bytes,
         )
-        yield _gauge(
+        yield gauge(
             "tidelog_remote_fenced",
             "1 if another broker has taken the bucket over, and this one is read-only",
             int(remote.is_fenced),
         )
-        yield _gauge(
+        yield gauge(
             "tidelog_remote_suspended",
             "1 if this broker could not renew its lease of the bucket, and refuses appends",
             int(remote.is_suspended),
         )
-        yield _counter("tidelog_remote_fetches", "GETs from the object store", remote.fetched)
-        yield _counter(
+        yield counter("tidelog_remote_fetches", "GETs from the object store", remote.fetched)
+        yield counter(
             "tidelog_remote_fetched_bytes",
             "Bytes read from the object store",
             remote.fetched_bytes,
         )
-        yield _labelled_counter(
+        yield labelled_counter(
             "tidelog_remote_errors",
             "Requests to the object store that failed",
             "operation",
             remote.errors,
         )
-        yield _gauge(
+        yield gauge(
             "tidelog_remote_backlog_bytes",
             "Closed segments that wait for their upload",
             remote.backlog_bytes,
         )
-        yield _gauge(
+        yield gauge(
             "tidelog_remote_backlog_seconds",
             "Time since the last append to the oldest of them",
             remote.backlog_ms / 1000,
@@ -535,58 +544,58 @@ class BrokerCollector:
 
     def _upkeep(self) -> Iterator[Any]:
         metrics = self._metrics
-        yield _labelled_counter(
+        yield labelled_counter(
             "tidelog_segments_deleted",
             "Segments removed, by reason",
             "reason",
             metrics.segments_deleted,
         )
-        yield _labelled_counter(
+        yield labelled_counter(
             "tidelog_job_failures", "Background jobs that failed", "job", metrics.job_failures
         )
-        yield _counter(
+        yield counter(
             "tidelog_wall_clock_jumps",
             "Times the wall clock jumped away from the monotonic one",
             metrics.wall_clock_jumps,
         )
-        yield _gauge(
+        yield gauge(
             "tidelog_wall_clock_distrusted",
             "1 while nothing is deleted by the wall clock, because it was set or started wrong",
             int(metrics.wall_clock_distrusted),
         )
-        yield _gauge(
+        yield gauge(
             "tidelog_clock_settable", "1 with serve --clock settable", int(metrics.clock_settable)
         )
-        yield _gauge(
+        yield gauge(
             "tidelog_partitions_held_by_future",
             "Partitions whose retention waits for a timestamp that is ahead of the clock",
             metrics.logs_held_by_future,
         )
-        yield _counter("tidelog_compactions", "Rounds of log compaction", metrics.compactions)
-        yield _counter(
+        yield counter("tidelog_compactions", "Rounds of log compaction", metrics.compactions)
+        yield counter(
             "tidelog_records_compacted",
             "Records that compaction dropped",
             metrics.records_compacted,
         )
-        yield _gauge(
+        yield gauge(
             "tidelog_cleaner_slice_max_seconds",
             "The longest that the cleaner held up the event loop",
             metrics.cleaner_slice_max_ms / 1000,
         )
-        yield _histogram(
+        yield histogram(
             "tidelog_event_loop_lag_seconds",
             "How late the event loop runs its timers",
             metrics.loop_lag_ns,
             1e9,
         )
         usage = resource.getrusage(resource.RUSAGE_SELF)
-        yield _counter(
+        yield counter(
             "process_cpu_seconds", "CPU time used, user and system", usage.ru_utime + usage.ru_stime
         )
-        yield _gauge("process_resident_memory_bytes", "Resident memory", resident_bytes())
-        yield _gauge("process_start_time_seconds", "Start, Unix time", self._started_s)
-        yield from (_gauge(*figure) for figure in disk_figures(self._space))
-        yield _build_info()
+        yield gauge("process_resident_memory_bytes", "Resident memory", resident_bytes())
+        yield gauge("process_start_time_seconds", "Start, Unix time", self._started_s)
+        yield from (gauge(*figure) for figure in disk_figures(self._space))
+        yield build_info()
 
 
 def _time_index_entries(log: Any) -> int:
@@ -607,75 +616,6 @@ _PARTITION_FIGURES: tuple[tuple[str, str, Callable[[Any], float]], ...] = (
     ("segments", "Segments of the log", lambda log: len(log.segments)),
     ("time_index_entries", "Entries in time indexes", _time_index_entries),
 )
-
-
-def _counter(name: str, help_text: str, value: float) -> Any:
-    from prometheus_client.core import CounterMetricFamily
-
-    return CounterMetricFamily(name, help_text, value=value)
-
-
-def _group_states(name: str, help_text: str, groups: Mapping[str, Any]) -> Any:
-    """How many groups there are, by state."""
-    from prometheus_client.core import GaugeMetricFamily
-
-    family = GaugeMetricFamily(name, help_text, labels=["state"])
-    states = Counter(group.state.value for group in groups.values())
-    for state, count in sorted(states.items()):
-        family.add_metric([state], count)
-    return family
-
-
-def _gauge(name: str, help_text: str, value: float) -> Any:
-    from prometheus_client.core import GaugeMetricFamily
-
-    return GaugeMetricFamily(name, help_text, value=value)
-
-
-def _build_info() -> Any:
-    from prometheus_client.core import GaugeMetricFamily
-
-    facts = build_facts()
-    family = GaugeMetricFamily(
-        "tidelog_build_info", "Always 1; the labels say what runs", labels=list(facts)
-    )
-    family.add_metric(list(facts.values()), 1)
-    return family
-
-
-def _labelled_counter(
-    name: str, help_text: str, labels: str | tuple[str, ...], counts: Mapping[Any, int]
-) -> Any:
-    """A counter by one label, or by several, whose values are tuples then."""
-    from prometheus_client.core import CounterMetricFamily
-
-    names = (labels,) if isinstance(labels, str) else labels
-    family = CounterMetricFamily(name, help_text, labels=names)
-    for values, count in sorted(counts.items()):
-        family.add_metric((values,) if isinstance(labels, str) else values, count)
-    return family
-
-
-def _histogram(name: str, help_text: str, distribution: Distribution, scale: float) -> Any:
-    from prometheus_client.core import HistogramMetricFamily
-
-    family = HistogramMetricFamily(name, help_text)
-    buckets, total = distribution.cumulative(scale)
-    family.add_metric([], buckets, total)
-    return family
-
-
-def _labelled_histogram(
-    name: str, help_text: str, label: str, distributions: Mapping[str, Distribution], scale: float
-) -> Any:
-    """A histogram for each value of one label."""
-    from prometheus_client.core import HistogramMetricFamily
-
-    family = HistogramMetricFamily(name, help_text, labels=[label])
-    for value, distribution in distributions.items():
-        buckets, total = distribution.cumulative(scale)
-        family.add_metric([value], buckets, total)
-    return family
 
 
 class _Families(NamedTuple):
