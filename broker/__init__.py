@@ -3,6 +3,7 @@
 From the top down; an import contract keeps the order:
 
     server, node           the process, and the parts of one broker with their start and stop
+    startup_lines          what the log says of a start
     workers                several processes that share one broker
     jobs, operator         background work; the metrics port
     net                    sockets, frames, dispatch, the compiled lanes

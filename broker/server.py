@@ -145,7 +145,7 @@ async def _start(broker: Broker) -> ReadyInfo:
     """Start `broker`, and log what starts and what it found."""
     if not logger.isEnabledFor(logging.INFO):
         return await broker.start()
-    from broker.operator import startup_lines
+    from broker import startup_lines
 
     def log(lines: Iterable[str]) -> None:
         for line in lines:

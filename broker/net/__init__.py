@@ -5,7 +5,7 @@ interpret requests, apart from the compiled lanes for usual Produce and Fetch. I
 `broker.node`, which puts the broker together; by what has connections of its own: the links of
 `broker.workers`, the port of `broker.operator`;
 by `broker.jobs` and `broker.warm_up`; for `addresses`, and to see that the lanes are compiled, by
-`broker.server`, `broker.__main__`, `cli.server` and `tidelog.testing`.
+`broker.server`, `broker.startup_lines`, `broker.__main__`, `cli.server` and `tidelog.testing`.
 """
 
 from protocol.extensions import all_or_none

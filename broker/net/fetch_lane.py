@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any, Final
 from broker.fetch import sessions
 from broker.net.request_fields import HEADER_BYTES_MIN
 from broker.requests import fetch_read
-from broker.requests.error_mapping import REFUSALS
 from protocol import registry
 from protocol.api.fetch import FetchPartition
 from protocol.api_keys import ApiKey
@@ -195,8 +194,6 @@ class FetchLane:
         try:
             if not self._serve_frame(start + 4, start + 4 + size, session):
                 return start
-        except REFUSALS:
-            return start  # the general way meets it again, and has the answer
         finally:
             self._parts, self._session = [], None
         self._latency.observe(_now_ns() - started_ns)
@@ -206,7 +203,11 @@ class FetchLane:
         self, start: cython.Py_ssize_t, end: cython.Py_ssize_t, session: Session
     ) -> bool:
         data: cython.p_const_uchar = self._walk.data if cython.compiled else self._scratch
-        if not self._examine(start, end, session) or not self._read():
+        try:
+            if not self._examine(start, end, session) or not self._read():
+                return False
+        except Exception:  # noqa: BLE001
+            # The general way meets it again: it answers a refusal, and reports a defect.
             return False
         self._answer(int32(data, start + 4), self._news())
         self._metrics.bytes_fetched += self._bytes_read

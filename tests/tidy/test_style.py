@@ -12,6 +12,7 @@ MODULE_LINES_MAX = 700
 FUNCTION_LINES_MAX = 70
 BOUNDARIES = {  # where anything may arrive: of a request, job, thread, process, command, listener
     "broker/net/dispatch.py",
+    "broker/net/fetch_lane.py",
     "broker/replies/turns.py",
     "broker/replies/forms.py",
     "broker/quotas/throttle.py",
