@@ -22,7 +22,7 @@ from client.errors import ClientError, InvalidUse, UnsupportedByBroker
 from client.times import TIMESTAMP_MS_MAX
 from client.types import OffsetAndTimestamp, TopicPartition
 from console.data.hub import Hub
-from protocol.time_windows import parse_window
+from protocol.time_windows import NO_END_MS, parse_window
 
 LOOKUPS_MAX: Final = 1000
 """Lookups by time for one drawing."""
@@ -160,6 +160,10 @@ async def draw(
     now_ms = await hub.now_ms()
     ends = await find_ends(hub, partitions)
     first_ms, last_ms = _span(ends, now_ms)
+    window = parse_window(topic)
+    if window is not None and window.end_ms != NO_END_MS:
+        # Its first record need not be its oldest one, nor its last one its newest.
+        first_ms, last_ms = window.start_ms, window.end_ms
     from_ms = first_ms if from_ms is None else from_ms
     to_ms = last_ms if to_ms is None else to_ms
     to_ms = min(max(to_ms, from_ms + 1), TIMESTAMP_MS_MAX)
@@ -178,12 +182,14 @@ async def draw(
     counted = None
     if (await hub.kind()).has_metrics_port:
         counted = await _by_counts(hub, topic, from_ms, to_ms, chosen, buckets, len(everything))
-        is_whole = from_ms <= first_ms and to_ms >= last_ms
-        if counted is None and is_whole and (window := parse_window(topic)) is not None:
+        if (
+            counted is None
+            and window is not None
+            and (from_ms <= window.start_ms and window.end_ms <= to_ms)
+        ):
             # The counts are the topic's, so they are right for the whole window only.
-            low_ms, high_ms = max(from_ms, window.start_ms), min(to_ms, window.end_ms)
             counted = await _by_counts(
-                hub, window.topic, low_ms, max(high_ms, low_ms + 1), chosen, buckets, len(everything)
+                hub, window.topic, window.start_ms, window.end_ms, chosen, buckets, len(everything)
             )
             if counted is not None:
                 counted |= {"records": sum(counted["bars"]), "before": 0, "after": 0, "ahead": 0}

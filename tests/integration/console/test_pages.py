@@ -144,13 +144,19 @@ async def test_a_window_is_counted_by_its_records_own_times(
     async with in_process_broker(tmp_path / "windows", settings=settings) as broker:
         seeds = await seed_hours(broker, "t")
         async with open_console(bootstrap=broker.bootstrap) as browser:
-            low, high = START + 10 * HOUR, START + 20 * HOUR
+            low, high = START + 9 * HOUR + 29 * HOUR // 60, START + 20 * HOUR + HOUR // 2
+            # The oldest and the newest record come last and before last in the log.
+            ends = [Seed("last", timestamp_ms=high - 1), Seed("first", timestamp_ms=low)]
+            await broker.write("t", *ends)
+            seeds += ends
             window = window_name("t", low, high)
             assert (await browser.ask(f"/topics/{window}"))["bytes"] is None
             found = await browser.ask(f"/topics/{window}/timeline")
             wanted = sum(low <= (one.timestamp_ms or 0) < high for one in seeds)
             assert (found["source"], sum(found["bars"])) == ("counts", wanted)
             assert (found["before"], found["after"], found["records"]) == (0, 0, wanted)
+            part = await browser.ask(f"/topics/{window}/timeline", **{"from": low + HOUR})
+            assert part["source"] == "lookups", "the broker counts whole windows only"
 
 
 async def test_records_behind_a_future_stamp_are_counted(
