@@ -1,6 +1,7 @@
 """``tidelog clock``: set the clock of a broker that runs with ``--clock settable``, for tests."""
 
-from typing import Any
+import re
+from typing import Any, Final
 
 import click
 
@@ -18,6 +19,18 @@ def _checked(text: str) -> str:
 
 
 _WHEN = TimeType("TIME", _checked)
+_NEGATIVE: Final = re.compile(r"-\d")
+
+
+class _MayBeNegative(click.Command):
+    """A command whose argument may begin as ``-1h`` does, which click takes for options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put such words after all others, where they are arguments."""
+        negative = [word for word in args if _NEGATIVE.match(word)]
+        if negative and "--" not in args:
+            args = [*(word for word in args if word not in negative), "--", *negative]
+        return super().parse_args(ctx, args)
 
 
 @click.group()
@@ -36,7 +49,7 @@ def show(**options: Any) -> None:
     _run(**options)
 
 
-@command.command()
+@command.command(cls=_MayBeNegative)
 @click.argument("when", type=_WHEN, required=False)
 @metrics_options
 def freeze(*, when: str | None, **options: Any) -> None:
@@ -47,7 +60,9 @@ def freeze(*, when: str | None, **options: Any) -> None:
     _run(rate=0, when=when, **options)
 
 
-@command.command(name="set", short_help="Advance to a time, or jump back to it.")
+@command.command(
+    name="set", cls=_MayBeNegative, short_help="Advance to a time, or jump back to it."
+)
 @click.argument("when", type=_WHEN)
 @metrics_options
 def set_clock(*, when: str, **options: Any) -> None:
@@ -55,7 +70,7 @@ def set_clock(*, when: str, **options: Any) -> None:
     _run(when=when, **options)
 
 
-@command.command()
+@command.command(cls=_MayBeNegative)
 @click.argument("duration_ms", metavar="DURATION", type=DURATION)
 @metrics_options
 def advance(*, duration_ms: int, **options: Any) -> None:
@@ -65,9 +80,7 @@ def advance(*, duration_ms: int, **options: Any) -> None:
     _run(advance_ms=duration_ms, **options)
 
 
-@command.command(
-    context_settings={"ignore_unknown_options": True}, short_help="Move the wall clock alone."
-)
+@command.command(cls=_MayBeNegative, short_help="Move the wall clock alone.")
 @click.argument("duration_ms", metavar="DURATION", type=DURATION)
 @metrics_options
 def jump(*, duration_ms: int, **options: Any) -> None:
