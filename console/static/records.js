@@ -79,7 +79,9 @@ export function recordsView(root, { name, window: span, title, clear, now, signa
       } while (!rows.length && cursor && param("f") && run === mine);
       showStatus();
     } catch (error) {
-      if (mine === run && !signal.aborted) replace(rows.length ? status : body, failure(error, more));
+      if (mine !== run || signal.aborted) return;
+      replace(status);
+      replace(rows.length ? status : body, failure(error, more));
     }
   }
 

@@ -58,6 +58,7 @@ def test_a_broken_link_says_what_is_wrong(page: Page, path: str) -> None:
     page.goto(path)
     expect(page.get_by_role("alert").filter(has_text=REFUSED[path]).first).to_be_visible()
     expect(page.locator(".skeleton")).to_have_count(0)
+    expect(page.get_by_text("Searching…")).to_have_count(0)
 
 
 @pytest.mark.parametrize("path", SHOWN)
