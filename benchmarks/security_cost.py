@@ -35,8 +35,8 @@ from benchmarks.request_cost import (
     produce_rows,
     read_rows,
 )
+from broker.principal import user
 from broker.security.acls import Access, format_acl, parse_acl
-from broker.security.principal import user
 from cli.security.offline_users import add_user
 from protocol.acl import Acl, Operation, PatternType, Permission, ResourceType
 from protocol.api.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData

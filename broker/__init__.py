@@ -17,6 +17,7 @@ From the top down; an import contract keeps the order:
     remote                 reads from the object store
     clocks, replies        time; answers that come later or in turns
 
-At the bottom are values and services without an order: metrics, errors, threads, space, allocator.
+At the bottom are values and services without an order: metrics, errors, threads, space, allocator,
+principal (who a client is).
 Refuses to know how bytes lie on disk. Imported by the CLI and `tidelog.testing`.
 """

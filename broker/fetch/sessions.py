@@ -28,7 +28,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from broker.clocks.clock import Clock
-from broker.security.principal import ANONYMOUS, Principal
+from broker.principal import ANONYMOUS, Principal
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import SLICE_RECORDS, Slice, Steps
 from values.dataclasses import dataclass

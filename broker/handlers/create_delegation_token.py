@@ -6,9 +6,9 @@ at all, gets none.
 Source: KIP-48, KIP-373; Kafka `KafkaApis.handleCreateTokenRequest`.
 """
 
+from broker.principal import USER_TYPE, Principal
 from broker.requests.access import Check
 from broker.requests.context import Context, RequestContext
-from broker.security.principal import USER_TYPE, Principal
 from broker.security.tokens import NO_TIME, TokenRefused
 from protocol.acl import Operation, ResourceType
 from protocol.api.create_delegation_token import (

@@ -6,9 +6,9 @@ on the token or DESCRIBE_TOKENS on its owner. What it may not see is left out.
 Source: KIP-48, KIP-373; Kafka `DelegationTokenManager.filterToken`.
 """
 
+from broker.principal import Principal
 from broker.requests.access import Check
 from broker.requests.context import Context, RequestContext
-from broker.security.principal import Principal
 from broker.security.tokens import Token
 from protocol.acl import Operation, ResourceType
 from protocol.api.describe_delegation_token import (

@@ -26,8 +26,8 @@ import hmac
 from typing import TYPE_CHECKING, Final
 
 from broker.errors import StartError
+from broker.principal import ANONYMOUS, Principal, user
 from broker.security.mechanism import AuthenticationFailed
-from broker.security.principal import ANONYMOUS, Principal, user
 from broker.security.secret_files import reveal
 from broker.security.session import Session
 from broker.security.tls.distinguished_name import MalformedName

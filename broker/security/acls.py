@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from broker.security.principal import USER_TYPE, Principal
+from broker.principal import USER_TYPE, Principal
 from config.listeners import canonical_address
 from protocol.acl import (
     CLUSTER_NAME,

@@ -9,7 +9,7 @@ Source: RFC 4422; Kafka `SaslServerAuthenticator`.
 
 from typing import Final, Protocol
 
-from broker.security.principal import Principal
+from broker.principal import Principal
 from values.dataclasses import dataclass
 
 TOKENS_MAX: Final = 8

@@ -16,8 +16,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
+from broker.principal import user
 from broker.security.mechanism import AuthenticationFailed, Step
-from broker.security.principal import user
 from broker.security.scram import ScramCredential, ScramMechanism, salted
 
 MESSAGE_BYTES_MAX: Final = 1024

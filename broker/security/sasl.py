@@ -28,8 +28,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from broker.principal import ANONYMOUS, Principal
 from broker.security.mechanism import TOKENS_MAX, AuthenticationFailed, SaslExchange, Step
-from broker.security.principal import ANONYMOUS, Principal
 from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
 from values.dataclasses import dataclass

@@ -30,8 +30,8 @@ from collections.abc import Callable
 from dataclasses import field
 from typing import Final, NamedTuple, TypeAlias
 
+from broker.principal import Principal, user
 from broker.security.mechanism import AuthenticationFailed, Step
-from broker.security.principal import Principal, user
 from values.dataclasses import dataclass
 
 ITERATIONS_MIN: Final = 4096

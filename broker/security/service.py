@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from broker.clocks.clock import Clock
 from broker.errors import StartError
 from broker.metrics import Metrics
+from broker.principal import parse_principals, user
 from broker.quotas.book import (
     KIND_QUOTA,
     Entity,
@@ -45,7 +46,6 @@ from broker.security.credentials import (
 from broker.security.failed_logins import FailedLogins
 from broker.security.mechanism import MechanismUnusable, SaslExchange
 from broker.security.plain import PasswordCache, PlainExchange
-from broker.security.principal import parse_principals, user
 from broker.security.sasl import SaslSession
 from broker.security.scram import (
     SCRAM_BY_NAME,

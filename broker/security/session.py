@@ -7,8 +7,8 @@ principal. On a listener without SASL the principal is fixed when the connection
 from collections.abc import Callable
 from typing import Final
 
+from broker.principal import ANONYMOUS, Principal
 from broker.quotas.throttle import Channel
-from broker.security.principal import ANONYMOUS, Principal
 from broker.security.sasl import SaslSession
 
 NO_SOFTWARE: Final = ("unknown", "unknown")

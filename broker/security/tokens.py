@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from broker.security.principal import USER_TYPE, Principal, user
+from broker.principal import USER_TYPE, Principal, user
 from broker.security.scram import (
     ITERATIONS_MIN,
     SALT_BYTES,

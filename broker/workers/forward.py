@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from broker.errors import ConnectionMustClose
 from broker.net.connection import Connection, Connections
 from broker.net.dispatch import Dispatcher, Requester
+from broker.principal import Principal
 from broker.replies.pending import Pending
 from broker.requests.context import Context
-from broker.security.principal import Principal
 from broker.security.session import Session
 from protocol.api_keys import ApiKey
 

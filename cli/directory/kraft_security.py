@@ -16,6 +16,7 @@ import ipaddress
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
+from broker.principal import USER_TYPE, parse_principal
 from broker.quotas.book import (
     KIND_QUOTA,
     Change,
@@ -30,7 +31,6 @@ from broker.quotas.book import (
 from broker.security import credentials
 from broker.security.acls import KIND_ACL, format_acl, parse_acl
 from broker.security.credentials import KIND_SCRAM, format_credential, parse_credential
-from broker.security.principal import USER_TYPE, parse_principal
 from broker.security.scram import ScramCredential, ScramMechanism
 from broker.security.tokens import KIND_TOKEN, Token, format_token, parse_token
 from cli.failures import CommandFailed

@@ -320,7 +320,7 @@ def test(
     as_json: bool,
 ) -> int:
     """Explain a decision: the rule that makes it, or the setting of the broker."""
-    from broker.security.principal import parse_principal
+    from broker.principal import parse_principal
     from cli.security.unmatched import is_address
 
     resources = [
@@ -358,8 +358,8 @@ async def _access(admin: Admin, topic: str | None) -> "Access":
 
     `topic` is the one that is asked about, which may be a time window.
     """
+    from broker.principal import parse_principals
     from broker.security.acls import Access
-    from broker.security.principal import parse_principals
 
     settings: dict[str, str | None] = {}
     rules = await admin.rules()

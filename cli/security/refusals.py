@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from broker.security.principal import ANONYMOUS
+from broker.principal import ANONYMOUS
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from protocol.acl import WILDCARD

@@ -6,8 +6,8 @@ A broker stores such rules, as Kafka does, so they may be there already.
 from collections.abc import Iterable
 
 from broker.errors import InvalidTopicName
+from broker.principal import USER_TYPE, Principal
 from broker.security.acls import OPERATIONS_OF
-from broker.security.principal import USER_TYPE, Principal
 from broker.topics.registry import check_topic_name
 from config.listeners import canonical_address
 from protocol.acl import WILDCARD, Acl, Operation, PatternType, Permission, ResourceType

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 
+from broker.principal import ANONYMOUS, USER_TYPE, Principal, parse_principals
 from broker.security.acls import ANY_USER, KIND_ACL, parse_acl
 from broker.security.credentials import KIND_SCRAM, parse_credential
-from broker.security.principal import ANONYMOUS, USER_TYPE, Principal, parse_principals
 from broker.security.scram import SCRAM_BY_NAME, ScramCredential
 from broker.security.secret_files import reveal
 from broker.security.tls.contexts import (

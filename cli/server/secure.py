@@ -19,7 +19,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from broker.security.principal import parse_principals, user
+from broker.principal import parse_principals, user
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.security.offline_users import add_administrator, users

@@ -18,13 +18,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from broker.principal import Principal, user
 from broker.security.kerberos.names import LocalNames, NoRuleMatches
 from broker.security.mechanism import AuthenticationFailed, SaslExchange
 from broker.security.oauth.exchange import OAuthBearerExchange
 from broker.security.oauth.keys import IdentityKeys
 from broker.security.oauth.tokens import TokenRefused, TokenVerifier
 from broker.security.plain import PasswordCache, PlainExchange
-from broker.security.principal import Principal, user
 from broker.security.scram import (
     ScramExchange,
     ScramMechanism,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.security.principal import Principal, user
+from broker.principal import Principal, user
 from tests.fuzz.sasl import drive, machines
 
 INPUTS = 3_000

@@ -21,10 +21,10 @@ from typing import Any, Final
 import gssapi
 from gssapi.exceptions import GSSError
 
+from broker.principal import user
 from broker.security.jaas import parse_jaas
 from broker.security.kerberos.names import LocalNames, NoRuleMatches
 from broker.security.mechanism import AuthenticationFailed, MechanismUnusable, Step
-from broker.security.principal import user
 from broker.security.tls.principal_mapping import RuleRefused
 from config.security.keys import KerberosSettings
 from config.values import InvalidValue, Secret

@@ -17,9 +17,9 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from broker.principal import user
 from broker.security.mechanism import AuthenticationFailed, Step
 from broker.security.oauth.tokens import TokenRefused, TokenVerifier
-from broker.security.principal import user
 
 MESSAGE_BYTES_MAX: Final = 32 * 1024
 REFUSAL: Final = '{"status":"invalid_token"}'

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from broker.fetch.sessions import EVICTABLE_AFTER_MS, FetchPlan, FetchSessions
-from broker.security.principal import ANONYMOUS, Principal, user
+from broker.principal import ANONYMOUS, Principal, user
 from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import run_steps

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from broker.principal import ANONYMOUS, Principal, parse_principal, user
 from broker.security import acls
 from broker.security.acls import Access, complaint_about, format_acl, parse_acl
-from broker.security.principal import ANONYMOUS, Principal, parse_principal, user
 from protocol.acl import (
     CLUSTER_NAME,
     Acl,

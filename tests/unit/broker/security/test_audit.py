@@ -2,10 +2,10 @@
 
 import pytest
 
+from broker.principal import user
 from broker.quotas.throttle import Excess
 from broker.requests.context import RequestContext
 from broker.security.audit import FOLD_MS, KINDS_MAX, QUOTA_MS, Audit
-from broker.security.principal import user
 from broker.security.session import Session
 from protocol.acl import Operation, ResourceType
 from protocol.api_keys import ApiKey

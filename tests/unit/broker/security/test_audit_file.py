@@ -12,10 +12,10 @@ import pytest
 
 from broker.clocks.clock import SystemClock
 from broker.errors import StartError
+from broker.principal import user
 from broker.security import audit_file
 from broker.security.audit import Audit
 from broker.security.audit_file import LINES_MAX, AuditFile
-from broker.security.principal import user
 from broker.security.session import Session
 from broker.threads import Pool
 from protocol.acl import Operation, ResourceType

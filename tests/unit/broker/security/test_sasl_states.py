@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from broker.principal import Principal, user
 from broker.security.mechanism import TOKENS_MAX, AuthenticationFailed, Step
-from broker.security.principal import Principal, user
 from broker.security.sasl import Admission, SaslSession, SaslState
 from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode

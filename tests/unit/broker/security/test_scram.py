@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from broker.principal import user
 from broker.security.mechanism import AuthenticationFailed
-from broker.security.principal import user
 from broker.security.scram import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,

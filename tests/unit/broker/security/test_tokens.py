@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from broker.principal import Principal, user
 from broker.security.mechanism import AuthenticationFailed
-from broker.security.principal import Principal, user
 from broker.security.scram import ScramExchange, ScramMechanism, unknown_user_credential
 from broker.security.tokens import RENEWERS_MAX, TOKENS_MAX, Token, TokenRefused, Tokens
 from protocol.error_codes import ErrorCode

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from broker.net.connection import Connection
-from broker.security.principal import user
+from broker.principal import user
 from broker.security.session import Session
 from broker.workers.forward import _ForwardedSession, facts_of
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from broker.principal import user
 from broker.security.mechanism import AuthenticationFailed
 from broker.security.oauth.exchange import MESSAGE_BYTES_MAX, REFUSAL, OAuthBearerExchange
 from broker.security.oauth.keys import IdentityKeys
 from broker.security.oauth.tokens import TokenVerifier
-from broker.security.principal import user
 from tests.support.identity_provider import jwks
 from tests.unit.broker.security.oauth.test_tokens import KEY, NOW_S, settings
 
