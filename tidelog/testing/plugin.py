@@ -3,6 +3,10 @@
 pytest loads this module at every start where Tidelog is installed, so it imports nothing that
 pytest has not loaded; brokers and clients are imported by the tests that use them.
 
+pytest takes every module of a distribution with a plugin for a plugin's, and rewrites its asserts.
+For a broker that costs time at the first import, and fails in Python 3.11 when two threads import
+at once ("AST constructor recursion depth mismatch"). `leave_asserts` ends that for the product.
+
 | fixture              | scope    | what it is                                                     |
 |----------------------|----------|----------------------------------------------------------------|
 | `tidelog_broker`     | session  | one broker for all tests, with a settable clock                |
@@ -11,6 +15,7 @@ pytest has not loaded; brokers and clients are imported by the tests that use th
 | `tidelog_new_broker` | function | a broker for this test alone, to restart, kill and pause       |
 """
 
+import sys
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +25,30 @@ if TYPE_CHECKING:
     from tidelog.testing.clock import BrokerClock
     from tidelog.testing.process import RunningBroker
 
+PRODUCT = frozenset(
+    ("tidelog", "values", "config", "protocol", "storage", "broker", "client", "console", "cli")
+) | {"pipeline"}
+"""The packages whose asserts stay as they are: one in a wheel, the others in a checkout."""
 FIXTURES = ("tidelog_broker", "tidelog_new_broker")
 LOG_LINES = 100
 
 _LOG_START = pytest.StashKey["dict[RunningBroker, int]"]()
+
+
+def leave_asserts() -> None:
+    """Take the product's packages off pytest's list of modules whose asserts it rewrites.
+
+    pytest has no call for it but a word in the docstring of each module; where a release keeps its
+    list otherwise, nothing happens.
+    """
+    for finder in sys.meta_path:
+        names = getattr(finder, "_must_rewrite", None)
+        if isinstance(names, set):
+            names -= PRODUCT
+            getattr(finder, "_marked_for_rewrite_cache", {}).clear()
+
+
+leave_asserts()
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,22 @@ def test_loading_the_plugin_loads_neither_broker_nor_client() -> None:
     assert loaded & (ours | {"construct", "uvloop", "asyncio"}) == set()
 
 
+def test_asserts_of_the_product_are_not_rewritten(tmp_path: Path) -> None:
+    """The plugin's distribution is the whole broker; see the plugin's docstring."""
+    (tmp_path / "test_it.py").write_text(
+        """
+def test_loaders():
+    from tidelog import Producer
+    from tidelog.testing import process
+    for module in (__import__(Producer.__module__, fromlist=["x"]), process):
+        assert "rewrite" not in type(module.__spec__.loader).__module__, module
+    assert "rewrite" in type(__spec__.loader).__module__
+"""
+    )
+    done = pytest_in(tmp_path)
+    assert "1 passed" in done.stdout, done.stdout
+
+
 def test_fixtures_share_a_broker_and_put_its_clock_right(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         """
