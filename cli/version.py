@@ -5,15 +5,14 @@ import platform
 
 import click
 
-from values.version import DISTRIBUTION, installed_version
+from values.version import DISTRIBUTION, VERSION
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 def command(*, as_json: bool) -> None:
     """Print the version."""
-    number = installed_version()
     if as_json:
-        click.echo(json.dumps({"version": number, "python": platform.python_version()}))
+        click.echo(json.dumps({"version": VERSION, "python": platform.python_version()}))
     else:
-        click.echo(f"{DISTRIBUTION} {number} (Python {platform.python_version()})")
+        click.echo(f"{DISTRIBUTION} {VERSION} (Python {platform.python_version()})")

@@ -90,9 +90,9 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """The public names, from the modules that define them, and the version (PEP 562)."""
     if name == "__version__":
-        from values.version import installed_version
+        from values.version import VERSION
 
-        globals()[name] = installed_version()
+        globals()[name] = VERSION
     elif name in __all__:
         from client import (
             admin,

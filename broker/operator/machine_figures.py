@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from broker.space import SpaceGuard
 from protocol.records.record_loops import COMPILED
-from values.version import installed_version
+from values.version import VERSION
 
 
 class Figure(NamedTuple):
@@ -51,7 +51,7 @@ def build_facts() -> dict[str, str]:
     import platform  # not with a start: the first scrape alone asks
 
     return {
-        "version": installed_version(),
+        "version": VERSION,
         "python": platform.python_version(),
         "loops": "compiled" if COMPILED else "python",
     }

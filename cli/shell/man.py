@@ -7,7 +7,7 @@ from inspect import cleandoc
 import click
 
 from cli.exit_codes import ExitCode
-from values.version import installed_version
+from values.version import VERSION
 
 EXIT_CODES = {
     ExitCode.OK: "Done.",
@@ -39,7 +39,7 @@ def command() -> None:
 
 def page(root: click.Context) -> Iterator[str]:
     """The lines of the page, in the macros of man(7)."""
-    yield f'.TH TIDELOG 1 "" "tidelog {installed_version()}"'
+    yield f'.TH TIDELOG 1 "" "tidelog {VERSION}"'
     # Long lists of choices cannot be stretched to the margin.
     yield ".ad l"
     yield from (".SH NAME", r"tidelog \- a broker that speaks Kafka's protocol", ".SH SYNOPSIS")

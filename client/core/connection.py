@@ -29,11 +29,10 @@ from protocol.declare.primitives import message_spec
 from protocol.error_codes import ErrorCode
 from protocol.errors import MalformedRequest, ProtocolError
 from protocol.headers import RequestHeader, decode_response_header, encode_request_header
+from values.version import VERSION
 
 MAX_FRAME_BYTES = 512 * 1024 * 1024
 """The largest answer that is accepted; fetches request far less."""
-
-SOFTWARE_VERSION = "0.1.0"
 
 _CORRELATION_ID_MASK = 0x7FFFFFFF
 
@@ -188,7 +187,7 @@ class Connection(ABC):
         for _ in range(3):
             request = ApiVersionsRequest(
                 client_software_name=self._options.software,
-                client_software_version=SOFTWARE_VERSION,
+                client_software_version=VERSION,
             )
             response = await self.send(request, key, version)
             offered = {
