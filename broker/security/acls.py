@@ -199,7 +199,7 @@ class Access:
         source_of: the topic whose rules count for a name of a topic: a time window has none itself.
         is_each_noted: whether every decision is to be made, and so noted, where it is asked for.
         before_change: called before the rules change.
-        allowed: how many rights there were of those that requests needed; whoever asks counts it.
+        allowed: how many rights there were of those that requests needed; the callers count it.
     """
 
     def __init__(

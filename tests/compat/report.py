@@ -123,8 +123,8 @@ def render(
 def revision() -> str:
     """The commit of the work tree as it is now, marked when files differ from it."""
     command = ["git", "describe", "--always", "--exclude=*", "--dirty= with uncommitted changes"]
-    told = subprocess.run(command, capture_output=True, text=True, check=False, cwd=PAGE.parent)
-    return told.stdout.strip() or "unknown"
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=PAGE.parent)
+    return done.stdout.strip() or "unknown"
 
 
 def describe_tree(before: str, after: str) -> str:

@@ -67,15 +67,15 @@ def test_the_revision_is_asked_before_the_run_and_after_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     page = tmp_path / "page.md"
-    told = iter(["aaa with uncommitted changes", "run", "bbb"])
+    values = iter(["aaa with uncommitted changes", "run", "bbb"])
     monkeypatch.setattr(report, "PAGE", page)
     monkeypatch.setattr("sys.argv", ["report"])
     monkeypatch.delenv("COMPAT_BROKER", raising=False)
-    monkeypatch.setattr(report, "revision", lambda: next(told))
+    monkeypatch.setattr(report, "revision", lambda: next(values))
     monkeypatch.setattr("tests.compat.recorder.start", lambda: SimpleNamespace(versions={}))
 
     def run(*_: object, **__: object) -> int:
-        assert next(told) == "run", "the revision was asked before"
+        assert next(values) == "run", "the revision was asked before"
         return 0
 
     monkeypatch.setattr("pytest.main", run)
@@ -116,6 +116,6 @@ def test_the_published_cells_are_empty_where_the_matrix_has_nothing() -> None:
             for name in NAMES
         ]
         cells = found[client.name]
-        told = [cell if cell in ("", "not run") else "run" for cell in cells[:-1]]
-        assert told == expected, client.name
+        states = [cell if cell in ("", "not run") else "run" for cell in cells[:-1]]
+        assert states == expected, client.name
         assert cells[-1] == report._codecs(client)

@@ -34,7 +34,7 @@ SOURCE = Path(__file__).parent / "applications" / "Transactions.java"
 pytestmark = pytest.mark.timeout(200 + 20 * KILLS)
 
 
-class Told:
+class Outcomes:
     """What the producers have printed so far, of all their lives."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Told:
 class Producers:
     """The Java process; killed, it is started again with later numbers."""
 
-    def __init__(self, address: str, topic: str, told: Told) -> None:
+    def __init__(self, address: str, topic: str, outcomes: Outcomes) -> None:
         jars = toolchains.maven_jars(
             f"org.apache.kafka:kafka-clients:{kafka_peer.NEWEST}", "org.slf4j:slf4j-nop:1.7.36"
         )
@@ -64,7 +64,7 @@ class Producers:
         heap = ("-Xmx96m", "-XX:+UseSerialGC")
         self._command = [toolchains.java(), *heap, "-cp", f"{classes}:{jars}/*", "Transactions"]
         self._arguments = [address, topic, str(PRODUCERS)]
-        self._told = told
+        self._outcomes = outcomes
         self._lives = 0
 
     def start(self, count: int = MANY) -> None:
@@ -91,7 +91,7 @@ class Producers:
         with self.process.stdout:
             for line in self.process.stdout:
                 if line.endswith("\n"):
-                    self._told.take(line)
+                    self._outcomes.take(line)
 
 
 def start_broker(directory: Path, port: int) -> BrokerProcess:
@@ -101,13 +101,13 @@ def start_broker(directory: Path, port: int) -> BrokerProcess:
     return broker
 
 
-def wait_for_news(told: Told, seconds: float) -> None:
+def wait_for_news(outcomes: Outcomes, seconds: float) -> None:
     """Let transactions go on for a while, and until at least one more has ended."""
-    count = len(told)
+    count = len(outcomes)
     time.sleep(seconds)
     deadline = time.monotonic() + 60
-    while len(told) == count:
-        assert time.monotonic() < deadline, told.trouble[-5:]
+    while len(outcomes) == count:
+        assert time.monotonic() < deadline, outcomes.trouble[-5:]
         time.sleep(0.01)
 
 
@@ -152,20 +152,20 @@ def committed_offset(address: str, group: str, topic: str) -> int:
 def test_is_every_transaction_whole_after_any_kill(tmp_path: Path) -> None:
     (port,) = kafka_peer.free_ports(1)
     address, topic = f"127.0.0.1:{port}", "t"
-    told, moments = Told(), random.Random(KILLS)
+    outcomes, moments = Outcomes(), random.Random(KILLS)
     broker = start_broker(tmp_path, port)
     harness.create_topic(address, topic, PARTITIONS)
-    producers = Producers(address, topic, told)
+    producers = Producers(address, topic, outcomes)
     producers.start()
     for number in range(2 * KILLS):
-        wait_for_news(told, moments.uniform(0.1, 1.5))
+        wait_for_news(outcomes, moments.uniform(0.1, 1.5))
         if number % 2:
             producers.kill()
             producers.start()
         else:
             broker.stop(signal.SIGKILL)
             broker = start_broker(tmp_path, port)
-    wait_for_news(told, 0.2)
+    wait_for_news(outcomes, 0.2)
     producers.kill()
     producers.start(count=0)
     producers.wait()
@@ -179,10 +179,10 @@ def test_is_every_transaction_whole_after_any_kill(tmp_path: Path) -> None:
     broker.stop(signal.SIGTERM)
     assert set(seen[0]) == set(seen[1]), "a transaction is whole or not there"
     assert all(len(values) == len(set(values)) for values in seen), "nothing twice"
-    assert told.committed <= set(seen[0])
-    assert not told.aborted & set(seen[0])
+    assert outcomes.committed <= set(seen[0])
+    assert not outcomes.aborted & set(seen[0])
     print(
-        f"{KILLS} kills of the broker, {KILLS + 1} of the producers: {len(told.committed)} "
-        f"committed, {len(told.aborted)} aborted, {len(seen[0])} seen; "
-        f"{len(told.trouble)} times a producer had to be replaced"
+        f"{KILLS} kills of the broker, {KILLS + 1} of the producers: {len(outcomes.committed)} "
+        f"committed, {len(outcomes.aborted)} aborted, {len(seen[0])} seen; "
+        f"{len(outcomes.trouble)} times a producer had to be replaced"
     )

@@ -176,6 +176,6 @@ def committed(port: int, group: str, topic: str) -> int:
         consumer.close()
 
 
-def lost(found: Records, told: Records) -> Records:
+def lost(found: Records, promised: Records) -> Records:
     """What was answered and is not found with the same value."""
-    return {where: value for where, value in told.items() if found.get(where) != value}
+    return {where: value for where, value in promised.items() if found.get(where) != value}

@@ -60,7 +60,7 @@ class LoopDisk:
         self._is_mounted = True
 
     def unmount(self) -> None:
-        """Whoever used it must be gone."""
+        """No program may use it any more."""
         if self._is_mounted:
             _run("umount", str(self.path))
             self._is_mounted = False

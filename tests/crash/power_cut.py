@@ -61,7 +61,7 @@ AFTER_CUT_S = 0.05
 
 
 @dataclass(slots=True, kw_only=True)
-class Told:
+class Promise:
     """The answers that clients got in one cycle, about one topic."""
 
     topic: str
@@ -108,7 +108,7 @@ class PowerCuts:
         self.tally = Tally(control=control, seed=seed)
         self._directory = directory
         self._rng = random.Random(seed)
-        self._told: list[Told] = []
+        self._promises: list[Promise] = []
 
     def run(self, cycles: int) -> Tally:
         """So many cuts, and one more look at what is there in the end."""
@@ -130,19 +130,21 @@ class PowerCuts:
         return broker
 
     def _load_and_cut(self, disk: LoopDisk, cycle: int) -> None:
-        told = Told(topic=f"cycle-{cycle}", group=f"watcher-{cycle}")
+        promise = Promise(topic=f"cycle-{cycle}", group=f"watcher-{cycle}")
         is_os = self.tally.control == "os"
         broker = self._broker(disk)
         try:
-            create_topic(broker.port, told.topic, flush_policy="os" if is_os else "batch")
-            if len(self._told) > 1:
-                told.deleted = self._told.pop(0).topic
+            create_topic(broker.port, promise.topic, flush_policy="os" if is_os else "batch")
+            if len(self._promises) > 1:
+                promise.deleted = self._promises.pop(0).topic
                 with suppress(KafkaException) if self.tally.control else nullcontext():
                     # The creation may have been lost where everything may be lost.
-                    delete_topic(broker.port, told.deleted)
-            load = Load(broker.port, told.topic, cycle, acks="1" if is_os else "all", consumes=True)
+                    delete_topic(broker.port, promise.deleted)
+            load = Load(
+                broker.port, promise.topic, cycle, acks="1" if is_os else "all", consumes=True
+            )
             load.run(self._rng.uniform(*LOAD_S))
-            told.committed = load.commit()
+            promise.committed = load.commit()
             load.run(self._rng.uniform(*LOAD_S))
             stop_loop(broker.process.pid)
             disk.cut_power()
@@ -153,23 +155,23 @@ class PowerCuts:
         load.collect()
         disk.unmount()
         disk.mount()
-        told.acked, told.seen = load.acked, load.seen
-        self._told.append(told)
+        promise.acked, promise.seen = load.acked, load.seen
+        self._promises.append(promise)
 
     def _look(self, disk: LoopDisk) -> None:
         """Start, compare with the answers, stop cleanly, audit."""
-        if not self._told:
+        if not self._promises:
             return
         tally = self.tally
         broker = self._broker(disk)
         tally.recovery_ms_max = max(tally.recovery_ms_max, int(broker.ready_after_s * 1000))
         try:
             topics = admin(broker.port).list_topics(timeout=10).topics
-            for told in self._told:
-                if told.topic not in topics or told.deleted in topics:
+            for promise in self._promises:
+                if promise.topic not in topics or promise.deleted in topics:
                     tally.topics_wrong += 1
-                    tally.note(f"after {told.topic} the topics are {sorted(topics)}")
-                self._compare(broker.port, told, exists=told.topic in topics)
+                    tally.note(f"after {promise.topic} the topics are {sorted(topics)}")
+                self._compare(broker.port, promise, exists=promise.topic in topics)
         finally:
             status = broker.stop()
         if status != 0:
@@ -178,22 +180,22 @@ class PowerCuts:
             tally.fsck_findings += 1
             tally.note(f"fsck: {finding}")
 
-    def _compare(self, port: int, told: Told, *, exists: bool) -> None:
+    def _compare(self, port: int, promise: Promise, *, exists: bool) -> None:
         tally = self.tally
-        found = read(port, told.topic) if exists else {}
-        is_new = told is self._told[-1]
-        tally.acked += len(told.acked) * is_new
-        tally.seen += len(told.seen) * is_new
-        for name, records in (("acked", told.acked), ("seen", told.seen)):
+        found = read(port, promise.topic) if exists else {}
+        is_new = promise is self._promises[-1]
+        tally.acked += len(promise.acked) * is_new
+        tally.seen += len(promise.seen) * is_new
+        for name, records in (("acked", promise.acked), ("seen", promise.seen)):
             gone = lost(found, records)
             if gone:
                 setattr(tally, f"{name}_lost", getattr(tally, f"{name}_lost") + len(gone))
                 where = min(gone)
-                tally.note(f"{len(gone)} {name} records of {told.topic} lost, first {where}")
-        offset = committed(port, told.group, told.topic)
-        if offset < told.committed:
+                tally.note(f"{len(gone)} {name} records of {promise.topic} lost, first {where}")
+        offset = committed(port, promise.group, promise.topic)
+        if offset < promise.committed:
             tally.commits_lost += 1
-            tally.note(f"offset {told.committed} was committed, {offset} is there")
+            tally.note(f"offset {promise.committed} was committed, {offset} is there")
 
 
 def stop_loop(pid: int) -> None:

@@ -181,7 +181,7 @@ class ForkRunner:
                 if self._has_failed:
                     status = 1
                     break
-        except BaseException as error:  # noqa: BLE001 - told to the parent
+        except BaseException as error:  # noqa: BLE001 - reported to the parent
             os.write(progress, repr(error).encode())
             status = _BUG_OF_THE_RUNNER
         finally:
@@ -191,13 +191,13 @@ class ForkRunner:
         pid, status = os.wait()
         number, order, progress = running.pop(pid)
         with os.fdopen(progress, "rb") as pipe:
-            told = pipe.read()
+            report = pipe.read()
         mutant = self._mutants[number]
         if os.WIFEXITED(status) and os.WEXITSTATUS(status) == _BUG_OF_THE_RUNNER:
-            raise RuntimeError(f"{mutant.name} cannot be tried: {told!r}")
+            raise RuntimeError(f"{mutant.name} cannot be tried: {report!r}")
         killer = None
         if status != _SURVIVED:
-            test = order[int.from_bytes(told[-4:], "big")]
+            test = order[int.from_bytes(report[-4:], "big")]
             self._kills[mutant.function][test] += 1
             killer = self._items[test].nodeid
         self.outcomes[number] = Outcome(killer, is_reached=True)

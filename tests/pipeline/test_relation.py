@@ -431,8 +431,8 @@ def test_statistics_prune_both_ends_of_a_window_and_lose_no_late_row(
     condition += f"and timestamp < timestamp_millis({window['endingTimestamp']})"
     options = {**broker.options, **statistics, "subscribe": name}
     assert values(where(spark, options, condition)) == wanted
-    told = [text for pair in statistics.items() for text in ("--option", "=".join(pair))]
-    line = ["skew", "--dry-run", "-b", broker.bootstrap, "--topic", name, "--json", *told]
+    arguments = [text for pair in statistics.items() for text in ("--option", "=".join(pair))]
+    line = ["skew", "--dry-run", "-b", broker.bootstrap, "--topic", name, "--json", *arguments]
     line += ["--from", window["startingTimestamp"], "--to", window["endingTimestamp"]]
     assert main(line) == 0
     plan = json.loads(capsys.readouterr().out)

@@ -186,9 +186,11 @@ def go_tests(module: str, version: str, package: str) -> tuple[Path, Path]:
 
     def build(folder: Path) -> None:
         (folder / "go.mod").write_text("module local\n")
-        told = json.loads(_run([go, "mod", "download", "-json", f"{module}@{version}"], cwd=folder))
+        module_facts = json.loads(
+            _run([go, "mod", "download", "-json", f"{module}@{version}"], cwd=folder)
+        )
         # The module cache is read-only, and what is there already is no writable checkout.
-        shutil.copytree(told["Dir"], folder / "source", copy_function=shutil.copyfile)
+        shutil.copytree(module_facts["Dir"], folder / "source", copy_function=shutil.copyfile)
         for path in (folder / "source", *(folder / "source").rglob("*/")):
             path.chmod(0o755)
         _run([go, "test", "-c", "-o", str(folder / "tests"), "."], cwd=folder / "source" / package)

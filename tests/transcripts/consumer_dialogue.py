@@ -132,8 +132,8 @@ class ConsumerDialogue:
             owned=_partitions(facts["owns"]) if "owns" in facts else None,
         )
 
-        def answer(told: HeartbeatAnswer) -> None:
-            self.lines.append(f"{names[0]}: {_heartbeat_text(told)}")
+        def answer(reply: HeartbeatAnswer) -> None:
+            self.lines.append(f"{names[0]}: {_heartbeat_text(reply)}")
 
         self._coordinator.consumer_heartbeat("g", request, answer)
 
@@ -163,8 +163,8 @@ class ConsumerDialogue:
             requires_known_member_id="known" in names,
         )
 
-        def answer(told: JoinAnswer) -> None:
-            self.lines.append(f"{who}: {_join_text(told)}")
+        def answer(reply: JoinAnswer) -> None:
+            self.lines.append(f"{who}: {_join_text(reply)}")
 
         self._coordinator.join("g", request, answer)
 
@@ -181,8 +181,8 @@ class ConsumerDialogue:
             },
         )
 
-        def answer(told: SyncAnswer) -> None:
-            self.lines.append(f"{who}: {_sync_text(told)}")
+        def answer(reply: SyncAnswer) -> None:
+            self.lines.append(f"{who}: {_sync_text(reply)}")
 
         self._coordinator.sync("g", request, answer)
 
@@ -247,24 +247,24 @@ def _text(partitions: Partitions) -> str:
     return ",".join(f"{chr(each[0])}{index}" for each, index in sorted(partitions)) or "nothing"
 
 
-def _heartbeat_text(told: HeartbeatAnswer) -> str:
-    if told.error is not ErrorCode.NONE:
-        return told.error.name
-    has = "" if told.assigned is None else f" has {_text(told.assigned)}"
-    return f"epoch {told.member_epoch}, again in {told.heartbeat_interval_ms}{has}"
+def _heartbeat_text(reply: HeartbeatAnswer) -> str:
+    if reply.error is not ErrorCode.NONE:
+        return reply.error.name
+    has = "" if reply.assigned is None else f" has {_text(reply.assigned)}"
+    return f"epoch {reply.member_epoch}, again in {reply.heartbeat_interval_ms}{has}"
 
 
-def _join_text(told: JoinAnswer) -> str:
-    if told.error is not ErrorCode.NONE:
-        return f"{told.error.name} {told.member_id}".rstrip()
-    leader = told.leader_id or "nobody"
-    return f"joined gen={told.generation_id} {told.protocol_name} leader={leader}"
+def _join_text(reply: JoinAnswer) -> str:
+    if reply.error is not ErrorCode.NONE:
+        return f"{reply.error.name} {reply.member_id}".rstrip()
+    leader = reply.leader_id or "nobody"
+    return f"joined gen={reply.generation_id} {reply.protocol_name} leader={leader}"
 
 
-def _sync_text(told: SyncAnswer) -> str:
-    if told.error is not ErrorCode.NONE:
-        return told.error.name
-    return f"has {_assignment_text(told.assignment) or 'nothing'}"
+def _sync_text(reply: SyncAnswer) -> str:
+    if reply.error is not ErrorCode.NONE:
+        return reply.error.name
+    return f"has {_assignment_text(reply.assignment) or 'nothing'}"
 
 
 def _assignment_text(assignment: bytes) -> str:

@@ -324,8 +324,8 @@ def _codes(server: RunningBroker, name: str, *secrets: Path) -> list[int]:
 
 
 def test_the_password_of_a_user_that_does_not_exist(admin: As, tmp_path: Path) -> None:
-    told = admin.run("user", "passwd", "nobody", "--generate", code=ExitCode.NOT_FOUND)
-    assert "there is no user 'nobody' with a password" in told
+    output = admin.run("user", "passwd", "nobody", "--generate", code=ExitCode.NOT_FOUND)
+    assert "there is no user 'nobody' with a password" in output
     data = tmp_path / "data"
     assert tidelog("user", "add", "ann", "--generate", "--data-dir", str(data)).returncode == 0
     gone = tidelog("user", "passwd", "bob", "--generate", "--data-dir", str(data))

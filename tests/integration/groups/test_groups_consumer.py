@@ -361,8 +361,8 @@ async def test_an_old_member_continues_while_its_group_is_moved_over_and_back(
     assert (old.generation_id, old.leader, old.members) == (new.member_epoch, "", [])
     assert await old_sync(client, old) == (ErrorCode.NONE, FIRST_OF_T)
     assert await old_beat(client, old) == ErrorCode.NONE
-    told = await beat(client, "new", new.member_epoch)
-    assert [each.partitions for each in told.assignment.topic_partitions] == [[1]]
+    reply = await beat(client, "new", new.member_epoch)
+    assert [each.partitions for each in reply.assignment.topic_partitions] == [[1]]
     assert await listed(client) == [("g", "Stable", "consumer")]
     (group,) = (await client.request(ConsumerGroupDescribeRequest(group_ids=["g"]), 1)).groups
     types = {member.member_id: member.member_type for member in group.members}

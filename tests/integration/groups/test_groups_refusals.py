@@ -249,8 +249,8 @@ async def test_what_may_be_done_with_a_group(client: RawClient) -> None:
     request = DescribeGroupsRequest(groups=["old", "x"], include_authorized_operations=True)
     for version, unknown in ((3, ALL_OPERATIONS), (5, ALL_OPERATIONS), (6, NO_OPERATIONS)):
         answer = await client.request(request, version)
-        told = [each.authorized_operations for each in answer.groups]
-        assert told == [ALL_OPERATIONS, unknown], version
+        operations = [each.authorized_operations for each in answer.groups]
+        assert operations == [ALL_OPERATIONS, unknown], version
     both = ConsumerGroupDescribeRequest(
         group_ids=["g", "old", "x", ""], include_authorized_operations=True
     )

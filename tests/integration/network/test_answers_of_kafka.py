@@ -495,15 +495,15 @@ class TestConfigs:
         request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
         (result,) = (await client.request(request, 4)).results
         assert result.error_message == ""
-        told = {
+        synonyms = {
             config.name: [(level.name, level.source) for level in config.synonyms]
             for config in result.configs
         }
         for name in ("retention.ms", "segment.ms", "segment.jitter.ms", "flush.ms"):
-            assert told[name] == []
-        assert told["leader.replication.throttled.replicas"] == []
-        assert told["retention.bytes"] == [("log.retention.bytes", 5)]
-        assert told["min.insync.replicas"] == [("min.insync.replicas", n) for n in (3, 5)]
+            assert synonyms[name] == []
+        assert synonyms["leader.replication.throttled.replicas"] == []
+        assert synonyms["retention.bytes"] == [("log.retention.bytes", 5)]
+        assert synonyms["min.insync.replicas"] == [("min.insync.replicas", n) for n in (3, 5)]
 
 
 class TestOneNode:

@@ -26,7 +26,7 @@ async def test_unknown_version_is_answered_in_version_0(client: RawClient, versi
     header = RequestHeader(
         api_key=ApiKey.API_VERSIONS, api_version=version, correlation_id=7, client_id=None
     )
-    frame = encode_request_header(header) + b"a body nobody can know"
+    frame = encode_request_header(header) + b"a body of no known version"
     client.send_raw(len(frame).to_bytes(4, "big") + frame)
     answer = await client.receive_frame()
     assert answer[:4] == (7).to_bytes(4, "big"), "response header version 0"

@@ -90,10 +90,10 @@ async def test_full_disk_refuses_and_recovers_by_itself(
     monkeypatch.setattr(os, "pwrite", real)
     assert (await produce(client, "t", batch("c"))).base_offset == 1
     assert values_of(await fetch(client, "t")) == [b"a", b"c"]
-    told = [line for line in caplog.messages if line.startswith("t-0: appends")]
-    assert len(told) == 2
-    assert "No space left" in told[0]
-    assert "succeed again" in told[1]
+    lines = [line for line in caplog.messages if line.startswith("t-0: appends")]
+    assert len(lines) == 2
+    assert "No space left" in lines[0]
+    assert "succeed again" in lines[1]
 
 
 async def test_slow_disk_times_out_a_request_of_the_lane(

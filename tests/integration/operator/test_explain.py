@@ -50,12 +50,12 @@ def url_of(running: RunningBroker) -> str:
 
 
 async def test_the_answer_comes_with_its_neighbours_and_its_cost(served: RunningBroker) -> None:
-    told = await explain_lookup(url_of(served), "t", 0, 201)
-    assert (told["found"]["timestamp"], told["found"]["offset"]) == (300, 1)
-    assert (told["before"]["offset"], told["after"]["offset"]) == (0, 2)
-    assert told["visible"]
-    assert told["bytes_read"] > 0
-    (search,) = told["searched"]
+    document = await explain_lookup(url_of(served), "t", 0, 201)
+    assert (document["found"]["timestamp"], document["found"]["offset"]) == (300, 1)
+    assert (document["before"]["offset"], document["after"]["offset"]) == (0, 2)
+    assert document["visible"]
+    assert document["bytes_read"] > 0
+    (search,) = document["searched"]
     assert search["base_offset"] == 0
     assert search["batches_scanned"] >= 1
 
@@ -67,10 +67,10 @@ async def test_the_three_binary_searches_show_what_they_looked_at(tmp_path: Path
         await create_topic(client, "t", segment_bytes="2000", index_interval_bytes="0")
         for number in range(400):
             await produce(client, "t", batch(str(number), timestamp=1000 + number * 10))
-        told = await explain_lookup(url_of(running), "t", 0, 3001)
-        steps = [(one["base_offset"], one["newest_so_far"]) for one in told["segment_steps"]]
-        assert 1 < len(steps) <= 6 < told["segments"]
-        (search,) = told["searched"]
+        document = await explain_lookup(url_of(running), "t", 0, 3001)
+        steps = [(one["base_offset"], one["newest_so_far"]) for one in document["segment_steps"]]
+        assert 1 < len(steps) <= 6 < document["segments"]
+        (search,) = document["searched"]
         reaching = min(base for base, newest in steps if newest >= 3001)
         assert search["base_offset"] == reaching
         assert all(newest >= 3001 for base, newest in steps if base >= reaching)
@@ -88,8 +88,8 @@ async def test_the_three_binary_searches_show_what_they_looked_at(tmp_path: Path
 
 
 async def test_nothing_as_new_is_explained_too(served: RunningBroker) -> None:
-    told = await explain_lookup(url_of(served), "t", 0, 501)
-    assert (told["found"], told["searched"]) == (None, [])
+    document = await explain_lookup(url_of(served), "t", 0, 501)
+    assert (document["found"], document["searched"]) == (None, [])
 
 
 @pytest.mark.parametrize(("topic", "partition", "at"), [("u", 0, 1), ("t", 9, 1), ("t", 0, -5)])
@@ -119,10 +119,10 @@ async def test_the_command_tells_it_in_sentences(
 
 async def test_the_admin_client_finds_the_port_by_itself(served: RunningBroker) -> None:
     async with Admin(served.bootstrap) as admin:
-        told = await admin.explain_lookup(TopicPartition("t", 0), 201)
+        document = await admin.explain_lookup(TopicPartition("t", 0), 201)
         with pytest.raises(BrokerUnreachable):
             await admin.explain_lookup(TopicPartition("t", 0), 201, metrics_url="127.0.0.1:1")
-    assert told["found"]["offset"] == 1
+    assert document["found"]["offset"] == 1
 
 
 async def test_a_broker_without_a_metrics_port_says_so(tmp_path: Path) -> None:

@@ -38,23 +38,23 @@ async def ask(running: RunningBroker, query: str) -> Any:
 
 
 async def test_both_ends_of_every_segments_times_are_shown(served: RunningBroker) -> None:
-    told = await ask(served, "topic=t&partition=0")
-    assert (told["topic"], told["partition"]) == ("t", 0)
+    document = await ask(served, "topic=t&partition=0")
+    assert (document["topic"], document["partition"]) == ("t", 0)
     assert [
         (one["base_offset"], one["next_offset"], one["min_timestamp"], one["max_timestamp"])
-        for one in told["segments"]
+        for one in document["segments"]
     ] == [(0, 1, 300, 300), (1, 2, 100, 100), (2, 3, 200, 200)]
-    assert [one["active"] for one in told["segments"]] == [False, False, True]
-    assert all(one["records"] == 1 and one["size_bytes"] > 61 for one in told["segments"])
+    assert [one["active"] for one in document["segments"]] == [False, False, True]
+    assert all(one["records"] == 1 and one["size_bytes"] > 61 for one in document["segments"])
 
 
 async def test_all_partitions_are_in_one_answer(served: RunningBroker) -> None:
-    told = await ask(served, "topic=t")
-    assert [(one["partition"], len(one["segments"])) for one in told["partitions"]] == [
+    document = await ask(served, "topic=t")
+    assert [(one["partition"], len(one["segments"])) for one in document["partitions"]] == [
         (0, 3),
         (1, 1),
     ]
-    assert told["partitions"][1]["segments"] == [
+    assert document["partitions"][1]["segments"] == [
         {
             "base_offset": 0,
             "next_offset": 0,

@@ -40,17 +40,17 @@ def test_error_is_raised_by_result() -> None:
 
 
 def test_abandon_tells_the_parker_and_drops_the_subscriber() -> None:
-    told: list[str] = []
-    pending: Pending[int] = Pending(lambda: told.append("parker"))
-    pending.subscribe(lambda _: told.append("subscriber"))
+    calls: list[str] = []
+    pending: Pending[int] = Pending(lambda: calls.append("parker"))
+    pending.subscribe(lambda _: calls.append("subscriber"))
     pending.abandon()
     pending.resolve(1)
-    assert told == ["parker"]
+    assert calls == ["parker"]
 
 
 def test_abandon_after_settlement_calls_nothing() -> None:
-    told: list[str] = []
-    pending: Pending[int] = Pending(lambda: told.append("parker"))
+    calls: list[str] = []
+    pending: Pending[int] = Pending(lambda: calls.append("parker"))
     pending.resolve(1)
     pending.abandon()
-    assert told == []
+    assert calls == []

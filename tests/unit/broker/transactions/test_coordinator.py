@@ -412,22 +412,22 @@ async def test_do_those_who_wait_go_on_in_the_order_they_came() -> None:
     c = await Coordinated.start()
     me = c.init()
     c.world.group_commit.is_holding = True
-    told: list[tuple[str, ErrorCode]] = []
+    answers: list[tuple[str, ErrorCode]] = []
 
     def admit(name: str, *partitions: tuple[str, int]) -> None:
-        c.txns.admit("x", me, partitions, lambda error: told.append((name, error)))
+        c.txns.admit("x", me, partitions, lambda error: answers.append((name, error)))
 
     admit("first", T0)
     admit("second", T0)
     admit("third", T1)
     admit("fourth", T0)
-    assert told == []
+    assert answers == []
     assert c.txns.must_wait("x", me, [T0], joins=True)
     c.world.group_commit.flush(1)
-    assert told == [("first", NONE), ("second", NONE)], "the third has to be stored first"
+    assert answers == [("first", NONE), ("second", NONE)], "the third has to be stored first"
     assert c.txns.must_wait("x", me, [T0], joins=True), "the fourth is before a new request"
     c.world.group_commit.flush(1)
-    assert told[2:] == [("third", NONE), ("fourth", NONE)]
+    assert answers[2:] == [("third", NONE), ("fourth", NONE)]
     assert not c.txns.must_wait("x", me, [T0, T1], joins=True)
 
 
@@ -435,18 +435,18 @@ async def test_is_no_producer_admitted_when_the_log_refuses() -> None:
     c = await Coordinated.start()
     me = c.init()
     c.world.group_commit.is_holding = True
-    told: list[ErrorCode] = []
-    c.txns.admit("x", me, [T0], told.append)
+    answers: list[ErrorCode] = []
+    c.txns.admit("x", me, [T0], answers.append)
     c.world.group_commit.fail()
-    assert told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert c.txns.must_wait("x", me, [T0], joins=True)
     c.world.group_commit.is_holding = False
-    c.txns.admit("x", me, [T0], told.append)
-    assert told[1:] == [NONE]
+    c.txns.admit("x", me, [T0], answers.append)
+    assert answers[1:] == [NONE]
 
 
 async def test_is_a_transaction_of_version_2_whole_after_a_crash_at_any_step() -> None:
-    """The disk stops after each sync of a run; the producer comes back with what it was told."""
+    """The disk stops after each sync of a run; the producer returns with its last answer."""
     for synced in range(8):
         c = await Coordinated.start()
         me = c.init()

@@ -345,11 +345,11 @@ def test_is_the_producer_before_fenced_once_another_one_has_taken_over() -> None
     ],
 )
 def test_what_is_a_refused_write_called(error: str, old: str, new: str) -> None:
-    told = [
+    codes = [
         state.refusal_of_a_write(ErrorCode[error], knows_abortable=knows, knows_concurrent=knows)
         for knows in (False, True)
     ]
-    assert told == [ErrorCode[old], ErrorCode[new]]
+    assert codes == [ErrorCode[old], ErrorCode[new]]
 
 
 @pytest.mark.parametrize("before", [each for each in TxnState if each < TxnState.DEAD])

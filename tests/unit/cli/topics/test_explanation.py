@@ -7,7 +7,7 @@ import pytest
 from cli.topics.explanation import lines
 
 
-def told(index: str | None, timestamp: int = 60_000) -> str:
+def explained(index: str | None, timestamp: int = 60_000) -> str:
     search: dict[str, Any] = {
         "base_offset": 0,
         "max_timestamp": 90_000,
@@ -28,20 +28,21 @@ def told(index: str | None, timestamp: int = 60_000) -> str:
 
 @pytest.mark.parametrize("index", ["timeindex", None])
 def test_time_index_bounds_what_lies_before(index: str | None) -> None:
-    assert "time index: nothing up to offset 7 is newer than" in told(index)
+    assert "time index: nothing up to offset 7 is newer than" in explained(index)
 
 
 @pytest.mark.parametrize("index", ["interval", "minute"])
 def test_auxiliary_index_bounds_what_lies_before_its_batch(index: str) -> None:
-    assert f"auxiliary index ({index}): nothing before the batch of offset 7 is as new as" in told(
-        index
+    assert (
+        f"auxiliary index ({index}): nothing before the batch of offset 7 is as new as"
+        in explained(index)
     )
 
 
 def test_map_names_the_minute_to_begin_with() -> None:
-    assert "auxiliary index (minute-map): the minute 1970-01-01T00:01:00" in told("minute-map")
+    assert "auxiliary index (minute-map): the minute 1970-01-01T00:01:00" in explained("minute-map")
 
 
 @pytest.mark.parametrize("index", ["timeindex", "minute"])
 def test_no_entry_is_shown(index: str) -> None:
-    assert "no entry before the time" in told(index, timestamp=-1)
+    assert "no entry before the time" in explained(index, timestamp=-1)

@@ -166,9 +166,9 @@ def test_the_documentation_has_every_option_and_no_other() -> None:
     writing = writing.split("## Jobs", 1)[0]
     for section, known in ((reading, _SOURCE_NAMES), (writing, _SINK_NAMES)):
         lines = [line for line in section.splitlines() if line.startswith("| `")]
-        told = {name for line in lines for name in re.findall(r"`([^`]+)`", line.split("|")[1])}
+        named = {name for line in lines for name in re.findall(r"`([^`]+)`", line.split("|")[1])}
         # A copying query may leave the source's word in the sink's options.
-        assert {name for name in told if not name.startswith("kafka.")} == (
+        assert {name for name in named if not name.startswith("kafka.")} == (
             set(known) - {"includeHeaders"} if known is _SINK_NAMES else set(known)
         )
 

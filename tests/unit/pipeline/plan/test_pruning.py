@@ -91,10 +91,10 @@ def test_a_maximum_that_is_a_markers_keeps_no_segment(tmp_path: Path) -> None:
         heading = b"tidelog segment manifest 1\n"
         (folder / MANIFEST).write_bytes(heading + line("segment", **known))
         assert prune(hybrid, [one], 910, 1000)[0] == kept
-    told = {**facts, "max_timestamp": 10**12, "data_max_timestamp": None}
-    for data_max_told, youngest in ((None, 10**12), (904, 904)):
-        told["data_max_timestamp"] = data_max_told
-        document = {"partitions": [{"partition": 0, "segments": [told]}]}
+    segment = {**facts, "max_timestamp": 10**12, "data_max_timestamp": None}
+    for newest_data, youngest in ((None, 10**12), (904, 904)):
+        segment["data_max_timestamp"] = newest_data
+        document = {"partitions": [{"partition": 0, "segments": [segment]}]}
         assert parse_segments("t", document)["t", 0][0].youngest_ms == youngest
 
 

@@ -8,7 +8,7 @@ from broker.groups.classic.group import ClassicGroup, commit_error, join_error
 from broker.groups.classic.values import GroupLimits, JoinRequest, SyncRequest
 from protocol.error_codes import ErrorCode
 
-NOBODY = ("", None, -1)
+NO_MEMBER = ("", None, -1)
 
 
 def _join(group: ClassicGroup, member_id: str = "", new_id: str = "m1") -> None:
@@ -45,17 +45,17 @@ def _group(state: str) -> ClassicGroup:
 @pytest.mark.parametrize(
     ("state", "who", "plain", "transactional"),
     [
-        ("Empty", NOBODY, "NONE", "NONE"),
+        ("Empty", NO_MEMBER, "NONE", "NONE"),
         ("Empty", ("m1", None, 1), "UNKNOWN_MEMBER_ID", "UNKNOWN_MEMBER_ID"),
-        ("Stable", NOBODY, "UNKNOWN_MEMBER_ID", "NONE"),
+        ("Stable", NO_MEMBER, "UNKNOWN_MEMBER_ID", "NONE"),
         ("Stable", ("m1", None, 1), "NONE", "NONE"),
         ("Stable", ("m1", None, 0), "ILLEGAL_GENERATION", "ILLEGAL_GENERATION"),
         ("Stable", ("m1", "i", 1), "UNKNOWN_MEMBER_ID", "UNKNOWN_MEMBER_ID"),
         ("Stable", ("m1", None, -1), "ILLEGAL_GENERATION", "ILLEGAL_GENERATION"),
-        ("PreparingRebalance", NOBODY, "UNKNOWN_MEMBER_ID", "NONE"),
+        ("PreparingRebalance", NO_MEMBER, "UNKNOWN_MEMBER_ID", "NONE"),
         ("PreparingRebalance", ("m1", None, 1), "NONE", "NONE"),
         ("CompletingRebalance", ("m1", None, 1), "REBALANCE_IN_PROGRESS", "NONE"),
-        ("Dead", NOBODY, "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_NOT_AVAILABLE"),
+        ("Dead", NO_MEMBER, "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_NOT_AVAILABLE"),
     ],
 )
 def test_who_may_commit(

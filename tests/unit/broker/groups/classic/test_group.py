@@ -196,7 +196,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def every_member_is_watched(self) -> None:
-        """Whoever may fall silent has a deadline, and the group wakes by the earliest."""
+        """Each member that may fall silent has a deadline; the group wakes by the earliest."""
         due = list(self.group.members.pending.values())
         for member in self.group.members:
             if not member.is_waiting:

@@ -53,8 +53,8 @@ def test_does_a_leader_that_is_no_member_matter() -> None:
 def test_does_only_the_leader_get_the_members() -> None:
     group = _group()
     leader, follower = group.members.get("a"), group.members.get("b")
-    told = group.join_answer(leader)
-    assert [(m.member_id, m.group_instance_id, m.metadata) for m in told.members] == [
+    answer = group.join_answer(leader)
+    assert [(m.member_id, m.group_instance_id, m.metadata) for m in answer.members] == [
         ("a", "i-a", b"a"),
         ("b", "i-b", b"b"),
     ]

@@ -101,9 +101,9 @@ def test_a_second_member_waits_for_what_the_first_gives_up() -> None:
     second = table.join("m2")
     assert (second.member_epoch, second.assigned) == (2, NO_PARTITIONS)
     assert table.group.state is ConsumerGroupState.RECONCILING
-    told = table.beat("m1", 1)
-    assert told.member_epoch == 1, "not before it has given up what it must"
-    kept = told.assigned
+    answer = table.beat("m1", 1)
+    assert answer.member_epoch == 1, "not before it has given up what it must"
+    kept = answer.assigned
     assert kept is not None
     assert len(kept) == 2
     assert table.beat("m2", 2).assigned is None, "still owned by m1"
@@ -160,8 +160,8 @@ def test_a_topic_made_again_is_another_one() -> None:
     table = Table(a=1)
     table.join("m1")
     table.topics = Topics(revision=2, by_name={"a": TopicImage(b"z" * 16, 1)})
-    told = table.beat("m1", 1, owned=NO_PARTITIONS)
-    assert told.assigned == frozenset({(b"z" * 16, 0)})
+    answer = table.beat("m1", 1, owned=NO_PARTITIONS)
+    assert answer.assigned == frozenset({(b"z" * 16, 0)})
 
 
 def test_a_pattern_is_a_subscription() -> None:
