@@ -155,8 +155,14 @@ pictures: $(VENV)/.browser ## take the pictures of docs/images (look at each of 
 	$(BIN)/python -m tests.browser.pictures
 
 .PHONY: fuzz
-fuzz: setup ## malformed logins for every state machine of SASL (INPUTS=, default 1000000 each)
+fuzz: setup ## malformed logins, messages, batches, files, settings for each reader (INPUTS=, default 1000000 each)
 	$(BIN)/python -m tests.fuzz.sasl --inputs $(or $(INPUTS),1000000)
+	$(BIN)/python -m tests.fuzz.decoders --inputs $(or $(INPUTS),1000000)
+
+.PHONY: fuzz-guided
+fuzz-guided: setup ## the same readers with libFuzzer, which follows what its inputs reach (Linux; INPUTS=)
+	$(BIN)/python -m pip install -q --disable-pip-version-check 'atheris>=3,<4'
+	$(BIN)/python -m tests.fuzz.decoders --guided --inputs $(or $(INPUTS),1000000)
 
 .venv-tls/bin/sslyze:
 	$(PYTHON) -m venv .venv-tls

@@ -512,7 +512,7 @@ def parse_counts(content: bytes) -> StoredCounts:
         DamagedAuxiliaryIndex: it is cut off, of another version, or its checksum is wrong.
     """
     body = content[: -_CHECKSUM.size]
-    if len(content) < HEADER.size or content[len(body) :] != _CHECKSUM.pack(crc32c(body)):
+    if len(body) < HEADER.size or content[len(body) :] != _CHECKSUM.pack(crc32c(body)):
         raise DamagedAuxiliaryIndex("the checksum is wrong")
     magic, version, width_ms, count, stretches, without_time, markers, *coverage = (
         HEADER.unpack_from(body)

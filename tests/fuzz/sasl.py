@@ -12,10 +12,8 @@ import random
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker.principal import Principal, user
@@ -32,12 +30,12 @@ from broker.security.scram import (
     salted,
 )
 from config.security.keys import OAuthSettings
+from tests.fuzz.driving import Machine, Tally, drive
 from tests.support.identity_provider import AUDIENCE, ISSUER, SigningKey, jwks, unsigned
 from tests.unit.broker.security.test_scram import Client
 
 ANN, PASSWORD, NONCE = user("ann"), "secret", "server-nonce"
 MECHANISM = ScramMechanism.SCRAM_SHA_256
-EXAMPLES_MAX = 5
 PIECES = (
     b"\0", b"\1", b"\1\1", b",", b"=", b"n,,", b"n=", b"r=", b"a=", b"c=", b"p=", b"m=", b"=2C",
     b"=3D", b"=,", b"auth=", b"Bearer ", b"bearer", b".", b"..", b"/", b"@", b"\xff", b"\xc3\xa4",
@@ -45,73 +43,12 @@ PIECES = (
     b"9" * 40, b'"exp":', b'"alg":', b"none", b"HS256", b"\\u0000", b"\\ud800", b" ", b"\t",
     b"\r\n", b"e30", b"x" * 2000,
 )  # fmt: skip
+REFUSALS = (AuthenticationFailed, TokenRefused, NoRuleMatches)
+LOGINS = (None, ANN)
+"""What a message may give: nothing yet, or the login of the user whose proof it has."""
 
 Target = Callable[[bytes], Principal | None]
 """Gives the principal that a message proves, if any; raises a refusal."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Tally:
-    """What one machine made of its inputs."""
-
-    inputs: int = 0
-    refused: int = 0
-    accepted: int = 0
-    asked_for_more: int = 0
-    slowest_cpu_ms: float = 0.0
-    findings: list[str] = field(default_factory=list)
-
-
-def mutated(source: random.Random, seeds: tuple[bytes, ...]) -> bytes:
-    """Random bytes, or a good message with a few changes."""
-    if source.random() < 0.05:
-        return source.randbytes(source.randrange(200))
-    message = bytearray(source.choice(seeds))
-    for _ in range(source.choice((1, 1, 1, 2, 3, 8))):
-        at = source.randrange(len(message) + 1)
-        end = min(len(message), at + source.choice((1, 1, 2, 5, 50)))
-        match source.randrange(6):
-            case 0:
-                message[at:at] = source.choice(PIECES)
-            case 1:
-                message[at:end] = source.choice(PIECES)
-            case 2:
-                del message[at:end]
-            case 3:
-                message[at:at] = message[at:end]
-            case 4:
-                message[at:end] = source.randbytes(end - at)
-            case 5:
-                message[at:] = source.choice(seeds)[source.randrange(len(message) + 1) :]
-    return bytes(message)
-
-
-def drive(target: Target, seeds: tuple[bytes, ...], inputs: int, seed: int) -> Tally:
-    """Give one machine its inputs."""
-    source, tally = random.Random(seed), Tally()
-    assert target(seeds[0]) in (None, ANN), "the first is a good message"
-    for _ in range(inputs):
-        message = mutated(source, seeds)
-        begun_s = time.thread_time()
-        try:
-            principal = target(message)
-        except (AuthenticationFailed, TokenRefused, NoRuleMatches):
-            tally.refused += 1
-        except Exception as error:  # noqa: BLE001 - this is what is looked for
-            note(tally, f"{message!r}: {traceback.format_exception_only(error)[-1].strip()}")
-        else:
-            tally.accepted += principal is not None
-            tally.asked_for_more += principal is None
-            if principal not in (None, ANN):
-                note(tally, f"{message!r} is a login as {principal}")
-        tally.inputs += 1
-        tally.slowest_cpu_ms = max(tally.slowest_cpu_ms, (time.thread_time() - begun_s) * 1000)
-    return tally
-
-
-def note(tally: Tally, finding: str) -> None:
-    if len(tally.findings) < EXAMPLES_MAX:
-        tally.findings.append(finding)
 
 
 def stepping(make: Callable[[], SaslExchange], *before: bytes) -> Target:
@@ -127,7 +64,7 @@ def stepping(make: Callable[[], SaslExchange], *before: bytes) -> Target:
 
 
 @contextmanager
-def machines() -> Iterator[Mapping[str, tuple[Target, tuple[bytes, ...]]]]:
+def machines() -> Iterator[Mapping[str, Machine]]:
     """Every machine by its name, with good messages to begin from."""
     key = salted(MECHANISM, PASSWORD, b"salt" * 4, 1)
     credential = credential_of_salted_password(MECHANISM, key, salt=b"salt" * 4, iterations=1)
@@ -178,7 +115,7 @@ def machines() -> Iterator[Mapping[str, tuple[Target, tuple[bytes, ...]]]]:
         return None
 
     head, after = b"n,,\1auth=Bearer ", b"\1\1"
-    yield {
+    given: dict[str, tuple[Target, tuple[bytes, ...]]] = {
         "PLAIN": (stepping(plain), (b"\0ann\0secret", b"ann\0ann\0secret", b"\0bob\0x")),
         "SCRAM first": (
             stepping(scram),
@@ -196,6 +133,10 @@ def machines() -> Iterator[Mapping[str, tuple[Target, tuple[bytes, ...]]]]:
         ),
         "Kerberos principal": (name_of, (b"ann@EXAMPLE.COM", b"ann/host.example.com@B")),
     }
+    yield {
+        name: Machine(target=target, seeds=seeds, refusals=REFUSALS, pieces=PIECES)
+        for name, (target, seeds) in given.items()
+    }
 
 
 def main() -> int:
@@ -206,10 +147,10 @@ def main() -> int:
     options = parser.parse_args()
     found = 0
     with machines() as all_machines:
-        for name, (target, seeds) in all_machines.items():
+        for name, machine in all_machines.items():
             if options.only not in name:
                 continue
-            tally = drive(target, seeds, options.inputs, options.seed)
+            tally = drive(machine, options.inputs, options.seed, expected=LOGINS)
             found += len(tally.findings)
             counts = {key: getattr(tally, key) for key in Tally.__slots__}
             print(json.dumps({"machine": name, "seed": options.seed, **counts}), flush=True)

@@ -36,6 +36,7 @@ class Siege:
 
     def __init__(self, broker: RunningBroker) -> None:
         self.broker = broker
+        self.bystander: Bystander | None = None
         self.attacks = 0
         self.answered = 0
         self.closed = 0
@@ -82,6 +83,7 @@ class Bystander:
     def __init__(self, client: RawClient) -> None:
         self.asked = 0
         self.worst_s = 0.0
+        self.times_s: list[float] = []
         self._client = client
         self._task = asyncio.create_task(self._run())
 
@@ -95,7 +97,8 @@ class Bystander:
         while True:
             started = time.perf_counter()
             answer = await list_offset(self._client, TOPIC, -1)
-            self.worst_s = max(self.worst_s, time.perf_counter() - started)
+            self.times_s.append(time.perf_counter() - started)
+            self.worst_s = max(self.worst_s, self.times_s[-1])
             assert (answer.error_code, answer.offset) == (0, BATCHES), answer
             self.asked += 1
             await asyncio.sleep(PROBE_INTERVAL_S)
@@ -113,7 +116,7 @@ async def siege(directory: Path, **settings: str) -> AsyncIterator[Siege]:
             assert answer.error_code == 0
         before = logs_in(directory)
         attack = Siege(running)
-        bystander = Bystander(client)
+        attack.bystander = bystander = Bystander(client)
         yield attack
         await bystander.stop()
         assert bystander.asked > 0
