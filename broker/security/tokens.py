@@ -16,7 +16,7 @@ Source: KIP-48, KIP-373; Kafka `DelegationTokenControlManager`, `DelegationToken
 
 import base64
 import hmac
-import uuid
+import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -34,6 +34,7 @@ from broker.security.scram import (
 )
 from config.values import INT64_MAX
 from protocol.error_codes import ErrorCode
+from storage.directory.claim import random_uuid
 from storage.directory.metadata import Json
 from storage.disk.checkpoints import format_uuid
 from values.dataclasses import dataclass
@@ -209,7 +210,7 @@ class Tokens:
             lifetime_ms = min(lifetime_ms, max_lifetime_ms)
         max_ms = _sum(now_ms, lifetime_ms)
         token = Token(
-            id=format_uuid(uuid.uuid4().bytes),
+            id=format_uuid(random_uuid(secrets.token_bytes)),
             owner=owner,
             requester=requester,
             renewers=renewers,

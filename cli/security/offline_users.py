@@ -35,6 +35,9 @@ from storage.directory.offline import open_journal
 from storage.disk.files import RealFiles
 from storage.errors import ForeignDataDir
 
+PROPERTIES = "client.properties"
+"""The file that ``serve --secure`` makes in a directory, with the password of its user."""
+
 _FIRST_USERS = "first-users"
 """The document that says that the first users of a directory have been made."""
 

@@ -7,12 +7,13 @@ command line, which every user of the machine sees.
 
 import json
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from cli.client_properties import profile_file, read_client_properties
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import BrokerOptions, ask_admin, json_option, login_options, read_password
@@ -136,6 +137,30 @@ def passwd(
     if generate:
         _show(name, password)
     _say_what_changed("changed the password of", name, changed, iterations)
+    for file in _files_of_logins(data_dir):
+        if _logs_in(file, name):
+            note(f"{file} still has the former password of {name}: write the new one there")
+
+
+def _files_of_logins(data_dir: str | None) -> Iterator[str]:
+    """The file that ``serve --secure`` makes in a directory, and that of this command's login."""
+    if data_dir is not None:
+        from cli.security.offline_users import PROPERTIES
+
+        yield str(Path(data_dir, PROPERTIES))
+    given = click.get_current_context().params
+    if given["command_config"] is not None:
+        yield given["command_config"]
+    if given["profile"] is not None:
+        yield str(profile_file(given["profile"]))
+
+
+def _logs_in(file: str, name: str) -> bool:
+    """Whether a client.properties file has a login of this user."""
+    try:
+        return read_client_properties(file).username == name
+    except (CommandFailed, OSError):
+        return False
 
 
 def _ask_about(

@@ -24,8 +24,8 @@ from broker.security.tls.contexts import (
     build_context,
     revocations_end_ms,
 )
+from cli.security.offline_users import PROPERTIES
 from cli.security.unmatched import why_it_never_matches
-from cli.server.secure import PROPERTIES
 from config import BrokerConfig, ConfigErrors, Listener, with_dynamic
 from config.security.cipher_suites import is_weak
 from config.security.keys import ListenerSecurity, TlsSettings, listener_security

@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING
 from broker.principal import parse_principals, user
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.security.offline_users import add_administrator, users
+from cli.security.offline_users import PROPERTIES, add_administrator, users
 from cli.server.authority import AUTHORITY, SERVER, ensure_server_certificate
 from config import BrokerConfig, Listener, Setting
 from config.broker_keys import BROKER_KEYS
 from config.security.keys import AUTHORIZERS, listener_security
+from storage.directory.metadata_journal import JOURNAL_FILE
 from storage.disk.files import Files
 from values.dataclasses import dataclass
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from broker.net.addresses import ReadyInfo
 
 ADMIN = "admin"
-PROPERTIES = "client.properties"
 TLS_PROPERTIES = "client-tls.properties"
 SECURE, SELF_SIGNED = "SASL_SSL", "SSL"
 """The protocols of the listeners that the two options make."""
@@ -108,6 +108,8 @@ def prepare(protocol: str, config: BrokerConfig, files: Files) -> Secured:
     if config.remote_standby_enable:
         is_there = True  # as far as one knows: it has the users of the broker that it follows
     else:
+        if not files.exists(f"{config.data_dir}/{JOURNAL_FILE}"):
+            _check_super_users(config)  # before there is anything: a refusal leaves no directory
         # First, because it refuses a directory of another program, and one that is in use.
         is_there = add_administrator(config.data_dir, ADMIN, _MECHANISM, _ITERATIONS, make_password)
     is_own = _ensure_certificate(config, files, listener)

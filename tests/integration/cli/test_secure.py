@@ -240,7 +240,28 @@ def test_what_contradicts_secure_is_refused(
     assert done.stderr.startswith(f"tidelog: {name} = {text!r} (")
     assert source in done.stderr
     assert sentence in done.stderr
-    assert not (data / "client.properties").exists()
+    assert not data.exists()
+
+
+def test_the_files_with_a_former_password_are_named(tmp_path: Path) -> None:
+    data, secret = tmp_path / "data", tmp_path / "secret"
+    properties = data / "client.properties"
+    secret.write_text("another\n")
+    note = f"{properties} still has the former password of admin: write the new one there\n"
+    with secured(data) as (_, lines, _):
+        words = ["user", "passwd", "admin", "--password-file", str(secret), *lines[2].split()[3:]]
+        done = tidelog(*words)
+        assert (done.returncode, note in done.stderr) == (0, True), done.stderr
+        assert as_printed(lines[2], tmp_path).returncode == 1
+        former = password_in(data)
+        properties.write_text(properties.read_text().replace(former, "another"))
+        assert as_printed(lines[2], tmp_path).returncode == 0
+        added = tidelog("user", "add", "ann", "--generate", *lines[2].split()[3:])
+        assert added.returncode == 0, added.stderr
+        done = tidelog("user", "passwd", "ann", "--generate", *lines[2].split()[3:])
+        assert (done.returncode, "former password" in done.stderr) == (0, False), done.stderr
+    words = ["user", "passwd", "admin", "--password-file", str(secret), "--data-dir", str(data)]
+    assert note in tidelog(*words).stderr
 
 
 def test_an_administrator_who_was_removed_stays_removed(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -77,6 +78,15 @@ def refused(call: Any) -> ErrorCode:
 def test_the_lifetime(journal: Journal, lifetime_ms: int, expires_ms: int, max_ms: int) -> None:
     token = made(journal.tokens(), lifetime_ms=lifetime_ms)
     assert (token.expires_ms - NOW, token.max_ms - NOW) == (expires_ms, max_ms)
+
+
+def test_no_id_looks_like_an_option_of_a_command(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`tidelog token renew -AbC...` would be refused: one id of 64 began so."""
+    given = iter([b"\xf8" + bytes(15), b"\xfb" + bytes(15), b"\x04" + bytes(15)])
+    monkeypatch.setattr(secrets, "token_bytes", lambda size: next(given))
+    assert made(journal.tokens()).id == "BAAAAAAAAAAAAAAAAAAAAA"
 
 
 def test_times_do_not_overflow(journal: Journal) -> None:
