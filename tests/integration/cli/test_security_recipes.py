@@ -1,8 +1,9 @@
 """The recipes of docs/security.md run as they are written, with another port."""
 
+import base64
+import json
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -32,13 +33,14 @@ def recipe(heading: str) -> tuple[str, list[str]]:
 
 
 @contextmanager
-def serving(recipe: str, place: Path, variables: Mapping[str, str] | None = None) -> Iterator[str]:
-    """The broker of a recipe, on a free port instead of 9092; that port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    script = recipe.replace("0.0.0.0:9092", f"127.0.0.1:{port}")
-    assert port in script
+def serving(
+    recipe: str, place: Path, variables: Mapping[str, str] | None = None, *, port: int | None = None
+) -> Iterator[str]:
+    """The broker of a recipe, on a free port instead of 9092 unless it gets one; that port."""
+    script, given = recipe, str(port or free_ports(1)[0])
+    if port is None:
+        script = recipe.replace("0.0.0.0:9092", f"127.0.0.1:{given}")
+        assert given in script
     broker = subprocess.Popen(
         ["bash", "-c", PATH + script.replace("tidelog serve", "exec tidelog serve")],
         cwd=place, env=environment(None) | ENVIRONMENT | dict(variables or {}), text=True,
@@ -47,7 +49,7 @@ def serving(recipe: str, place: Path, variables: Mapping[str, str] | None = None
     try:
         assert broker.stdout is not None
         assert any(line.startswith("Tidelog is ready") for line in broker.stdout)
-        yield port
+        yield given
     finally:
         broker.send_signal(signal.SIGTERM)
         assert broker.wait(timeout=30) == 0
@@ -55,11 +57,13 @@ def serving(recipe: str, place: Path, variables: Mapping[str, str] | None = None
         broker.stdout.close()
 
 
-def run(commands: list[str], port: str, place: Path) -> str:
+def run(
+    commands: list[str], port: str, place: Path, variables: Mapping[str, str] | None = None
+) -> str:
     done = subprocess.run(
         ["bash", "-e", "-c", PATH + "\n".join(commands).replace("9092", port)],
-        cwd=place, env=environment(None) | ENVIRONMENT, capture_output=True, text=True,
-        check=False, timeout=280,
+        cwd=place, env=environment(None) | ENVIRONMENT | dict(variables or {}),
+        capture_output=True, text=True, check=False, timeout=280,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -100,9 +104,42 @@ def test_the_recipe_of_the_metrics_port(tmp_path: Path) -> None:
         broker.stdout.close()
 
 
+def laptop() -> list[str]:
+    """The commands in their order; two of them serve."""
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    lines = COMMANDS.findall(page.partition("\n## A laptop\n")[2].partition("\n## ")[0])
+    assert lines[:2] == ["tidelog serve", "tidelog serve --tls-self-signed"]
+    return lines
+
+
+@pytest.mark.slow
+def test_the_recipe_of_a_laptop_with_tls(tmp_path: Path) -> None:
+    _, serve, *clients = laptop()
+    assert len(clients) == 2
+    (port,) = free_ports(1)
+    # The port by a variable, as the recipe has none.
+    with serving(serve, tmp_path, {"TIDELOG_LISTENERS": f"SSL://127.0.0.1:{port}"}, port=port):
+        shown = run(clients, str(port), tmp_path, {"KAFKA_BOOTSTRAP_SERVERS": f"localhost:{port}"})
+        assert "hello" in shown
+
+
+@pytest.mark.slow
+def test_the_recipe_of_delegation_tokens(tmp_path: Path) -> None:
+    serve, clients = recipe("Delegation tokens")
+    assert len(clients) == 2
+    assert serve.startswith("(umask 077; openssl")
+    with serving(serve, tmp_path) as port:
+        token_id, secret = run(clients, port, tmp_path).split()
+        assert len(base64.b64decode(secret)) == 64
+        (row,) = json.loads(run([clients[0], "tidelog token list --json"], port, tmp_path))
+    assert (row["id"], row["owner"], row["renewers"]) == (
+        token_id, "User:admin", ["User:scheduler"],
+    )  # fmt: skip
+
+
 @pytest.mark.slow
 def test_the_recipe_of_a_laptop(tmp_path: Path) -> None:
-    _, (serve,) = recipe("A laptop")
+    serve = laptop()[0]
     (port,) = free_ports(1)
     # By variables, as the recipe has no port; and as every address, which it must refuse.
     for host, starts in (("0.0.0.0", False), ("127.0.0.1", True)):

@@ -77,6 +77,8 @@ CLASSES: Final[dict[str, dict[str, str]]] = {
     "docs/operations.md": {"tidelog serve --set workers": "similar: tests/integration/workers"},
     "docs/security.md": {
         "tidelog serve\n": _RECIPES + "test_the_recipe_of_a_laptop",
+        "tidelog serve --tls-self-signed\n": _RECIPES + "test_the_recipe_of_a_laptop_with_tls",
+        "echo hello": _RECIPES + "test_the_recipe_of_a_laptop_with_tls",
         "tidelog serve --secure --data-dir data --listen 0.0.0.0:9092\n": _RECIPES
         + "test_the_recipes_of_a_service_and_of_an_edge_box",
         "export KAFKA_BOOTSTRAP_SERVERS=localhost:9092\nexport TIDELOG": _RECIPES
@@ -86,13 +88,16 @@ CLASSES: Final[dict[str, dict[str, str]]] = {
         "tidelog certs new": _RECIPES + "test_the_recipe_of_a_container",
         "(umask 077; cut": _RECIPES + "test_the_recipe_of_a_container",
         "config.providers": _SHOWN + "lines of a settings file",
-        "kafka-configs.sh": _KAFKA,
+        "kafka-configs.sh": "test: tests/compat/test_security_page.py"
+        "::test_kafkas_tool_sets_the_store_of_a_listener",
         "cat > oauth.properties": _RECIPES + "test_the_recipe_of_an_identity_provider",
         "export KAFKA_BOOTSTRAP_SERVERS=localhost:9092\ntidelog topic": _RECIPES
         + "test_the_recipe_of_an_identity_provider",
         "cat > kerberos.properties": "test: tests/kerberos/test_gssapi.py"
         "::test_the_recipe_of_the_documentation",
-        "tidelog token create": "similar: tests/integration/cli/test_tokens.py",
+        "(umask 077; openssl": _RECIPES + "test_the_recipe_of_delegation_tokens",
+        "export KAFKA_BOOTSTRAP_SERVERS=localhost:9092 TIDELOG_COMMAND_CONFIG="
+        "data/client.properties\ntidelog token": _RECIPES + "test_the_recipe_of_delegation_tokens",
         "tidelog serve --secure --data-dir data --listen 0.0.0.0:9092 --set metrics": _RECIPES
         + "test_the_recipe_of_the_metrics_port",
         "export KAFKA_BOOTSTRAP_SERVERS=localhost:9092 TIDELOG": _RECIPES
