@@ -173,14 +173,15 @@ class SegmentChanges:
     def store_log_start(self, offset: int) -> None:
         """Store durably that no record below this offset may come back."""
         before = self._manifest.log_start_offset
-        assert offset > before, f"the start falls from {before} to {offset}"
-        try:
-            self._manifest.remember_start(offset)
-            self._sync_manifest()
-        except OSError:
-            self._manifest.log_start_offset = before
-            self._manifest.distrust()
-            raise
+        if offset > before:
+            # Else a call before this one has stored it, and could not make the name durable.
+            try:
+                self._manifest.remember_start(offset)
+                self._sync_manifest()
+            except OSError:
+                self._manifest.log_start_offset = before
+                self._manifest.distrust()
+                raise
         # The manifest may be as new as this line, so its name has to be durable as well.
         self.sync_names()
 

@@ -217,6 +217,20 @@ def test_a_start_that_stays_is_not_stored_again() -> None:
     assert log.log.log_start_offset == 1
 
 
+@pytest.mark.parametrize("again", [2, 1])
+def test_a_start_whose_name_was_not_durable_is_stored_again(again: int) -> None:
+    log = LogHarness()
+    log.append(1, 2, 3)
+    fail_next(log.files, Operation.SYNC_DIRECTORY)
+    with pytest.raises(StorageFailed):
+        log.log.delete_before(2)
+    assert log.log.log_start_offset == 0
+    log.log.delete_before(again)
+    assert log.log.log_start_offset == again
+    survivor = LogHarness.after_power_cut(log, 1, Survival.LOST)
+    assert (survivor.log.log_start_offset, survivor.log.log_end_offset) == (2, 3)
+
+
 def test_a_log_that_is_only_compacted_names_the_policy_in_the_way() -> None:
     log = LogHarness(cleanup_policy="compact")
     with pytest.raises(PolicyViolation, match=r"cleanup\.policy of t does not contain delete"):
