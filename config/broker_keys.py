@@ -561,6 +561,8 @@ _NO_ZOOKEEPER = "there is no ZooKeeper"
 _NO_CLIENT = "the broker logs in nowhere"
 _NO_JVM = "there is no JVM to plug into"
 _ONE_CLEANER = "the cleaner paces itself"
+_STORE_WAIT = "a request waits ten seconds for the object store"
+_EXPIRED_IDS = "expired ids are removed when transactions that time out are looked for"
 
 NOT_APPLICABLE: MappingProxyType[str, str] = MappingProxyType(
     {
@@ -597,6 +599,7 @@ NOT_APPLICABLE: MappingProxyType[str, str] = MappingProxyType(
         "ssl.provider": _NO_JVM,
         "security.providers": _NO_JVM,
         "sasl.mechanism.inter.broker.protocol": _NO_REPLICAS,
+        "sasl.mechanism.controller.protocol": _ONE_NODE,
         "sasl.oauthbearer.header.urlencode": _NO_CLIENT,
         "sasl.oauthbearer.jwt.retriever.class": _NO_CLIENT,
         "sasl.oauthbearer.scope": _NO_CLIENT,
@@ -610,10 +613,14 @@ NOT_APPLICABLE: MappingProxyType[str, str] = MappingProxyType(
         "add.partitions.to.txn.retry.backoff.ms": _NO_REPLICAS,
         "add.partitions.to.txn.retry.backoff.max.ms": _NO_REPLICAS,
         "transaction.partition.verification.enable": "a producer adds partitions by producing",
+        "transaction.remove.expired.transaction.cleanup.interval.ms": _EXPIRED_IDS,
+        "transaction.state.log.load.buffer.size": "transactions are loaded at start",
         "transaction.two.phase.commit.enable": "two-phase commit (KIP-939) is not served",
         "max.request.partition.size.limit": "an answer has at most 2000 partitions",
         "cordoned.log.dirs": "there is one data directory",
         "metadata.log.dir": _ONE_NODE,
+        "initial.broker.registration.timeout.ms": _ONE_NODE,
+        "request.timeout.ms": _NO_REPLICAS,
         "broker.heartbeat.interval.ms": _ONE_NODE,
         "broker.session.timeout.ms": _ONE_NODE,
         "controlled.shutdown.enable": _NO_REPLICAS,
@@ -635,6 +642,14 @@ NOT_APPLICABLE_PREFIXES: MappingProxyType[str, str] = MappingProxyType(
         "zookeeper.": _NO_ZOOKEEPER,
         "replica.": _NO_REPLICAS,
         "controller.": _ONE_NODE,
+        "metadata.": "the metadata journal is compacted by its size",
+        "num.replica.": _NO_REPLICAS,
+        "follower.": _NO_REPLICAS,
+        "replication.quota.": _NO_REPLICAS,
+        "alter.log.dirs.": "there is one data directory",
+        "socket.connection.setup.": _NO_CLIENT,
+        "remote.fetch.": _STORE_WAIT,
+        "remote.list.offsets.": _STORE_WAIT,
         "remote.log.": "the object store is remote.storage.url, and no class is loaded",
         "share.coordinator.": "the states of share groups have no thread, buffer or linger time",
         "share.fetch.": "nothing of a share group waits in a purgatory",
@@ -645,6 +660,7 @@ NOT_APPLICABLE_PREFIXES: MappingProxyType[str, str] = MappingProxyType(
         "sasl.oauthbearer.assertion.": _NO_CLIENT,
         "metric.": "metrics are Prometheus's; see metrics.listener",
         "metrics.num.": "metrics are Prometheus's; see metrics.listener",
+        "metrics.recording.": "metrics are Prometheus's; see metrics.listener",
         "metrics.sample.": "metrics are Prometheus's; see metrics.listener",
         "kafka.": "there is no JVM to plug into",
         "confluent.": "not a setting of Apache Kafka",
