@@ -21,6 +21,7 @@ from client.aio.explain import (
     SECURITY_SETTING,
     SETTING,
     GroupLag,
+    count_by_time,
     group_lags,
     metrics_address,
     request_clock,
@@ -403,13 +404,13 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
     ) -> dict[str, Any]:
         """How many records a topic has in each span of time: at most `buckets` bars.
 
-        Exact, however late records came. Keys as of the broker's /histogram, of which this is the
-        first page: ``next`` is not None for a topic of more than 100 partitions. Raises as
-        `explain_lookup`.
+        Exact, however late records came. Keys as of the broker's /histogram, of all pages of its
+        answer; the bars are as wide as the widest of them. Raises as `explain_lookup`.
         """
-        asked = {"topic": topic, "from": from_ms, "to": to_ms, "buckets": buckets}
-        return await self.ask_metrics_port(
-            "/histogram", {**asked, "partition": partition}, metrics_url=metrics_url
+        asked = {"topic": topic, "partition": partition, "buckets": buckets}
+        return await count_by_time(
+            lambda one: self.ask_metrics_port("/histogram", one, metrics_url=metrics_url),
+            {**asked, "from": from_ms, "to": to_ms},
         )
 
     async def group_lags(

@@ -9,6 +9,7 @@ import shlex
 from dataclasses import dataclass
 
 from protocol.error_codes import ErrorCode
+from protocol.time_windows import MARK, MalformedWindow, parse_window
 
 
 class ClientError(Exception):
@@ -120,7 +121,7 @@ class BrokerRefused(ClientError):
         self.is_final = is_final
         self.code = error_code_of(code)
         self.detail = detail or None
-        cure = CURES.get(self.code)
+        cure = _window_cure(self.code, what, self.detail) or CURES.get(self.code)
         if denied is not None and self.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             self.detail, cure = denied.sentence, denied.cure
         where = f" (broker {broker})" if broker else ""
@@ -134,6 +135,31 @@ class BrokerRefused(ClientError):
         return self.code.retriable and not self.is_final
 
 
+def _window_cure(code: ErrorCode, what: str, detail: str | None) -> str | None:
+    """The cure for the name of a time window in `what`, which has other rules than topics."""
+    name = next((word for word in what.split() if MARK in word), None)
+    if name is None or code not in _OF_NAMES:
+        return None
+    if detail is not None and MARK in detail:
+        return "write to the topic itself, or read the window by a name of that form"
+    times = name.rpartition(MARK)[2]
+    try:
+        window = parse_window(name.rpartition("-")[0] if "-" in times else name)
+    except MalformedWindow as error:
+        return str(error)
+    if window is None:
+        return None
+    if code is ErrorCode.INVALID_TOPIC_EXCEPTION:
+        return (
+            f"it is a time window, which is only read: write to {window.topic} itself; a broker "
+            "serves readers of windows with time.windows.enable=true"
+        )
+    return (
+        f"it is a time window: a broker serves these with time.windows.enable=true, if there is a "
+        f"topic {window.topic}"
+    )
+
+
 def error_code_of(code: int) -> ErrorCode:
     """The `ErrorCode` of a wire value; a code unknown here reads as UNKNOWN_SERVER_ERROR."""
     try:
@@ -141,6 +167,8 @@ def error_code_of(code: int) -> ErrorCode:
     except ValueError:
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
+
+_OF_NAMES = (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 CURES: dict[ErrorCode, str] = {
     ErrorCode.OFFSET_OUT_OF_RANGE: "choose an offset between the earliest and the latest one",

@@ -108,6 +108,10 @@ async def _create_and_answer(
     refused: dict[str, ErrorCode] = {}
     quota = context.security.mutation_quota(request, is_strict=True)
     for name in missing:
+        if context.topics.windows.is_switched_off(name):
+            # A reader would wait at an empty topic, a writer fill one that is no window.
+            refused[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
+            continue
         try:
             quota.charge(context.config.num_partitions)
             await context.topics.create(name, context.config.num_partitions)

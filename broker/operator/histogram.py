@@ -6,8 +6,9 @@
 The counts are exact, by the records' own times, however late they came: `storage.log.histogram`.
 `buckets` is the most bars wanted (240). Their width is one of 1 s, 5 s, 15 s, 1 min, 5 min, 15 min,
 1 h, 3 h, 12 h, 1 d, 7 d, 14 d and so on, and they begin at its multiples, so the first and the last
-may reach beyond `from` and `to`. `width_ms` is above `wanted_width_ms` where the counts of a
-segment are coarser. `width` is the least width wanted. A bar without records is left out.
+may reach beyond `from` and `to`. Without `from` and `to` they reach from the oldest record to the
+newest one, wherever in the log they are. `width_ms` is above `wanted_width_ms` where the counts of
+a segment are coarser. `width` is the least width wanted. A bar without records is left out.
 
     {"topic": "flights", "from_ms": 1372636800000, "to_ms": 1372723200000, "width_ms": 900000,
      "wanted_width_ms": 900000, "buckets": [[1372636800000, 812], [1372637700000, 790], ...],
@@ -96,23 +97,27 @@ class HistogramAnswers:
         is_split = queries.flag(asked, "split")
         logs, share, following = self._page(asked)
         span = span_of(logs)
-        known = span or (0, 1)
-        window = Window(
-            from_ms=known[0] if from_ms is None else from_ms,
-            to_ms=max(known[1], (from_ms or 0) + 1) if to_ms is None else to_ms,
-            bars=bars or BARS,
-            least_ms=least_ms or 0,
-        )
-        if window.from_ms >= window.to_ms:
+        if from_ms is not None and to_ms is not None and from_ms >= to_ms:
             raise queries.BadQuery(
-                f"from={window.from_ms} is not before to={window.to_ms}; from is inclusive, to is "
-                "exclusive"
+                f"from={from_ms} is not before to={to_ms}; from is inclusive, to is exclusive"
             )
+        if to_ms == 0:
+            raise queries.BadQuery("to=0 is out of range: give 1 or more; to is exclusive")
         bytes_max = BYTES if bytes_max is None else bytes_max
         async with self._one_at_a_time:
-            found = await self._threads.drive(
-                self._histogram.count(logs, window, bytes_max=int(bytes_max * share))
-            )
+            while True:
+                start_ms, end_ms = _bounds(span or (0, 1), from_ms, to_ms)
+                window = Window(
+                    from_ms=start_ms, to_ms=end_ms, bars=bars or BARS, least_ms=least_ms or 0
+                )
+                found = await self._threads.drive(
+                    self._histogram.count(logs, window, bytes_max=int(bytes_max * share))
+                )
+                oldest_ms = found.oldest_before_ms
+                if from_ms is not None or oldest_ms is None:
+                    break
+                # The oldest time of a segment was not known, but its counts are.
+                span = (oldest_ms, end_ms if span is None else span[1])
         shown = _document(window, found)
         shown["span"] = span
         shown["next"] = following
@@ -127,10 +132,9 @@ class HistogramAnswers:
         spans = [one["span"] for one in parts if one["span"] is not None]
         bounds = {}
         if spans:
-            bounds = {
-                "from": str(min(start for start, _ in spans)),
-                "to": str(max(end for _, end in spans)),
-            }
+            whole = (min(start for start, _ in spans), max(end for _, end in spans))
+            given = [int(asked[name]) if asked.get(name) else None for name in ("from", "to")]
+            bounds = dict(zip(("from", "to"), map(str, _bounds(whole, *given)), strict=True))
         return {**bounds, **asked, "width": str(max(one["width_ms"] for one in parts))}
 
     def whole(
@@ -178,6 +182,14 @@ class HistogramAnswers:
         page = rest[:limit]
         here = [log for log in logs if log.partition in page]
         return here, len(here) / max(1, len(page)), page[-1] if len(rest) > limit else None
+
+
+def _bounds(span: tuple[int, int], from_ms: int | None, to_ms: int | None) -> tuple[int, int]:
+    """The window: a bound that is not given is that of the records, or gives way to the other."""
+    start_ms, end_ms = span
+    if from_ms is None:
+        from_ms = start_ms if to_ms is None else min(start_ms, to_ms - 1)
+    return from_ms, max(end_ms, from_ms + 1) if to_ms is None else to_ms
 
 
 def _document(window: Window, found: Histogram) -> Document:

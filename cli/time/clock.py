@@ -6,10 +6,10 @@ from typing import Any, Final
 import click
 
 from cli.options import DURATION, BrokerOptions, TimeType, ask_admin, now_ms
-from cli.output import format_count, print_json
-from cli.time.options import metrics_options
+from cli.output import format_count
+from cli.time.options import metrics_options, print_document
 from client.admin import Admin
-from client.times import format_time, parse_time
+from client.times import format_duration, format_time, parse_time
 
 
 def _checked(text: str) -> str:
@@ -19,6 +19,8 @@ def _checked(text: str) -> str:
 
 
 _WHEN = TimeType("TIME", _checked)
+_STEP_MAX_MS: Final = 10 * 365 * 86_400_000
+"""The most by which a broker moves its clock at once."""
 _NEGATIVE: Final = re.compile(r"-\d")
 
 
@@ -77,6 +79,7 @@ def advance(*, duration_ms: int, **options: Any) -> None:
     """Let a DURATION pass, such as 8d or 1h30m."""
     if duration_ms < 0:
         raise click.UsageError("time that has passed is not negative; 'jump' moves a clock back")
+    _check_step(duration_ms)
     _run(advance_ms=duration_ms, **options)
 
 
@@ -88,6 +91,7 @@ def jump(*, duration_ms: int, **options: Any) -> None:
 
     The broker distrusts a jump ahead and deletes nothing by it for log.clock.trust.delay.ms.
     """
+    _check_step(duration_ms)
     _run(jump_ms=duration_ms, **options)
 
 
@@ -103,6 +107,14 @@ def jump(*, duration_ms: int, **options: Any) -> None:
 def resume(*, rate: float, **options: Any) -> None:
     """Let the clock run again from where it stands."""
     _run(rate=rate, **options)
+
+
+def _check_step(duration_ms: int) -> None:
+    if abs(duration_ms) > _STEP_MAX_MS:
+        raise click.UsageError(
+            f"{format_duration(duration_ms)} is too far for one step: a clock moves by at most "
+            f"{format_duration(_STEP_MAX_MS)} (ten years) at once; take several steps"
+        )
 
 
 def _run(
@@ -122,7 +134,7 @@ def _run(
 
     reading = ask_admin(broker, ask)
     if as_json:
-        print_json(reading)
+        print_document(reading)
         return
     rate = reading["rate"]
     speed = "frozen" if rate == 0 else "running" if rate == 1 else f"running at {rate:g} times"

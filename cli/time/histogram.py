@@ -5,8 +5,8 @@ from typing import Any, Final
 import click
 
 from cli.options import TIME, BrokerOptions
-from cli.output import RIGHT, format_count, format_size, print_json, print_table
-from cli.time.options import ask_about, note_unanswered, topic_options
+from cli.output import RIGHT, format_count, format_size, print_table
+from cli.time.options import ask_about, note_unanswered, print_document, topic_options
 from client.times import format_duration, format_time
 
 _BARS: Final = 24
@@ -57,7 +57,7 @@ def command(
     )
     note_unanswered(found)
     if as_json:
-        print_json(found)
+        print_document(found)
         return
     width_ms = found["width_ms"]
     records = format_count(found["records"], "record")
@@ -87,6 +87,4 @@ def _remarks(found: dict[str, Any]) -> list[str]:
             f"{format_count(found['missing_segments'], 'segment')} "
             f"({format_size(found['missing_bytes'])}) not counted yet: ask again."
         )
-    if found["next"] is not None:
-        lines.append(f"These are the partitions up to {found['next']}; -p shows another one.")
     return lines

@@ -1,17 +1,25 @@
 """What the commands share that ask a broker's metrics port about a topic or about its clock."""
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 from cli.options import TOPIC, BrokerOptions, ask_admin, broker_options, json_option
-from cli.output import note
+from cli.output import note, print_json
 from client.admin import Admin
 from client.errors import NotThere
+from client.times import format_time
 from client.types import TopicPartition
 
 _T = TypeVar("_T")
+
+_MOMENTS: Final = ("wall", "now", "from", "to", "goes_at", "full_at", "at")
+_TIMES: Final = {
+    **{f"{name}_ms": name for name in _MOMENTS},
+    **{"timestamp_ms": "time", "first_ms": "first_time", "last_ms": "last_time"},
+}
+"""The names of times in the documents of the metrics port, and what their text is called here."""
 
 
 def metrics_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,6 +64,22 @@ def ask_about(
         )
 
     return ask_admin(broker, work)
+
+
+def print_document(document: Mapping[str, Any]) -> None:
+    """A document of the metrics port as JSON, with ISO 8601 beside each of its times."""
+    print_json(_with_times(document))
+
+
+def _with_times(part: Any) -> Any:
+    if isinstance(part, Mapping):
+        shown = {}
+        for name, value in part.items():
+            shown[name] = _with_times(value)
+            if name in _TIMES:
+                shown[_TIMES[name]] = None if value is None or value < 0 else format_time(value)
+        return shown
+    return [_with_times(one) for one in part] if isinstance(part, list) else part
 
 
 def note_unanswered(found: Mapping[str, Any]) -> None:

@@ -5,13 +5,14 @@ from typing import Any
 import click
 
 from cli.options import BrokerOptions, parse_pairs
-from cli.output import RIGHT, format_count, format_size, print_json, print_table
-from cli.time.options import ask_about, note_unanswered, topic_options
+from cli.output import RIGHT, format_count, format_size, print_table
+from cli.time.options import ask_about, note_unanswered, print_document, topic_options
 from client.times import format_duration, format_time
 
 _ROWS = 20
 
 _KEPT = {
+    "EMPTY": "it has no records",
     "READ_ONLY": "the log takes no changes: it is offline, or follows another broker's bucket",
     "POLICY": "cleanup.policy=compact deletes nothing by age or size",
     "UNLIMITED": "retention.ms is -1, retention.bytes is not exceeded",
@@ -61,7 +62,7 @@ def command(
     )
     note_unanswered(found)
     if as_json:
-        print_json(found)
+        print_document(found)
         return
     _show(found, is_whole)
 
@@ -86,18 +87,24 @@ def _show(found: dict[str, Any], is_whole: bool) -> None:
     print_table(headings, shown)
     if len(shown) < len(rows):
         click.echo(f"and {format_count(len(rows) - len(shown), 'more segment')}; --all shows them")
-    going = [
-        segment["size_bytes"]
-        for one in found["partitions"]
-        for segment in one["segments"]
-        if segment["goes_at_ms"] is not None and segment["goes_at_ms"] <= now_ms
-    ]
-    check = format_duration(found["check_interval_ms"])
-    click.echo(
-        f"The next check, within {check}, deletes {format_count(len(going), 'segment')} "
-        f"({format_size(sum(going))})."
-    )
+    click.echo(_next_check(found))
     click.echo(_disk(found["disk"], now_ms))
+
+
+def _next_check(found: dict[str, Any]) -> str:
+    """What the next check deletes; its moment is not known, so more may have expired by then."""
+    interval_ms = found["check_interval_ms"]
+    sizes: tuple[list[int], list[int]] = ([], [])
+    for one in found["partitions"]:
+        for segment in one["segments"]:
+            waits_ms = (segment["goes_at_ms"] or found["now_ms"]) - found["now_ms"]
+            if segment["goes_at_ms"] is not None and waits_ms <= interval_ms:
+                sizes[waits_ms > 0].append(segment["size_bytes"])
+    now, soon = ((format_count(len(of), "segment"), format_size(sum(of))) for of in sizes)
+    text = f"The next check, within {format_duration(interval_ms)}, deletes {now[0]} ({now[1]})"
+    if sizes[1]:
+        text += f", and of {soon[0]} ({soon[1]}) more what has expired by then"
+    return f"{text}."
 
 
 def _rules(settings: dict[str, Any]) -> str:

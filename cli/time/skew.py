@@ -5,8 +5,8 @@ from typing import Any
 import click
 
 from cli.options import BrokerOptions
-from cli.output import RIGHT, format_count, format_size, print_json, print_table
-from cli.time.options import ask_about, note_unanswered, topic_options
+from cli.output import RIGHT, format_count, format_size, print_table
+from cli.time.options import ask_about, note_unanswered, print_document, topic_options
 from client.times import find_unit_mistake, format_duration, format_time
 
 _AHEAD_MS = 60_000
@@ -47,7 +47,7 @@ def command(
     )
     note_unanswered(found)
     if as_json:
-        print_json(found)
+        print_document(found)
         return
     partitions = found["partitions"]
     read = sum(one["records"] + one["stamped"] for one in partitions)

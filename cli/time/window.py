@@ -1,13 +1,16 @@
 """``tidelog window``: the name under which any Kafka client reads the records of a span of time."""
 
+import re
+
 import click
 
 from cli.options import TIME
-from cli.output import print_json
+from cli.time.options import print_document
 from client.times import format_time
 from protocol.time_windows import MARK, window_name
 
 _NAME_LENGTH_MAX = 249
+_ALLOWED = re.compile(r"[a-zA-Z0-9._-]")
 
 
 @click.command()
@@ -29,6 +32,11 @@ def command(*, topic: str, from_ms: int, to_ms: int | None, as_json: bool) -> No
             f"--to ({format_time(to_ms)}) is not after --from ({format_time(from_ms)}), so there "
             "is nothing in between"
         )
+    if wrong := sorted(set(_ALLOWED.sub("", topic))):
+        raise click.UsageError(
+            f"TOPIC is {topic[:40]!r}, and no topic's name has {', '.join(map(repr, wrong[:5]))}; "
+            "allowed are a-z A-Z 0-9 . _ -"
+        )
     if from_ms < 0:
         raise click.UsageError(f"--from ({format_time(from_ms)}) lies before 1970")
     name = window_name(topic, from_ms, to_ms)
@@ -39,6 +47,6 @@ def command(*, topic: str, from_ms: int, to_ms: int | None, as_json: bool) -> No
             f"names have at most {_NAME_LENGTH_MAX} and {MARK} with the times is part of it"
         )
     if as_json:
-        print_json({"name": name, "topic": topic, "from_ms": from_ms, "to_ms": to_ms})
+        print_document({"name": name, "topic": topic, "from_ms": from_ms, "to_ms": to_ms})
     else:
         click.echo(name)

@@ -79,7 +79,8 @@ def command(
             broker, topic, partition, lambda admin, tps: _explain(admin, tps, time_ms, metrics_url)
         )
         if as_json:
-            print_json({"topic": topic, "at_ms": at_ms, "partitions": found})
+            at = {"at_ms": at_ms, "at": format_time(at_ms)}
+            print_json({"topic": topic, **at, "partitions": found})
         else:
             show_explanations(found)
         return

@@ -1,12 +1,13 @@
 """Requests to a broker's metrics port: lookups explained, counts by time, the settable clock.
 
 Kafka's protocol has no such requests, so they go to the HTTP port that also serves the metrics.
-This module owns the requests only and passes the broker's answers on unchanged.
+This module owns the requests only and passes the broker's answers on unchanged, but for pages that
+add up.
 """
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -27,6 +28,15 @@ SECURITY_SETTING: Final = "metrics.listener.security"
 """The broker setting that is `tls` where the port speaks https."""
 
 TIMEOUT_S: Final = 30.0
+
+_PAGE: Final = 1000
+"""Partitions that are counted by one answer of /histogram."""
+
+_COUNTED: Final = (
+    "before", "after", "without_time", "records", "markers", "missing_segments", "missing_bytes",
+    "bytes_read",
+)  # fmt: skip
+"""What the pages of an answer of /histogram add up."""
 
 _LAG_IN_SECONDS: Final = "tidelog_group_lag_seconds"
 
@@ -68,6 +78,63 @@ async def request_document(
         UnsupportedByBroker: the server that answered is no metrics port.
     """
     return _decode(*await _request(metrics_url, "GET", f"{path}?{urlencode(asked)}", security))
+
+
+async def count_by_time(
+    ask: Callable[[Mapping[str, object]], Awaitable[dict[str, Any]]], asked: Mapping[str, object]
+) -> dict[str, Any]:
+    """All pages of an answer of /histogram as one document, in bars of the widest page.
+
+    `ask` asks the metrics port; what is asked with None is left out. Raises what `ask` raises.
+    """
+    pages = await _count_pages(ask, asked)
+    if len(pages) > 1:
+        # Each page has the bars of its own partitions; now all get the same.
+        filled = [page for page in pages if page["buckets"]] or pages
+        span = {
+            "from": min(page["from_ms"] for page in filled),
+            "to": max(page["to_ms"] for page in filled),
+        }
+        given = {name: value for name, value in asked.items() if value is not None}
+        pages = await _count_pages(ask, span | given)
+    return join_counts(pages)
+
+
+async def _count_pages(
+    ask: Callable[[Mapping[str, object]], Awaitable[dict[str, Any]]], asked: Mapping[str, object]
+) -> list[dict[str, Any]]:
+    pages: list[dict[str, Any]] = []
+    while not pages or pages[-1]["next"] is not None:
+        after = pages[-1]["next"] if pages else None
+        pages.append(await ask({"limit": _PAGE, **asked, "after": after}))
+    return pages
+
+
+def join_counts(pages: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The sum of several documents of /histogram."""
+    first, *others = pages
+    if not others:
+        return first
+    width_ms = max(page["width_ms"] for page in pages)
+    bars: dict[int, int] = {}
+    for page in pages:
+        for start, count in page["buckets"]:
+            start -= start % width_ms
+            bars[start] = bars.get(start, 0) + count
+    start_ms, end_ms = min(page["from_ms"] for page in pages), max(page["to_ms"] for page in pages)
+    lists = [name for name, value in first.items() if isinstance(value, list)]
+    return {
+        **first,
+        **{name: sum(page[name] for page in pages) for name in _COUNTED},
+        **{name: [one for page in pages for one in page[name]] for name in lists},
+        "from_ms": start_ms - start_ms % width_ms,
+        "to_ms": end_ms + -end_ms % width_ms,
+        "width_ms": width_ms,
+        "wanted_width_ms": max(page["wanted_width_ms"] for page in pages),
+        "buckets": [list(bar) for bar in sorted(bars.items())],
+        "is_complete": all(page["is_complete"] for page in pages),
+        "next": None,
+    }
 
 
 async def group_lags(

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from client.admin import Admin
-from client.errors import ClientError, UnsupportedByBroker
+from client.errors import ClientError, NotThere, UnsupportedByBroker
 from client.producer import Producer
 from client.types import TopicInfo, TopicPartition
 from console.options import ConsoleOptions
+from protocol.time_windows import MalformedWindow, TimeWindow, parse_window
 
 KEPT_S: Final = 10.0
 """How long names and kinds are believed."""
@@ -94,14 +95,29 @@ class Hub:
     async def partitions(
         self, topic: str, chosen: frozenset[int] | None = None
     ) -> list[TopicPartition]:
-        """The partitions of a topic, or those of the chosen numbers that it has."""
+        """The partitions of a topic, or those of the chosen numbers.
+
+        Raises:
+            NotThere: it has not all of them.
+        """
         topics = await self.topics()
         info = topics.get(topic) or await self.admin.describe_topic(topic)
+        if chosen is not None and not chosen.issubset(info.partitions):
+            info = await self.admin.describe_topic(topic)  # It may have got more.
+            if missing := chosen.difference(info.partitions):
+                raise NotThere.partition(topic, min(missing), len(info.partitions))
         return [
             TopicPartition(topic, number)
             for number in info.partitions
             if chosen is None or number in chosen
         ]
+
+    async def window_of(self, name: str) -> TimeWindow | None:
+        """The time window that a name stands for; None for topics, which come first."""
+        try:
+            return None if name in await self.topics() else parse_window(name)
+        except MalformedWindow:
+            return None
 
     async def kind(self) -> ClusterKind:
         """What the brokers are; kept for some seconds."""

@@ -15,6 +15,7 @@ from console.data.hub import Hub
 from console.data.timeline import LOOKUPS_MAX, PARTITIONS_MAX, draw_day, find_ends, spread
 from protocol.acl import Operation, PatternType, Permission, ResourceType
 from protocol.error_codes import ErrorCode
+from protocol.time_windows import NO_END_MS
 
 DETAILS_MAX: Final = 50
 """Rows of the list that are asked for in detail at once."""
@@ -172,11 +173,18 @@ async def describe_topic(hub: Hub, name: str) -> dict[str, Any]:
     except ClientError:
         sizes = {}
     # A window of a topic has no files of its own.
+    window = await hub.window_of(name)
     own = [size for tp, size in sizes.items() if tp.topic == name]
     return {
         "name": name,
         "id": info.topic_id.hex(),
         "is_internal": info.is_internal,
+        "window": window
+        and {
+            "topic": window.topic,
+            "start_ms": window.start_ms,
+            "end_ms": None if window.end_ms == NO_END_MS else window.end_ms,
+        },
         "now_ms": await hub.now_ms(),
         "count": len(partitions),
         "partitions": [

@@ -14,15 +14,17 @@ import asyncio
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
+from client.aio.explain import count_by_time
 from client.core.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from client.errors import ClientError, InvalidUse, UnsupportedByBroker
 from client.times import TIMESTAMP_MS_MAX
 from client.types import OffsetAndTimestamp, TopicPartition
 from console.data.hub import Hub
-from protocol.time_windows import NO_END_MS, parse_window
+from protocol.time_windows import NO_END_MS, TimeWindow
 
 LOOKUPS_MAX: Final = 1000
 """Lookups by time for one drawing."""
@@ -41,6 +43,8 @@ _DAY_BYTES: Final = 1024 * 1024
 
 _COUNTED_MAX: Final = 1000
 """Partitions of one answer of the broker's counts."""
+_BARS_MAX: Final = 1000
+"""Bars of one answer of the broker's counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,21 +156,19 @@ async def draw(
 ) -> dict[str, Any]:
     """The timeline of a topic: exact where the broker counts, else by lookups.
 
-    None as a bound is the topic's own first time, or the present. With `has_sizes`,
+    Without bounds the span is that of the topic: where the broker counts, from its oldest time to
+    its newest one, wherever in the log they are, so that every record is in a bar; by lookups from
+    the first record to the newest one that is not ahead of the clock. With `has_sizes`,
     ``record_bytes`` has the mean size of a record on disk, of all partitions (-1) and of each.
+
+    Raises:
+        NotThere: a chosen partition does not exist.
     """
     everything = await hub.partitions(topic, chosen)
     partitions = spread(everything, PARTITIONS_MAX)
     now_ms = await hub.now_ms()
     ends = await find_ends(hub, partitions)
-    first_ms, last_ms = _span(ends, now_ms)
-    window = parse_window(topic)
-    if window is not None and window.end_ms != NO_END_MS:
-        # Its first record need not be its oldest one, nor its last one its newest.
-        first_ms, last_ms = window.start_ms, window.end_ms
-    from_ms = first_ms if from_ms is None else from_ms
-    to_ms = last_ms if to_ms is None else to_ms
-    to_ms = min(max(to_ms, from_ms + 1), TIMESTAMP_MS_MAX)
+    window = await hub.window_of(topic)
     answer: dict[str, Any] = {
         "topic": topic,
         "now_ms": now_ms,
@@ -179,23 +181,25 @@ async def draw(
         "records": sum(one.end - one.start for one in ends.values()),
         "record_bytes": await _record_bytes(hub, ends) if has_sizes else {},
     } | await _settings(hub, topic)
-    counted = None
+    first_ms, last_ms = _span(ends, now_ms)
+    if window is not None:
+        # Its first record need not be its oldest one, nor its last one its newest.
+        first_ms = window.start_ms
+        last_ms = max(last_ms, first_ms + 1) if window.end_ms == NO_END_MS else window.end_ms
+    # From a time on: up to the present, not to a timestamp far ahead of it.
+    low_ms = first_ms if from_ms is None else from_ms
+    high_ms = min(max(last_ms if to_ms is None else to_ms, low_ms + 1), TIMESTAMP_MS_MAX)
     if (await hub.kind()).has_metrics_port:
-        counted = await _by_counts(hub, topic, from_ms, to_ms, chosen, buckets, len(everything))
-        if (
-            counted is None
-            and window is not None
-            and (from_ms <= window.start_ms and window.end_ms <= to_ms)
-        ):
-            # The counts are the topic's, so they are right for the whole window only.
-            counted = await _by_counts(
-                hub, window.topic, window.start_ms, window.end_ms, chosen, buckets, len(everything)
-            )
-            if counted is not None:
-                counted |= {"records": sum(counted["bars"]), "before": 0, "after": 0, "ahead": 0}
-    if counted is not None:
-        return answer | {"partitions_drawn": len(everything)} | counted
-    edges = edges_between(from_ms, to_ms, count_edges(len(partitions), buckets))
+        asked = Asked(topic, from_ms, to_ms, chosen, buckets, len(everything))
+        if from_ms is not None:
+            asked = replace(asked, from_ms=low_ms, to_ms=high_ms)
+        if window is None:
+            counted = await _by_counts(hub, asked)
+        else:
+            counted = await _window_by_counts(hub, asked, window)
+        if counted is not None:
+            return answer | {"partitions_drawn": len(everything)} | counted
+    edges = edges_between(low_ms, high_ms, count_edges(len(partitions), buckets))
     return answer | await _by_lookups(hub, partitions, ends, edges, now_ms)
 
 
@@ -242,7 +246,7 @@ async def draw_day(hub: Hub, topic: str, now_ms: int, lookups: int) -> list[int]
         with suppress(UnsupportedByBroker, InvalidUse):
             page = await hub.ask_tidelog("/histogram", asked)
             if not page.get("unanswered") and not page["missing_bytes"]:
-                return list(bars_of([page])["bars"])
+                return list(bars_of(page)["bars"])
     edges = edges_between(from_ms, now_ms, max(1, min(DAY_HOURS, lookups - 2)))
     drawn = spread(partitions, max(1, lookups // (len(edges) + 1)))
     ends = await hub.admin.list_offsets(dict.fromkeys(drawn, LATEST))
@@ -258,66 +262,121 @@ async def draw_day(hub: Hub, topic: str, now_ms: int, lookups: int) -> list[int]
 
 
 def _span(ends: Mapping[TopicPartition, Ends], now_ms: int) -> tuple[int, int]:
-    """From the oldest record to the newest one that is not ahead of the clock."""
+    """From the first record in a log to the newest one; to the present where that one is ahead."""
     firsts = [one.first_ms for one in ends.values() if one.first_ms is not None]
     newest = [one.newest_ms for one in ends.values() if one.newest_ms is not None]
     if not firsts:
         return now_ms - 3_600_000, now_ms
-    first_ms = min(firsts)
-    last_ms = max((time_ms for time_ms in newest if time_ms <= now_ms), default=now_ms)
-    return (first_ms, last_ms + 1) if last_ms >= first_ms else (first_ms, max(newest) + 1)
+    first_ms, last_ms = min(firsts), max(newest, default=now_ms)
+    # What a log with a timestamp ahead has besides, nothing tells.
+    return first_ms, (now_ms if first_ms <= now_ms < last_ms else last_ms) + 1
 
 
-async def _by_counts(
-    hub: Hub,
-    topic: str,
-    from_ms: int,
-    to_ms: int,
-    chosen: frozenset[int] | None,
-    buckets: int,
-    partitions: int,
-) -> dict[str, Any] | None:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the broker is to count; None as a bound is that of the topic's records."""
+
+    topic: str
+    from_ms: int | None
+    to_ms: int | None
+    chosen: frozenset[int] | None
+    buckets: int
+    partitions: int
+
+
+async def _by_counts(hub: Hub, asked: Asked) -> dict[str, Any] | None:
     """The broker's own counts; None where it has none, or not those of all its workers."""
-    asked: dict[str, object] = {"topic": topic, "from": from_ms, "to": to_ms, "buckets": buckets}
-    asked["limit"] = _COUNTED_MAX
-    is_split = chosen is not None or 1 < partitions <= SPLIT_MAX
+    question: dict[str, object] = {
+        "topic": asked.topic,
+        "from": asked.from_ms,
+        "to": asked.to_ms,
+        "buckets": asked.buckets,
+    }
+    chosen = asked.chosen
     if chosen is not None and len(chosen) == 1:
-        asked["partition"] = min(chosen)
-    elif is_split:
-        asked["split"] = "true"
-    pages: list[dict[str, Any]] = []
+        question["partition"] = min(chosen)
+    elif chosen is not None or 1 < asked.partitions <= SPLIT_MAX:
+        question["split"] = "true"
     try:
-        while not pages or pages[-1]["next"] is not None:
-            after = {} if not pages else {"after": pages[-1]["next"]}
-            pages.append(await hub.ask_tidelog("/histogram", asked | after))
+        found = await count_by_time(partial(hub.ask_tidelog, "/histogram"), question)
     except (UnsupportedByBroker, InvalidUse):
         return None
-    if any(page.get("unanswered") for page in pages):
+    return None if found.get("unanswered") else bars_of(found, chosen)
+
+
+async def _window_by_counts(hub: Hub, asked: Asked, window: TimeWindow) -> dict[str, Any] | None:
+    """The counts of a window: those of its topic, where its ends are between two of their bars.
+
+    None where they are not, as at a time that is no whole second, or where the topic's counts are
+    coarser.
+    """
+    start_ms, end_ms = window.start_ms, window.end_ms
+    low_ms = max(start_ms, start_ms if asked.from_ms is None else asked.from_ms)
+    high_ms = end_ms if asked.to_ms is None else min(end_ms, asked.to_ms)
+    if low_ms >= high_ms:
         return None
-    return bars_of(pages, chosen)
+    of_topic = replace(
+        asked, topic=window.topic, from_ms=low_ms, to_ms=None if high_ms == NO_END_MS else high_ms
+    )
+    found = await _by_counts(hub, of_topic)
+    if found is not None and not _is_within(found, start_ms, end_ms):
+        found = await _by_counts(hub, replace(of_topic, buckets=_BARS_MAX))
+    if found is None or not _is_within(found, start_ms, end_ms):
+        return None
+    # What the topic has before and after the window is in the counts, but not in the window.
+    before = after = 0
+    if found["before"] or (found["after"] and end_ms != NO_END_MS):
+        whole = replace(
+            of_topic,
+            from_ms=start_ms,
+            to_ms=None if end_ms == NO_END_MS else end_ms,
+            buckets=_BARS_MAX,
+        )
+        around = found if (low_ms, high_ms) == (start_ms, end_ms) else await _by_counts(hub, whole)
+        if around is None or not _is_within(around, start_ms, end_ms):
+            return None
+        before = around["before"]
+        after = 0 if end_ms == NO_END_MS else around["after"]
+    found = joined(found, asked.buckets)
+    found["before"] = max(0, found["before"] - before)
+    found["after"] = max(0, found["after"] - after)
+    found["without_time"] = 0
+    found["records"] = sum(found["bars"]) + found["before"] + found["after"]
+    return found
+
+
+def _is_within(found: Mapping[str, Any], start_ms: int, end_ms: int) -> bool:
+    return bool(start_ms <= found["edges"][0] and found["edges"][-1] <= end_ms)
+
+
+def joined(found: Mapping[str, Any], count: int) -> dict[str, Any]:
+    """The same with at most `count` bars, each of several neighbours; the last may be narrower."""
+    edges = found["edges"]
+    step = -(-(len(edges) - 1) // count)
+
+    def sums(bars: Sequence[int]) -> list[int]:
+        return [sum(bars[at : at + step]) for at in range(0, len(bars), step)]
+
+    split = [{**one, "bars": sums(one["bars"])} for one in found["split"]]
+    kept = edges[:-1:step] + edges[-1:]
+    return {**found, "edges": kept, "bars": sums(found["bars"]), "split": split}
 
 
 def bars_of(
-    pages: Sequence[Mapping[str, Any]], chosen: frozenset[int] | None = None
+    found: Mapping[str, Any], chosen: frozenset[int] | None = None
 ) -> dict[str, Any]:
-    """The bars of /histogram's documents, which are pages of one answer.
+    """The bars of a document of /histogram.
 
-    With `chosen` only these partitions count, where the pages are split by partition.
+    With `chosen` only these partitions count, where it is split by partition.
     """
-    width = max(page["width_ms"] for page in pages)
-    from_ms = min(page["from_ms"] for page in pages) // width * width
-    to_ms = max(page["to_ms"] for page in pages)
-    edges = list(range(from_ms, to_ms + width, width))
-    edges = edges if len(edges) > 1 else [from_ms, from_ms + width]
-    parts: list[Mapping[str, Any]] = []
-    split = []
-    for page in pages:
-        inner = [one for one in page.get("partitions", ()) if _is_chosen(one, chosen)]
-        parts += inner if "partitions" in page else [page]
-        split += [
-            {"partition": one["partition"], "bars": _dense(one["buckets"], edges, width)}
-            for one in inner
-        ]
+    width = found["width_ms"]
+    edges = list(range(found["from_ms"], found["to_ms"] + width, width))
+    inner = [one for one in found.get("partitions", ()) if _is_chosen(one, chosen)]
+    split = [
+        {"partition": one["partition"], "bars": _dense(one["buckets"], edges, width)}
+        for one in inner
+    ]
+    parts: list[Mapping[str, Any]] = inner if "partitions" in found else [found]
     bars = [0] * (len(edges) - 1)
     for part in parts:
         counts = _dense(part["buckets"], edges, width)
@@ -331,7 +390,7 @@ def bars_of(
         "after": sum(part["after"] for part in parts),
         "without_time": sum(part["without_time"] for part in parts),
         "ahead": 0,
-        "missing_bytes": sum(page["missing_bytes"] for page in pages),
+        "missing_bytes": found["missing_bytes"],
         "split": split if 1 < len(split) <= SPLIT_MAX else [],
         "records": sum(part["records"] for part in parts),
     }

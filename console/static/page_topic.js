@@ -18,7 +18,9 @@ const TABS = [
 export async function show(root, { words: [name], signal, refresh }) {
   const topic = await get(`/topics/${part(name)}`, {}, signal);
   const tab = param("tab") ?? "";
-  const shown = TABS.filter(([key]) => key !== "produce" || settings.readOnly !== "1");
+  // A window has no segments, no producers and no settings of its own.
+  const hidden = topic.window ? ["segments", "skew", "produce"] : settings.readOnly === "1" ? ["produce"] : [];
+  const shown = TABS.filter(([key]) => !hidden.includes(key));
   const chosen = shown.find(([key]) => key === tab) ?? TABS[0];
   const newest = Math.max(-1, ...topic.partitions.map((one) => one.newest_ms ?? -1));
   const offsets = topic.partitions.reduce((sum, one) => sum + one.end - one.start, 0);
@@ -29,7 +31,7 @@ export async function show(root, { words: [name], signal, refresh }) {
     return `/topics/${part(name)}${query ? `?${query}` : ""}`;
   };
   replace(root,
-    el("div", { class: "head" }, el("h1", {}, name), topic.is_internal && el("span", { class: "tag" }, "internal"), el("span", { class: "grow" }),
+    el("div", { class: "head" }, el("h1", {}, name), topic.is_internal && el("span", { class: "tag" }, "internal"), topic.window && windowOf(topic.window), el("span", { class: "grow" }),
       el("span", { class: "dim" }, [plural(topic.count, "partition"), `${formatCount(offsets)} offsets`, topic.bytes !== null && formatSize(topic.bytes),
         newest >= 0 && `newest ${formatAge(newest, topic.now_ms)}`].filter(Boolean).join(" · "))),
     el("nav", { class: "tabs", "aria-label": "About the topic" }, shown.map(([key, text]) =>
@@ -37,4 +39,9 @@ export async function show(root, { words: [name], signal, refresh }) {
     body);
   const module = await chosen[2]();
   await module.show(body, { topic, name, signal, refresh });
+}
+
+/** Which records of which topic a window shows. */
+function windowOf({ topic, start_ms: start, end_ms: end }) {
+  return el("span", { class: "dim" }, "the records of ", el("a", { href: `/topics/${part(topic)}` }, topic), ` from ${formatTime(start)} ${end === null ? "on" : `to ${formatTime(end)}`}, to read only`);
 }

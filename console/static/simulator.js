@@ -1,7 +1,7 @@
 // What other retention settings would delete, before anything is changed.
 import { get, part, post } from "./api.js";
 import { button, canvas, card, colour, copyButton, el, failure, groupLink, incomplete, labelled, notice, numbers, replace, table } from "./dom.js";
-import { fate } from "./segment_map.js";
+import { fate, reasonOf } from "./segment_map.js";
 import { command, settings } from "./state.js";
 import { formatCount, formatDuration, formatSize, formatTick, formatTime, plural, ticks } from "./time.js";
 
@@ -62,6 +62,7 @@ export async function simulator(root, { name, plan, partition, count, signal, re
         tile(formatCount(gone.reduce((sum, one) => sum + one.next_offset - one.base_offset, 0)), "offsets would go"),
         tile(Number.isFinite(oldest) ? formatTime(oldest, 0) : "-", "oldest time left"),
         tile(last.disk.full_at_ms ? formatTime(last.disk.full_at_ms, 0) : "not foreseen", "disk full")),
+      gone.length === 0 && why(last),
       losers.length > 0 && [el("div", { class: "note warn" }, "These groups would lose records that they have not read:"), table([
         { title: "Group", class: "name", cell: (one) => groupLink(one.group) },
         { title: "Partition", right: true, cell: (one) => one.partition }, { title: "Unread records lost", right: true, cell: (one) => formatCount(one.lost) }], losers)],
@@ -99,6 +100,21 @@ export async function simulator(root, { name, plan, partition, count, signal, re
   replace(root, card("If retention were different", null,
     el("div", { class: "bar" }, labelled("retention.ms", ms), slide, labelled("retention.bytes", bytes), el("span", { class: "dim" }, "Nothing is changed by looking.")), result));
   await run();
+}
+
+const REASONS_MAX = 3;
+
+/** Why nothing would go now: what keeps the oldest segment of each partition. */
+function why({ partitions, settings: rules, now_ms: now }) {
+  if (!rules["cleanup.policy"].includes("delete")) {
+    return el("div", { class: "note" }, `Nothing goes by age or size, whatever these settings are: cleanup.policy is ${rules["cleanup.policy"]}, so only older records of a key that has a newer one go, by compaction.`);
+  }
+  const counts = new Map();
+  for (const { segments: [oldest] } of partitions) {
+    if (oldest?.kept_by) counts.set(reasonOf(oldest, now), (counts.get(reasonOf(oldest, now)) ?? 0) + 1);
+  }
+  return el("div", { class: "note" }, "Nothing would go now. ", [...counts].slice(0, REASONS_MAX).map(([text, count]) =>
+    el("div", {}, `The oldest segment${partitions.length > 1 ? ` of ${plural(count, "partition")}` : ""}: ${text}`)));
 }
 
 const tile = (value, text) => el("div", { class: "tile" }, el("b", {}, value), el("span", {}, text));

@@ -20,5 +20,5 @@ export async function show(root, { topic, name, refresh }) {
       { title: "First time", class: "nowrap", cell: (one) => formatTime(one.first_ms) },
       { title: "Newest time", class: "nowrap", cell: (one) => el("span", { class: one.newest_ms > now ? "bad" : null, title: formatAge(one.newest_ms, now) }, formatTime(one.newest_ms)) },
     ], topic.partitions)), deletion);
-  if (settings.readOnly !== "1") deletionForm(deletion, { name, reload: refresh });
+  if (settings.readOnly !== "1" && !topic.window) deletionForm(deletion, { name, reload: refresh });
 }

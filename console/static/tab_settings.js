@@ -11,7 +11,7 @@ function meaning(one) {
   return one.name.endsWith(".bytes") && number >= 1024 ? formatSize(number) : "";
 }
 
-export async function show(root, { name, signal, refresh }) {
+export async function show(root, { topic, name, signal, refresh }) {
   const found = await get(`/topics/${part(name)}/settings`, {}, signal);
   const search = el("input", { type: "search", "data-key": "/", placeholder: "Part of a name", "aria-label": "Search settings", oninput: () => draw() });
   const list = el("div");
@@ -59,10 +59,11 @@ export async function show(root, { name, signal, refresh }) {
       { title: "", class: "nowrap dim", cell: meaning },
       { title: "Source", class: "nowrap", cell: (one) => el("span", { class: one.is_set_here ? "tag good" : "tag" }, one.source) },
       { title: "Meaning", class: "dim", cell: (one) => one.documentation },
-      { title: "", cell: (one) => settings.readOnly !== "1" && !one.is_read_only && button("Change…", () => edit(one), { "aria-label": `Change ${one.name}` }) },
+      { title: "", cell: (one) => settings.readOnly !== "1" && !topic.window && !one.is_read_only && button("Change…", () => edit(one), { "aria-label": `Change ${one.name}` }) },
     ], rows));
   }
 
-  replace(root, card("Settings", el("span", { class: "bar" }, search, copyButton("Copy as command", command("topic", "describe", name))), list));
+  const ofTopic = topic.window && el("div", { class: "note" }, "These are the settings of ", el("a", { href: `/topics/${part(topic.window.topic)}?tab=settings` }, topic.window.topic), ".");
+  replace(root, card("Settings", el("span", { class: "bar" }, search, copyButton("Copy as command", command("topic", "describe", topic.window?.topic ?? name))), ofTopic, list));
   draw();
 }

@@ -3,8 +3,8 @@ import { get, part } from "./api.js";
 import { button, card, choice, colour, copyButton, el, labelled, empty, failure, notice, replace, skeleton } from "./dom.js";
 import { recordsView } from "./records.js";
 import { chosen, command, param, setParams } from "./state.js";
-import { amount, barNumbers, inBytes, layerColour, timeline } from "./timeline.js";
-import { formatAge, formatCount, formatDuration, formatSize, formatTime, isoTime, plural } from "./time.js";
+import { amount, barNumbers, crowd, inBytes, layerColour, timeline } from "./timeline.js";
+import { exactTime, formatAge, formatCount, formatDuration, formatSize, formatTime, isoTime, plural } from "./time.js";
 
 const HEIGHT = 262; // of the bars with their legend, so that nothing below jumps
 
@@ -33,7 +33,7 @@ export async function show(root, { name, topic, signal }) {
     }
     const shown = param("unit") === "bytes" ? inBytes(data) : data;
     const isSplit = param("split") === "1" && data.split.length > 0;
-    replace(chart, timeline(shown, { selected: selected(), isSplit, select, zoom }), isSplit && layers(shown, choose), legend(shown), notes(data), barNumbers(shown));
+    replace(chart, timeline(shown, { selected: selected(), isSplit, select, zoom }), isSplit && layers(shown, choose), legend(shown), notes(data), farTimes(), barNumbers(shown));
     if (param("split") === "1" && !isSplit && topic.count > 1) chart.append(empty("The bars are split for 2 to 16 partitions: choose some, such as 0-7."));
   }
 
@@ -49,13 +49,25 @@ export async function show(root, { name, topic, signal }) {
   }
 
   function zoom(from, to) {
-    setParams({ from, to }, true);
+    setParams({ from: exactTime(from), to: exactTime(to) }, true);
     load();
   }
 
+  /** Times far from all others make the bars of the whole topic useless; its records are elsewhere. */
+  function farTimes() {
+    const most = isWhole() ? crowd(data) : null;
+    return most && el("div", { class: "note" }, `Nearly all records are between ${formatTime(most[0])} and ${formatTime(most[1])}. `, button("Show that time", () => zoom(...most)));
+  }
+
+  const isWhole = () => !param("from") && !param("to");
+
+  /** What the bars show, to the millisecond: the list and the command have the same; null for the whole topic. */
+  const shownSpan = () => selected() ?? (isWhole() || !data ? null : [data.edges[0], data.edges[data.edges.length - 1]]);
+
   function drawRecords() {
     const span = selected();
-    const window = span ? { from: span[0], to: span[1] } : { from: param("from") ?? "", to: param("to") ?? "" };
+    const shown = shownSpan();
+    const window = shown ? { from: exactTime(shown[0]), to: exactTime(shown[1]) } : { from: "", to: "" };
     recordsView(list, { name, window, title: span ? `Records from ${formatTime(span[0])} to ${formatTime(span[1])}` : "Records of the shown time", clear: span && clear, now: topic.now_ms, signal });
   }
 
@@ -65,13 +77,25 @@ export async function show(root, { name, topic, signal }) {
     drawRecords();
   }
 
+  /** The bars, and what lies beneath them: at once where its span does not depend on the bars. */
   async function load() {
+    const waits = !isWhole() && !selected();
+    if (!waits) drawRecords();
+    if (await count() && waits) drawRecords();
+  }
+
+  async function count() {
+    data = null;
     replace(chart, skeleton(HEIGHT, "Counting records"));
     try {
       data = await get(`/topics/${part(name)}/timeline`, { from: param("from"), to: param("to"), p: param("p"), unit: param("unit") }, signal);
       drawChart();
+      return true;
     } catch (error) {
-      if (!signal.aborted) replace(chart, failure(error, load));
+      if (signal.aborted) return false;
+      replace(chart, failure(error, load));
+      replace(list);
+      return false;
     }
   }
 
@@ -91,31 +115,29 @@ export async function show(root, { name, topic, signal }) {
     }
     replace(problem);
     load();
-    drawRecords();
   }
 
   const problem = el("div");
   box.value = [param("from"), param("to")].filter(Boolean).join("..");
   box.addEventListener("keydown", (event) => event.key === "Enter" && go());
-  partitions.addEventListener("change", () => { setParams({ p: partitions.value.trim(), sel: "" }, true); load(); drawRecords(); });
+  partitions.addEventListener("change", () => { setParams({ p: partitions.value.trim(), sel: "" }, true); load(); });
   const quick = [["1 h", "-1h"], ["24 h", "-1d"], ["7 d", "-7d"], ["All", ""]].map(([text, value]) => button(text, () => { box.value = value; go(); }));
   const pin = () => {
     if (!data) return;
-    setParams({ from: data.edges[0], to: data.edges[data.edges.length - 1] });
+    setParams({ from: exactTime(data.edges[0]), to: exactTime(data.edges[data.edges.length - 1]) });
     notice("The address now holds these times, whenever it is opened.");
   };
   replace(root,
-    card("Records over time", el("span", { class: "bar" }, box, button("Show", go), quick, topic.count > 1 && partitions, choice([["", "records"], ["bytes", "bytes"]], param("unit") ?? "", (value) => { setParams({ unit: value }); load(); }, "What the bars show"),
+    card("Records over time", el("span", { class: "bar" }, box, button("Show", go), quick, topic.count > 1 && partitions, choice([["", "records"], ["bytes", "bytes"]], param("unit") ?? "", (value) => { setParams({ unit: value }); count(); }, "What the bars show"),
       topic.count > 1 && labelled("split", el("input", { type: "checkbox", checked: param("split") === "1", "aria-label": "Split the bars by partition", onchange: (event) => { setParams({ split: event.target.checked ? "1" : "" }); drawChart(); } })),
       button("Pin", pin, { title: "Make relative times in the address absolute" }),
       copyButton("Copy link", () => location.href),
-      copyButton("Copy as command", () => consumeCommand(name, selected() ?? (data ? [data.edges[0], data.edges[data.edges.length - 1]] : null)))), problem, chart),
+      copyButton("Copy as command", () => consumeCommand(name, shownSpan()))), problem, chart),
     list);
-  drawRecords();
   await load();
 }
 
-export function consumeCommand(name, span) {
+function consumeCommand(name, span) {
   const range = span ? ["--from", isoTime(span[0]), "--until", isoTime(span[1])] : ["--from", "earliest"];
   return command("consume", name, ...range, ...chosen(), "--exit-at-end");
 }

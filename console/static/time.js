@@ -37,8 +37,15 @@ export function formatTime(ms, digits = 3) {
   return `${p.year}-${p.month}-${p.day} ${p.hour}:${p.minute}:${p.second}${fraction}${p.offset}`;
 }
 
+const CALENDAR_END = 253402300800000;
+/** Numbers that everybody takes for milliseconds; others have to be written with their unit. */
+const PLAIN = [1e11, CALENDAR_END];
+
+/** A time as an address and a question have it. */
+export const exactTime = (ms) => (ms >= PLAIN[0] && ms < PLAIN[1] ? ms : `${ms}ms`);
+
 /** The form that a command line and the time box take. */
-export const isoTime = (ms) => formatTime(ms).replace(" ", "T");
+export const isoTime = (ms) => (ms < CALENDAR_END ? formatTime(ms).replace(" ", "T") : `${ms}ms`);
 
 /** A label of an axis: no more than the span needs. */
 export function formatTick(ms, spanMs) {

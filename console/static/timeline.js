@@ -195,6 +195,21 @@ function label(data) {
     `${text(data.before)} before, ${text(data.after)} after. Arrow keys move, Shift selects, Enter shows the records.`;
 }
 
+const MOST = 0.99;
+
+/** The time that holds nearly all records, where it is a small part of the bars; else null. */
+export function crowd({ edges, bars }) {
+  const wanted = MOST * bars.reduce((sum, count) => sum + count, 0);
+  let best = null;
+  let held = 0;
+  for (let start = 0, end = 0; end < bars.length; end++) {
+    held += bars[end];
+    while (held - bars[start] >= wanted && start < end) held -= bars[start++];
+    if (held >= wanted && (!best || end - start < best[1] - best[0])) best = [start, end];
+  }
+  return wanted > 0 && bars.length >= 20 && best[1] - best[0] + 1 <= bars.length / 10 ? [edges[best[0]], edges[best[1] + 1]] : null;
+}
+
 /** The numbers of the bars as a table. */
 export const barNumbers = (data) => numbers([
   { title: "From", cell: (row) => formatTime(row[0]) }, { title: "To", cell: (row) => formatTime(row[1]) },

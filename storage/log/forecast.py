@@ -10,6 +10,7 @@ runs it every `log.retention.check.interval.ms`.
 | READ_ONLY       | the log takes no changes: it is offline, or follows another broker's bucket    |
 | POLICY          | `cleanup.policy` is compact alone                                              |
 | UNLIMITED       | `retention.ms` is -1, and the log is below `retention.bytes`                   |
+| EMPTY           | it has no records                                                              |
 | HIGH_WATERMARK  | some of it, or of an older segment, is not durable yet                         |
 | FUTURE          | its newest timestamp is ahead of the clock                                     |
 | OLDER           | segments go oldest first, and an older one (`held_by`) has to stay             |
@@ -45,6 +46,7 @@ class Keeper(Enum):
     READ_ONLY = "the log takes no changes: it is offline, or follows another broker's bucket"
     POLICY = "cleanup.policy deletes nothing by age or size"
     UNLIMITED = "retention.ms is -1 and retention.bytes is not exceeded"
+    EMPTY = "it has no records"
     HIGH_WATERMARK = "not durable yet"
     FUTURE = "its newest timestamp is ahead of the clock"
     OLDER = "an older segment stays"
@@ -153,7 +155,7 @@ def _blocker(segment: SegmentAge, rules: RetentionRules, high_watermark: int) ->
     if rules.retention_ms < 0:
         return Keeper.UNLIMITED
     if segment.base_offset == segment.next_base:
-        return Keeper.ACTIVE
+        return Keeper.EMPTY
     return Keeper.HIGH_WATERMARK if segment.next_base > high_watermark else None
 
 

@@ -87,6 +87,7 @@ class PartitionCounts:
         from_offset: the start; `to_offset` is the end.
         bars: by where they begin (ms).
         before: records older than the first bar; `after`: newer than the last.
+        oldest_before_ms: since when there are records before the bars; None: there are none.
         without_time: records without timestamp.
         markers: the markers of transactions, which are no records here.
     """
@@ -97,6 +98,7 @@ class PartitionCounts:
     bars: dict[int, int] = field(default_factory=dict)
     before: int = 0
     after: int = 0
+    oldest_before_ms: int | None = None
     without_time: int = 0
     markers: int = 0
 
@@ -111,6 +113,10 @@ class PartitionCounts:
         starts, counts = buckets.starts, buckets.counts
         first, end = bisect_left(starts, bars.start), bisect_left(starts, bars.stop)
         self.before += sum(counts[:first])
+        oldest = next((at for at in range(first) if counts[at] and starts[at] >= 0), None)
+        if oldest is not None:
+            known = self.oldest_before_ms
+            self.oldest_before_ms = starts[oldest] if known is None else min(known, starts[oldest])
         self.after += sum(counts[end:])
         for start, count in zip(starts[first:end], counts[first:end], strict=True):
             if count:
@@ -157,6 +163,12 @@ class Histogram:
     partitions: list[PartitionCounts]
     missing: list[MissingPart]
     bytes_read: int
+
+    @property
+    def oldest_before_ms(self) -> int | None:
+        """Since when there are records before the bars; None: there are none."""
+        known = (one.oldest_before_ms for one in self.partitions)
+        return min((time_ms for time_ms in known if time_ms is not None), default=None)
 
 
 @dataclass(slots=True)

@@ -155,8 +155,95 @@ async def test_a_window_is_counted_by_its_records_own_times(
             wanted = sum(low <= (one.timestamp_ms or 0) < high for one in seeds)
             assert (found["source"], sum(found["bars"])) == ("counts", wanted)
             assert (found["before"], found["after"], found["records"]) == (0, 0, wanted)
-            part = await browser.ask(f"/topics/{window}/timeline", **{"from": low + HOUR})
-            assert part["source"] == "lookups", "the broker counts whole windows only"
+            times = [one.timestamp_ms or 0 for one in seeds]
+            inside = START + 12 * HOUR
+            part = await browser.ask(
+                f"/topics/{window}/timeline", **{"from": inside, "to": inside + HOUR, "buckets": 20}
+            )
+            edges = part["edges"]
+            assert (part["source"], edges[0], edges[-1]) == ("counts", inside, inside + HOUR)
+            assert part["bars"] == [
+                sum(a <= time < b for time in times) for a, b in pairwise(edges)
+            ]
+            assert part["before"] == sum(low <= time < inside for time in times)
+            assert part["after"] == sum(inside + HOUR <= time < high for time in times)
+
+
+@pytest.mark.parametrize(
+    ("start_ms", "source"), [(START + 9 * HOUR, "counts"), (START + 9 * HOUR + 1, "lookups")]
+)
+async def test_a_window_without_an_end_is_drawn_like_others(
+    tmp_path: Path, open_console: Open, start_ms: int, source: str
+) -> None:
+    """By lookups where its start is within a second, of which there are no counts."""
+    settings = {"time.windows.enable": "true"}
+    async with in_process_broker(tmp_path / "windows", settings=settings) as broker:
+        seeds = await seed_hours(broker, "t")
+        ahead = Seed("ahead", timestamp_ms=START + 48 * HOUR + HOUR // 2)
+        late = Seed("late", timestamp_ms=START + 9 * HOUR + 2)
+        await broker.write("t", ahead, late)
+        times = [one.timestamp_ms or 0 for one in (*seeds, ahead, late)]
+        async with open_console(bootstrap=broker.bootstrap) as browser:
+            found = await browser.ask(f"/topics/{window_name('t', start_ms)}/timeline")
+            whole = found["before"] + sum(found["bars"]) + found["after"]
+            assert found["source"] == source
+            if source == "counts":
+                assert (found["before"], found["after"]) == (0, 0)
+                assert whole == found["records"] == sum(time >= start_ms for time in times)
+
+
+async def test_the_whole_topic_is_drawn_with_its_oldest_and_its_newest_record(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    """Neither is at an end of the log, and the newest is ahead of the clock."""
+    seeds = await seed_hours(broker, "t")
+    far = [
+        Seed("ahead", timestamp_ms=START + 48 * HOUR + HOUR // 2),
+        Seed("oldest", timestamp_ms=START - 9 * HOUR),
+        Seed("x", timestamp_ms=START + 48 * HOUR),
+    ]
+    await broker.write("t", *far)
+    found = await browser.ask("/topics/t/timeline")
+    assert (found["source"], found["before"], found["after"]) == ("counts", 0, 0)
+    assert sum(found["bars"]) == found["records"] == len(seeds) + len(far)
+    since = await browser.ask("/topics/t/timeline", **{"from": str(START + 40 * HOUR)})
+    assert since["edges"][-1] <= START + 48 * HOUR + HOUR // 4, "from a time on: to the present"
+    assert since["after"] == 1
+    until = await browser.ask("/topics/t/timeline", to=str(START - 10 * HOUR))
+    assert (until["source"], sum(until["bars"])) == ("counts", 0)
+
+
+@pytest.mark.parametrize("question", ["timeline", "records", "tail"])
+async def test_a_partition_that_does_not_exist_is_named(
+    broker: InProcessBroker, browser: Browser, question: str
+) -> None:
+    await broker.create_topic("t", ["a"], partitions=2)
+    sentence = "t has no partition 77: it has 0 to 1"
+    if question == "tail":
+        answer = await browser.get("/api/topics/t/tail", params={"p": "0,77"})
+        assert sentence in answer.text
+    else:
+        assert (await browser.ask(f"/topics/t/{question}", 404, p="77"))["error"] == sentence
+
+
+async def test_a_partition_that_is_new_is_found(broker: InProcessBroker, browser: Browser) -> None:
+    """Names are kept for some seconds, and partitions are added meanwhile."""
+    await broker.create_topic("t", ["a"])
+    await browser.ask("/topics")
+    async with Admin(broker.bootstrap) as admin:
+        await admin.create_partitions("t", 3)
+    assert (await browser.ask("/topics/t/timeline", p="2"))["partitions"] == 1
+
+
+async def test_a_topic_may_have_the_name_of_a_window(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    """Where windows are not served; its times need not even be any."""
+    for name in (window_name("t", START, START + HOUR), "t.__t__soon__"):
+        await broker.create_topic(name, [Seed("x", timestamp_ms=START + 7 * HOUR)])
+        assert (await browser.ask(f"/topics/{name}"))["window"] is None
+        found = await browser.ask(f"/topics/{name}/timeline")
+        assert (found["source"], sum(found["bars"])) == ("counts", 1)
 
 
 async def test_records_behind_a_future_stamp_are_counted(

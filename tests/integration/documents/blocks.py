@@ -21,6 +21,7 @@ RUN_PAGES: Final = (
     "docs/how-to/back-up-and-restore.md",
     "docs/how-to/move-from-kafka.md",
     "docs/how-to/test-your-application.md",
+    "docs/testing.md",
 )
 """Pages whose blocks run here, in their order, in one directory."""
 
@@ -125,7 +126,6 @@ CLASSES: Final[dict[str, dict[str, str]]] = {
     "docs/testing.md": {
         "DAYS_7_MS": _TESTING,
         "import pytest": _TESTING,
-        "tidelog serve --clock": "similar: tests/integration/cli/test_clock.py",
     },
     "docs/tiered-storage.md": {
         "pip install": "not run: installs packages, and needs a bucket at Amazon",
@@ -140,6 +140,8 @@ CLASSES: Final[dict[str, dict[str, str]]] = {
         "offset ": _SHOWN + "a log and its index",
         "curl 'localhost:9464/segments": "similar: tests/integration/operator/test_segments.py",
         "curl 'localhost:9464/histogram": "similar: tests/integration/operator/test_histogram.py",
+        "curl localhost:9464/clock": "similar: tests/integration/operator/test_settable_clock.py",
+        '{"wall_ms"': _SHOWN + "an answer",
         "tidelog serve": "test: tests/integration/cli/test_window.py"
         "::test_the_example_of_the_page_on_time",
         "newest timestamp": _SHOWN + "a rule",

@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 
 from client.admin import Admin
+from client.times import parse_time
 from client.types import TopicPartition
 from storage.disk.file_names import TIME_COUNTS_SUFFIX
+from storage.log.histogram import span_of
+from storage.segment.manifest import UNKNOWN_MINIMUM
 from tests.support.broker import RunningBroker, batch, running_broker
 from tests.support.cli import tidelog
 from tests.support.requests import create_topic, produce
@@ -166,7 +169,44 @@ async def test_the_command_draws_bars(served: RunningBroker) -> None:
             await asyncio.to_thread(tidelog, "histogram", "t", "--json", "-b", served.bootstrap)
         ).stdout
     )
-    assert counted == await ask(served, "topic=t&buckets=24")
+    plain = await ask(served, "topic=t&buckets=24")
+    assert counted.items() >= plain.items()
+    times = {name: parse_time(counted[name], now_ms=None) for name in ("from", "to")}
+    assert times == {"from": plain["from_ms"], "to": plain["to_ms"]}
+
+
+async def test_a_bound_that_is_not_given_gives_way(served: RunningBroker) -> None:
+    """The records are all on one side of the bound that is given."""
+    early = await ask(served, f"topic=t&to={START_MS - 10**9}")
+    assert (early["buckets"], early["before"], early["after"]) == ([], 0, 362)
+    late = await ask(served, f"topic=t&from={START_MS + 10**12}")
+    assert (late["buckets"], late["before"], late["after"]) == ([], 362, 0)
+
+
+async def test_all_there_is_has_records_of_unknown_age_too(served: RunningBroker) -> None:
+    """The smallest time of a segment is not known, as after a crash; its counts are."""
+    log = served.broker.topics.led_log("t", 0)
+    before = await ask(served, "topic=t&partition=0")
+    for segment in log.segments:
+        segment.min_timestamp = UNKNOWN_MINIMUM
+    span = span_of([log])
+    assert span is not None
+    assert span[0] > min(min(times) for times in times_of(0) if -1 not in times)
+    found = await ask(served, "topic=t&partition=0")
+    assert (found["before"], found["after"], found["records"]) == (0, 0, 182)
+    assert found["buckets"] == before["buckets"]
+
+
+async def test_the_command_counts_a_topic_of_many_pages(
+    served: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The headline and the bars are those of all partitions, in the same bars."""
+    monkeypatch.setattr("client.aio.explain._PAGE", 1)
+    async with Admin(served.bootstrap) as admin:
+        found = await admin.count_by_time("t", buckets=24)
+        assert found["records"] == 2 * 182
+        assert len(found["buckets"]) <= 24
+        assert found == await ask(served, "topic=t&buckets=24")
 
 
 @pytest.mark.parametrize(

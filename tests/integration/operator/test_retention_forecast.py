@@ -99,6 +99,7 @@ async def pass_by(running: RunningBroker, document: dict[str, Any]) -> None:
         # The size counts at once, whatever the age.
         ([-3, -2, -1], {"retention_bytes": "130"}, [(0, None), (8, "RETENTION"), (9, "RETENTION")]),
         ([], {"cleanup_policy": "compact"}, [(None, "POLICY")]),
+        ([], {}, [(None, "EMPTY")]),
         ([-3, -2], {"retention_ms": "-1"}, [(None, "UNLIMITED"), (None, "UNLIMITED")]),
     ],
 )

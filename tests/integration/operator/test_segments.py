@@ -67,8 +67,8 @@ async def test_all_partitions_are_in_one_answer(served: RunningBroker) -> None:
             "appended_ms": -1,
             "goes_at_ms": None,
             "reason": None,
-            "kept_by": "ACTIVE",
-            "why": "newer records in it, and it is still written to",
+            "kept_by": "EMPTY",
+            "why": "it has no records",
             "held_by": None,
             "future": None,
         }

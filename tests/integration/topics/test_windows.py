@@ -52,6 +52,7 @@ from protocol.records.layout import Codec
 from protocol.records.record import Record
 from protocol.records.scan import scan_entries
 from tests.support.broker import RawClient, RunningBroker, batch, running_broker
+from tests.support.cli import tidelog
 from tests.support.requests import (
     create_topic,
     fetch,
@@ -174,7 +175,16 @@ async def test_the_switch_is_off_unless_set(tmp_path: Path) -> None:
         await fill(client)
         (topic,) = await described(client, WINDOW, create=False)
         assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        # It is a name like any other then; the topic stays when windows come.
+        # Use creates no topic of that name, and a command says what it is.
+        (topic,) = await described(client, WINDOW)
+        assert topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert await listed(client) == ["flights"]
+        for words in (("produce", WINDOW), ("consume", WINDOW, "--from", "earliest", "-e")):
+            done = await asyncio.to_thread(tidelog, *words, "-b", running.bootstrap, given="x\n")
+            assert done.returncode != 0
+            assert "it is a time window" in done.stderr
+            assert "time.windows.enable=true" in done.stderr
+        # Who creates it means it; the topic stays when windows come.
         await create_topic(client, WINDOW)
         await produce(client, WINDOW, batch("real"))
     async with running_broker(tmp_path / "data", time_windows_enable="true") as running:

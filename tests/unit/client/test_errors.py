@@ -18,6 +18,40 @@ def test_a_refusal_names_request_code_detail_broker_and_cure() -> None:
     assert not error.retriable
 
 
+WINDOW = "flights.__t__20261101T100000Z__20261101T110000Z"
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "detail", "cure"),
+    [
+        (f"topic {WINDOW}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, "time.windows.enable=true"),
+        (f"topic {WINDOW}", ErrorCode.INVALID_TOPIC_EXCEPTION, None, "write to flights itself"),
+        (f"producing to {WINDOW}-0", ErrorCode.INVALID_TOPIC_EXCEPTION, None, "flights itself"),
+        ("topic f.__t__soon__", ErrorCode.INVALID_TOPIC_EXCEPTION, None, "FROM is 'soon'"),
+        (
+            "creating topic f.__t__soon__",
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            "FROM is 'soon' (names with .__t__ are time windows)",
+            "write to the topic itself",
+        ),
+    ],
+)
+def test_the_cure_of_a_windows_name_is_that_of_windows(
+    what: str, code: ErrorCode, detail: str | None, cure: str
+) -> None:
+    text = str(BrokerRefused(what, code, detail=detail))
+    assert cure in text
+    assert "1 to 249 letters" not in text
+    assert "create the topic first" not in text
+
+
+def test_the_cure_of_a_topics_name_is_that_of_topics() -> None:
+    text = str(BrokerRefused("topic a b", ErrorCode.INVALID_TOPIC_EXCEPTION))
+    assert "1 to 249 letters" in text
+    other = str(BrokerRefused(f"reading {WINDOW}", ErrorCode.OFFSET_OUT_OF_RANGE))
+    assert "window" not in other
+
+
 def test_an_unknown_code_is_an_unknown_server_error() -> None:
     assert error_code_of(31_000) is ErrorCode.UNKNOWN_SERVER_ERROR
 

@@ -13,6 +13,7 @@ from console.data.timeline import (
     count_edges,
     counts_of,
     edges_between,
+    joined,
     spread,
 )
 
@@ -88,19 +89,19 @@ def page(width: int, start: int, end: int, buckets: list[list[int]], **more: obj
 
 
 def test_the_brokers_counts_become_bars_with_their_gaps() -> None:
-    found = bars_of([page(1000, 5000, 9000, [[5000, 4], [8000, 1]])])
+    found = bars_of(page(1000, 5000, 9000, [[5000, 4], [8000, 1]]))
     assert found["edges"] == [5000, 6000, 7000, 8000, 9000]
     assert found["bars"] == [4, 0, 0, 1]
     assert (found["before"], found["after"], found["without_time"]) == (1, 2, 3)
 
 
-def test_pages_with_other_widths_add_up_in_the_widest() -> None:
-    wide = page(5000, 5000, 10_000, [[5000, 7]])
-    fine = page(1000, 5000, 9000, [[5000, 4], [9000 - 1000, 1]])
-    found = bars_of([fine, wide])
-    assert found["edges"] == [5000, 10_000]
-    assert found["bars"] == [12]
-    assert found["before"] == 2
+def test_neighbouring_bars_are_joined() -> None:
+    """A window of which the counts are finer than what is drawn."""
+    found = bars_of(page(1000, 0, 7000, [[0, 1], [1000, 2], [2000, 4], [6000, 8]]))
+    few = joined(found, 3)
+    assert few["edges"] == [0, 3000, 6000, 7000]
+    assert few["bars"] == [7, 0, 8]
+    assert joined(found, 7)["bars"] == found["bars"]
 
 
 def test_only_chosen_partitions_count() -> None:
@@ -109,6 +110,6 @@ def test_only_chosen_partitions_count() -> None:
         page(1000, 0, 2000, [[1000, 5]]) | {"partition": 1},
     ]
     whole = page(1000, 0, 2000, [[0, 1], [1000, 5]], partitions=split)
-    assert bars_of([whole], frozenset((1,)))["bars"] == [0, 5]
-    assert bars_of([whole])["bars"] == [1, 5]
-    assert len(bars_of([whole])["split"]) == 2
+    assert bars_of(whole, frozenset((1,)))["bars"] == [0, 5]
+    assert bars_of(whole)["bars"] == [1, 5]
+    assert len(bars_of(whole)["split"]) == 2
