@@ -528,6 +528,11 @@ def scoped_key(name: str) -> Key | None:
     return MECHANISM_KEYS.get(key_name) if mechanism.upper() in MECHANISMS else None
 
 
+def listener_of(name: str) -> str:
+    """The listener, in lower case, that `listener.name.X.key` is for."""
+    return name.removeprefix(_PREFIX).partition(".")[0].lower()
+
+
 def of_one_listener(config: BrokerConfig, name: str) -> Key | None:
     """The key that `name` sets for a listener of `config`; the name is in lower case."""
     listeners = [one.name for one in config.listeners]

@@ -3,7 +3,9 @@
 Read next: `config.security.keys`, docs/security.md.
 """
 
+import re
 from collections.abc import Iterator
+from typing import Final
 
 from config.errors import Problem
 from config.listeners import METRICS
@@ -16,9 +18,14 @@ from config.security.keys import (
     ListenerSecurity,
     OAuthSettings,
     TlsSettings,
+    listener_of,
     listener_security,
+    scoped_key,
     scoped_name,
 )
+
+_CONTROLLER: Final = "controller"
+"""The usual listener of Kafka's controllers, whose settings a file of Kafka may have."""
 
 
 def security_problems(config: BrokerConfig) -> Iterator[Problem]:
@@ -27,10 +34,37 @@ def security_problems(config: BrokerConfig) -> Iterator[Problem]:
         security = listener_security(config, listener)
         for reason, cure in _complaints(security, listener, config):
             yield Problem("listeners", str(listener), reason, cure)
+    yield from _settings_of_no_listener(config)
+    if re.search(r",\s*User:", config.super_users):
+        yield Problem(
+            "super.users",
+            config.super_users,
+            "a comma is part of a name, as in those of certificates",
+            "separate users by ;",
+        )
+
+
+def _settings_of_no_listener(config: BrokerConfig) -> Iterator[Problem]:
+    """What is meant to protect a listener, which has another name."""
+    names = [listener.name.lower() for listener in config.listeners]
+    known = {*names, METRICS.lower(), _CONTROLLER}
+    for name in config.settings:
+        if scoped_key(name) is not None and listener_of(name) not in known:
+            yield Problem(
+                "listeners",
+                ",".join(map(str, config.listeners)),
+                f"{name} is for a listener that there is not, so it protects none",
+                f"write listener.name.{' or '.join(names)}, or remove it",
+            )
 
 
 def security_notices(config: BrokerConfig) -> Iterator[str]:
     """What has no effect although it was set, for the operator."""
+    if config.super_users and not config.authorizer_class_name:
+        yield (
+            f"super.users = {config.super_users} does nothing without authorizer.class.name: "
+            "everyone may do everything"
+        )
     for listener in config.listeners:
         tls = listener_security(config, listener).tls
         if tls is None or tls.client_auth != "none":

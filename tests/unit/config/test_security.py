@@ -9,6 +9,7 @@ from config.security.keys import TlsSettings, listener_security
 
 SSL = {"listeners": "SSL://127.0.0.1:0", "ssl.keystore.location": "/server.pem"}
 OWN = "listener.name.ssl."
+STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 AES_128 = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
 
 
@@ -191,3 +192,38 @@ def test_super_users_have_a_type_and_a_name(users: str) -> None:
 def test_a_super_user_may_be_the_name_of_a_certificate() -> None:
     users = " User:CN=ops,O=Example ; User:a:b;"
     assert loaded(**{"super.users": users}).super_users == users.strip()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "listener.name.sll.ssl.client.auth",
+        "listener.name.other.sasl.enabled.mechanisms",
+        "listener.name.other.plain.sasl.jaas.config",
+    ],
+)
+def test_a_setting_for_a_listener_that_there_is_not_is_refused(name: str) -> None:
+    """Else a slip would leave a listener as open as before, without a word."""
+    values = {"client": "required", "enabled": "PLAIN", "jaas": "env:SECRET"}
+    (text,) = [text for word, text in values.items() if f".{word}" in name]
+    with pytest.raises(ConfigErrors) as raised:
+        loaded(**{name: text})
+    assert f"{name} is for a listener that there is not" in str(raised.value)
+    assert "write listener.name.ssl, or remove it" in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["ssl", "SSL", "metrics", "controller"])
+def test_a_setting_for_a_listener_that_there_is_is_kept(name: str) -> None:
+    loaded(**{f"listener.name.{name}.ssl.client.auth": "none"})
+
+
+def test_super_users_are_separated_by_semicolons() -> None:
+    with pytest.raises(ConfigErrors, match="separate users by ;"):
+        loaded(**{"super.users": "User:a, User:b"})
+    loaded(**{"super.users": "User:CN=a,OU=b;User:c", "authorizer.class.name": STANDARD})
+
+
+def test_super_users_without_an_authorizer_are_noted() -> None:
+    (notice,) = loaded(**{"super.users": "User:a"}).notices
+    assert "does nothing without authorizer.class.name" in notice
+    assert loaded(**{"super.users": "User:a", "authorizer.class.name": STANDARD}).notices == ()
