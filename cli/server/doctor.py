@@ -7,6 +7,7 @@ sync.
 """
 
 import errno
+import fcntl
 import os
 import platform
 import resource
@@ -25,8 +26,10 @@ from cli.exit_codes import ExitCode
 from cli.options import json_option
 from cli.output import format_size, print_json, print_table
 from cli.server.checkup import Finding, Verdict, bad, examine_security, good, warn
-from cli.server.settings import command_line_settings, load_settings
+from cli.server.secure import SECURE, settings_of
+from cli.server.settings import command_line_settings, load_settings, settings_given
 from config import BrokerConfig, Listener, worker_config
+from storage.directory.claim import LOCK_FILE
 
 SYNC_ROUNDS = 20
 SYNC_SLOW_MS = 10.0
@@ -40,6 +43,7 @@ CLOCK_FLOOR_MS = 1_577_836_800_000  # 2020-01-01: earlier than that, a clock was
 @click.option("--listen", metavar="HOST:PORT", help="As for serve.")
 @click.option("--config", "config_file", metavar="FILE", help="As for serve.")
 @click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="As for serve.")
+@click.option("--secure", is_flag=True, help="As for serve, of a broker that was started once.")
 @json_option
 def command(
     *,
@@ -47,10 +51,15 @@ def command(
     listen: str | None,
     config_file: str | None,
     pairs: tuple[str, ...],
+    secure: bool,
     as_json: bool,
 ) -> int:
     """Say what on this machine would trouble a broker with these settings."""
-    config = load_settings(config_file, command_line_settings(data_dir, listen, pairs))
+    protocol = SECURE if secure else "PLAINTEXT"
+    settings = command_line_settings(data_dir, listen, pairs, protocol)
+    if secure:
+        settings |= settings_of(SECURE, settings_given(config_file, settings))
+    config = load_settings(config_file, settings)
     findings = list(examine(config))
     is_bad = any(finding.verdict is Verdict.BAD for finding in findings)
     if as_json:
@@ -120,24 +129,39 @@ def _open_files(_: BrokerConfig) -> Iterator[Finding]:
 
 
 def _ports(config: BrokerConfig) -> Iterator[Finding]:
-    yield from _ports_of(config, "")
+    is_running = _has_broker(config.data_dir)
+    yield from _ports_of(config, "", is_running=is_running)
     for worker in range(2, config.workers + 1):
         own = worker_config(
             config, worker, data_dir=config.data_dir, node_id=config.node_id, cluster_id=""
         )
-        yield from _ports_of(own, f" in worker {worker}")
+        yield from _ports_of(own, f" in worker {worker}", is_running=is_running)
 
 
-def _ports_of(config: BrokerConfig, where: str) -> Iterator[Finding]:
+def _has_broker(data_dir: str) -> bool:
+    """Whether a process has the data directory."""
+    try:
+        with Path(data_dir, LOCK_FILE).open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass  # there is no such file, or it is another user's
+    return False
+
+
+def _ports_of(config: BrokerConfig, where: str, *, is_running: bool) -> Iterator[Finding]:
     for listener in config.listeners:
-        yield _port(f"port of {listener.name}{where}", listener, is_fixed=True)
+        check = f"port of {listener.name}{where}"
+        yield _port(check, listener, is_fixed=True, is_running=is_running)
     metrics = config.metrics_listener
     if metrics is not None:
         is_fixed = config.is_set("metrics.listener")
-        yield _port(f"port of metrics{where}", metrics, is_fixed=is_fixed)
+        check = f"port of metrics{where}"
+        yield _port(check, metrics, is_fixed=is_fixed, is_running=is_running)
 
 
-def _port(check: str, listener: Listener, *, is_fixed: bool) -> Finding:
+def _port(check: str, listener: Listener, *, is_fixed: bool, is_running: bool) -> Finding:
     address = f"{listener.host}:{listener.port}"
     if listener.port == 0:
         return good(check, "a free one will be picked")
@@ -150,6 +174,8 @@ def _port(check: str, listener: Listener, *, is_fixed: bool) -> Finding:
             probe.bind(where)
             probe.listen(1)
     except OSError as error:
+        if error.errno == errno.EADDRINUSE and is_running:
+            return good(check, f"{address} is taken; a broker is running on this data directory")
         if error.errno == errno.EADDRINUSE and not is_fixed:
             seen = f"{address} is taken; a free one will be picked"
             return warn(check, seen)

@@ -104,6 +104,18 @@ def test_a_first_start_and_a_second(tmp_path: Path) -> None:
         assert (data / name).read_bytes() == before[name]
 
 
+def test_the_doctor_finds_nothing_bad_while_it_runs(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with secured(data) as (address, _, _):
+        words = ("doctor", "--secure", "--data-dir", str(data), "--listen", address, "--json")
+        done = tidelog(*words, "--set", "metrics.listener=127.0.0.1:0")
+        found = {one["check"]: one for one in json.loads(done.stdout)["findings"]}
+        assert (done.returncode, found["port of SASL_SSL"]["verdict"]) == (0, "good"), done.stdout
+        assert "is running on this data directory" in found["port of SASL_SSL"]["seen"]
+        elsewhere = tidelog(*words[:3], str(tmp_path / "other"), *words[4:])
+        assert elsewhere.returncode == ExitCode.FAILED
+
+
 def test_variables_stand_for_the_options(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with secured(data) as (address, _, _):
