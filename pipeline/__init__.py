@@ -2,9 +2,11 @@
 
 Reaches the broker over Kafka's wire, so it works against Apache Kafka too. Where executors see a
 data directory, two modules read its files by their format (docs/formats.md), without `storage`:
-`plan.segments` closed segments and their `.txnindex`, `plan.pruning` the manifest. Executors import
-this package with `protocol`, the core and the blocking face of `client`, and `client.serde`; never
-the broker, its storage or its settings, and nothing that needs asyncio. Only `spark` and the jobs
+`plan.segments` closed segments and their `.txnindex`, `plan.pruning` the manifest. The
+segments in a bucket are read with `storage`, by two modules: `plan.bucket` the journal, in the
+driver, `plan.objects` the objects, in the tasks that have some. Otherwise executors import this
+package with `protocol`, the core and the blocking face of `client`, and `client.serde`; never the
+broker or its settings, and nothing that needs asyncio. Only `spark` and the jobs
 import Spark; all other modules run and are tested without a Java machine.
 
     options   options of the source, sink and jobs, checked before any task starts

@@ -1,7 +1,8 @@
 """A zip for `spark-submit --py-files`: the packages that an executor imports and may lack.
 
-Holds this package, `protocol`, `client`, the names that users import, and the two pure-Python
-packages that `protocol` needs. Executors need pyarrow only. Compiled loops cannot be imported from
+Holds this package, `protocol`, `client`, what reads a bucket (`storage`, `config`), the names that
+users import, and the two pure-Python packages that `protocol` needs. Executors need pyarrow only,
+and obstore where a bucket is read. Compiled loops cannot be imported from
 a zip; their plain Python versions in it give the same results, slower. A script next to the zip
 runs the jobs, since spark-submit takes no module for its application.
 
@@ -14,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-_OURS: Final = ("pipeline", "protocol", "client", "values")
+_OURS: Final = ("pipeline", "protocol", "client", "values", "storage", "config")
 _FOUND_BY_SPARK: Final = "pyspark_tidelog.py"
 _FOREIGN: Final = ("construct", "crcmod")
 

@@ -45,7 +45,7 @@ from pipeline.jobs.files import (
 )
 from pipeline.jobs.lake import LAKES, Lake
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
-from pipeline.jobs.plan import describe_plan
+from pipeline.jobs.plan import check_side, describe_plan
 from pipeline.jobs.spreading import run_tasks
 from pipeline.net.cluster import EARLIEST, Cluster
 from pipeline.options.options import SourceOptions, TopicPartition, parse_source_options
@@ -107,6 +107,7 @@ def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress =
         Fenced: another run has planned or committed the batch meanwhile.
     """
     options = parse_source_options({"includeHeaders": "true", **settings.options}, is_stream=False)
+    check_side(options)
     if settings.lake not in LAKES:
         raise BadOptions([f"format {settings.lake!r} is unknown: write {', '.join(LAKES)}"])
     given = {name.lower() for name in settings.options}

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from client.times import UTC, format_time
 from pipeline.errors import BadOptions
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
+from pipeline.jobs.plan import check_side
 from pipeline.jobs.spreading import run_tasks
 from pipeline.net.cluster import EARLIEST, Cluster
 from pipeline.options.narrowing import NO_LOWER_TIME, NO_UPPER_TIME
@@ -86,6 +87,7 @@ def audit(spark: SparkSession, settings: AuditSettings, progress: Progress = sil
     options = parse_source_options(
         {"onMalformedTimestamp": "clamp", **settings.options}, is_stream=False
     )
+    check_side(options)
     archive = Archive(settings.state_dir, name="--state-dir ")
     with Cluster(options.connection) as cluster:
         progress("plan")

@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 
 from pipeline.errors import BadOptions, DataLoss, Fenced
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
+from pipeline.jobs.plan import check_side
 from pipeline.jobs.skew import youngest_before
 from pipeline.jobs.spreading import run_tasks
 from pipeline.net.cluster import EARLIEST, LATEST, Cluster
@@ -104,6 +105,7 @@ def lateness(
     options = parse_source_options(
         {"onMalformedTimestamp": "clamp", **settings.options}, is_stream=False
     )
+    check_side(options)
     journal = Journal(settings.state_dir)
     names = list(journal.names("rounds"))
     last: Mapping[str, Any] = journal.get(f"rounds/{names[-1]}") if names else {}

@@ -8,11 +8,27 @@ none of them is early.
 
 from collections.abc import Iterable, Sequence
 
+from pipeline.errors import BadOptions
 from pipeline.jobs.outcome import JobCode, Outcome
 from pipeline.net.cluster import EARLIEST, LATEST, Cluster
-from pipeline.options.options import TopicPartition
+from pipeline.options.options import SourceOptions, TopicPartition
 from pipeline.plan.offsets import ReadPlan
 from pipeline.plan.splits import OffsetRange, join_ranges
+
+
+def check_side(options: SourceOptions) -> None:
+    """Refuse `readFrom=remote`, which is for Spark's own queries.
+
+    Raises:
+        BadOptions: it is given.
+    """
+    if options.read_from == "remote":
+        raise BadOptions(
+            [
+                "option readFrom=remote is for format('tidelog') alone: a job reads from the "
+                "broker; leave it and segments.remote out"
+            ]
+        )
 
 
 def describe_plan(

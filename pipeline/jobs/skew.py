@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 from client.times import UTC, find_unit_mistake, format_time
 from pipeline.errors import BadOptions
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
-from pipeline.jobs.plan import describe_plan, stretches
+from pipeline.jobs.plan import check_side, describe_plan, stretches
 from pipeline.jobs.restore import committed_path
 from pipeline.jobs.spreading import run_tasks
 from pipeline.net.cluster import Cluster
@@ -123,6 +123,7 @@ def skew(spark: SparkSession, settings: SkewSettings, progress: Progress = silen
     options = parse_source_options(
         {"onMalformedTimestamp": "clamp", **settings.options}, is_stream=False
     )
+    check_side(options)
     now_ms = time.time_ns() // 1_000_000
     with Cluster(options.connection) as cluster:
         progress("plan")

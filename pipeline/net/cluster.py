@@ -180,6 +180,12 @@ class Cluster:
         info = self._info(topic)
         return info.topic_id.hex() if info else ""
 
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        """The leader epoch of a partition by the metadata last seen; -1 where there is none."""
+        info = self._info(partition[0])
+        known = info.partitions.get(partition[1]) if info else None
+        return known.leader_epoch if known else -1
+
     def settings(self, topic: str) -> dict[str, str]:
         """The topic's settings as the broker describes them; raises BrokerRefused."""
         # Only planning needs it; executors should not pay for the import.

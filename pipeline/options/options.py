@@ -28,6 +28,8 @@ from protocol.records.layout import NO_TIMESTAMP
 
 EARLIEST_OFFSET: Final = -2
 LATEST_OFFSET: Final = -1
+FROM_FILES: Final = ("segments", "hybrid")
+"""Values of `readFrom` by which tasks read the files of a data directory."""
 
 TopicPartition = tuple[str, int]
 
@@ -104,6 +106,7 @@ class SourceOptions:
     fetch_bytes: int = 8 * _MIB
     read_from: str = "broker"
     segments_path: str = ""
+    segments_remote: str = ""
     segments_statistics: str = ""
     archive: str = ""
     narrowing: Narrowing = NO_LIMITS
@@ -132,8 +135,8 @@ _SOURCE_NAMES: Final = (
     "maxLateness", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger",
     "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "targetBytesPerTask",
     "failOnDataLoss", "includeHeaders", "columns", "onMalformedTimestamp",
-    "readFrom", "segments.path", "segments.statistics", "archive", "journalDir", "rowsPerBatch",
-    "bytesPerBatch", "verifyChecksums", "narrowTo",
+    "readFrom", "segments.path", "segments.remote", "segments.statistics", "archive", "journalDir",
+    "rowsPerBatch", "bytesPerBatch", "verifyChecksums", "narrowTo",
 )  # fmt: skip
 _SINK_NAMES: Final = (
     "topic", "delivery", "transactionalIdPrefix", "acks", "compression", "batchBytes",
@@ -199,6 +202,7 @@ def parse_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sour
         fetch_bytes=reader.number("kafka.max.partition.fetch.bytes", 8 * _MIB),
         read_from=_read_from(reader),
         segments_path=reader.directory("segments.path"),
+        segments_remote=reader.text("segments.remote"),
         segments_statistics=reader.text("segments.statistics"),
         archive=reader.place("archive"),
         narrowing=read_narrowing(reader, is_stream=is_stream),
@@ -473,8 +477,9 @@ def _refuse_endings(reader: OptionReader) -> None:
 
 
 def _read_from(reader: OptionReader) -> str:
-    read_from = reader.choice("readFrom", ("broker", "segments", "hybrid"), "broker")
-    if read_from != "broker" and not reader.has("segments.path"):
+    read_from = reader.choice("readFrom", ("broker", "segments", "hybrid", "remote"), "broker")
+    _check_bucket(reader, is_read=read_from == "remote")
+    if read_from in FROM_FILES and not reader.has("segments.path"):
         reader.problems.append(
             f"option readFrom={read_from} needs segments.path, the data directory whose "
             "closed segments every executor can read"
@@ -485,6 +490,24 @@ def _read_from(reader: OptionReader) -> str:
             "the broker has what is not archived yet: set readFrom to hybrid or broker",
         )
     return read_from
+
+
+def _check_bucket(reader: OptionReader, *, is_read: bool) -> None:
+    """What `segments.remote` needs, and what does not go with it; its value may hold secrets."""
+    if not is_read and reader.has("segments.remote"):
+        reader.problems.append(
+            "option segments.remote is for readFrom=remote alone: set that, or leave it out"
+        )
+    if is_read and not reader.text("segments.remote"):
+        reader.problems.append(
+            "option readFrom=remote needs segments.remote, the remote.storage.url of the broker, "
+            "for example s3://bucket/prefix"
+        )
+    if is_read and reader.has("segments.path"):
+        reader.refuse(
+            "segments.path",
+            "readFrom=remote reads a bucket: leave it out, or set readFrom to hybrid or segments",
+        )
 
 
 def _columns(reader: OptionReader) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ Source: Spark `KafkaOffsetReaderAdmin`.
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from client.errors import UnsupportedByBroker
 from client.times import UTC, format_time
@@ -41,9 +42,13 @@ from pipeline.options.options import (
 from pipeline.plan import lake_files
 from pipeline.plan.archived import Archive, FilePart
 from pipeline.plan.by_time import bounds_of, first_bounds, first_offsets, is_record
+from pipeline.plan.objects import ObjectPart, object_tasks
 from pipeline.plan.pruning import Pruned, prune
-from pipeline.plan.splits import PACK_ABOVE, OffsetRange, cut_by_bytes, cut_ranges, pack
+from pipeline.plan.splits import PACK_ABOVE, OffsetRange, arrange
 from pipeline.plan.union import at_one_moment, divide, file_tasks, open_archive
+
+if TYPE_CHECKING:
+    from pipeline.plan.bucket import Bucket
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +62,7 @@ class ReadPlan:
         cluster_id: the cluster of the offsets.
         pruned: the offsets that the statistics of segments have spared.
         files: files of an archive by task, which hold the records that `tasks` leave out.
+        objects: parts of a bucket's objects by task, likewise.
     """
 
     tasks: tuple[tuple[OffsetRange, ...], ...]
@@ -65,6 +71,7 @@ class ReadPlan:
     cluster_id: str
     pruned: Pruned
     files: tuple[tuple[FilePart, ...], ...] = ()
+    objects: tuple[tuple[ObjectPart, ...], ...] = ()
 
     @property
     def ranges(self) -> list[OffsetRange]:
@@ -86,12 +93,13 @@ def plan_batch(cluster: Cluster, options: SourceOptions, now_ms: int) -> ReadPla
         DataLoss: explicit offsets are outside the log and `failOnDataLoss` is on.
         BrokerRefused: a topic does not exist, or the broker denies it.
 
-    Raises as `open_archive` too, where the options name an archive.
+    Raises as `open_archive` and `bucket.Bucket` too, where the options name an archive or a bucket.
     """
     partitions = cluster.partitions(options.choice)
     # Before the broker's offsets: what the archive does not have at this moment is still there.
     archive = open_archive(cluster, options, {topic for topic, _ in partitions})
-    plan = functools.partial(_plan, cluster, options, partitions, now_ms, archive)
+    bucket = open_bucket(cluster, options)
+    plan = functools.partial(_plan, cluster, options, partitions, now_ms, archive, bucket)
     return at_one_moment(cluster, archive, partitions, plan)
 
 
@@ -101,6 +109,7 @@ def _plan(
     partitions: Sequence[TopicPartition],
     now_ms: int,
     archive: Archive | None,
+    bucket: "Bucket | None",
 ) -> ReadPlan:
     narrowing = options.narrowing
     starts = resolve_starts(cluster, options, partitions, now_ms, archive)
@@ -124,7 +133,12 @@ def _plan(
         files = file_tasks(options, archive, inside, oldest, newest)
     ranges = _narrow_times(cluster, options, ranges, narrowing)
     ranges = _end_by_lateness(cluster, options, ranges, newest)
-    ranges, pruned = prune(options, ranges, oldest, newest)
+    times = None if bucket is None else functools.partial(bucket.times, cluster)
+    ranges, pruned = prune(options, ranges, oldest, newest, times)
+    objects: list[tuple[ObjectPart, ...]] = []
+    if bucket is not None:
+        parts, ranges = bucket.divide(cluster, options, ranges)
+        objects = object_tasks(options, parts)
     return ReadPlan(
         tasks=tuple(plan_tasks(cluster, options, ranges)),
         oldest_ms=oldest,
@@ -132,7 +146,21 @@ def _plan(
         cluster_id=cluster.cluster_id,
         pruned=pruned,
         files=tuple(files),
+        objects=tuple(objects),
     )
+
+
+def open_bucket(cluster: Cluster, options: SourceOptions) -> "Bucket | None":
+    """The bucket that the options name, as it is now; None if they name none.
+
+    Raises as `bucket.Bucket`.
+    """
+    if options.read_from != "remote":
+        return None
+    # Only planning needs it; executors should not pay for the import.
+    from pipeline.plan.bucket import Bucket
+
+    return Bucket(options.segments_remote, cluster.cluster_id)
 
 
 def plan_tasks(
@@ -141,20 +169,8 @@ def plan_tasks(
     ranges: Sequence[OffsetRange],
     pack_above: int = PACK_ABOVE,
 ) -> list[tuple[OffsetRange, ...]]:
-    """`ranges` cut and packed into tasks by the options, else by estimated bytes.
-
-    Small ranges share tasks when there are more than `pack_above` of them.
-    """
-    cut = cut_ranges(
-        ranges,
-        min_partitions=options.min_partitions,
-        max_records=options.max_records_per_partition,
-    )
-    if options.min_partitions or options.max_records_per_partition:
-        return [(one,) for one in cut]
-    estimates = bytes_per_offset(cluster, cut)
-    by_bytes = cut_by_bytes(cut, estimates, options.target_bytes_per_task)
-    return pack(by_bytes, estimates, options.target_bytes_per_task, pack_above)
+    """Tasks for `ranges` as `splits.arrange` makes them, with sizes that the brokers report."""
+    return arrange(options, ranges, functools.partial(bytes_per_offset, cluster), pack_above)
 
 
 def bytes_per_offset(

@@ -12,10 +12,11 @@ timestamps show where none does:
 The largest is that of the records that readers see. The markers of transactions carry the time at
 which they were written, and count for neither end (releases that do not report this prune less).
 
-The statistics come from one of two places, by option: the `segment-manifest` next to the files of
-`segments.path`, or `GET /segments` on the broker's metrics port (`segments.statistics`). Both are
-hints. Statistics that are missing, damaged or about a segment that has changed prune nothing, and
-the result of the query is the same.
+The statistics come from one of three places, by option: the `segment-manifest` next to the files
+of `segments.path`, `GET /segments` on the broker's metrics port (`segments.statistics`), or the
+journal of the bucket that `segments.remote` names (`bucket`). All are hints. Statistics that are
+missing, damaged or about a segment that has changed prune nothing, and the result of the query is
+the same.
 
 Invariant: a range is only left out if every record in it is known to be outside the window. The
 ends of the ranges are looked up before the statistics, so records appended in between are after
@@ -28,7 +29,7 @@ import contextlib
 import json
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -64,6 +65,10 @@ class SegmentTimes:
         return self.oldest_ms >= newest_ms or self.youngest_ms < oldest_ms
 
 
+Times = Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, list[SegmentTimes]]]
+"""The known segments of partitions."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Pruned:
     """The reads that statistics have spared a plan: for people and tests, no code depends on it.
@@ -83,13 +88,20 @@ class Pruned:
 
 
 def prune(
-    options: SourceOptions, ranges: Sequence[OffsetRange], oldest_ms: int, newest_ms: int
+    options: SourceOptions,
+    ranges: Sequence[OffsetRange],
+    oldest_ms: int,
+    newest_ms: int,
+    times: Times | None = None,
 ) -> tuple[list[OffsetRange], Pruned]:
-    """`ranges` without offsets that cannot be in `[oldest_ms, newest_ms)`, and a report of that."""
+    """`ranges` without offsets that cannot be in `[oldest_ms, newest_ms)`, and a report of that.
+
+    `times` gives the segments of a bucket, where the options name no other statistics.
+    """
     pruned = Pruned()
     if oldest_ms == INT64_MIN and newest_ms == INT64_MAX:
         return list(ranges), pruned
-    known = _statistics(options, ranges, pruned)
+    known = _statistics(options, ranges, pruned, times)
     kept = []
     for one in ranges:
         rest = [one]
@@ -109,7 +121,7 @@ def prune(
 
 
 def _statistics(
-    options: SourceOptions, ranges: Sequence[OffsetRange], pruned: Pruned
+    options: SourceOptions, ranges: Sequence[OffsetRange], pruned: Pruned, times: Times | None
 ) -> dict[TopicPartition, list[SegmentTimes]]:
     """The known segments of each partition; none where no statistics are available."""
     known: dict[TopicPartition, list[SegmentTimes]] = {}
@@ -119,6 +131,8 @@ def _statistics(
                 known |= _from_broker(options, topic)
         except (OSError, ValueError) as error:
             pruned.problem = f"{options.segments_statistics}: {error}"
+    elif times is not None:
+        known |= times({one.topic_partition for one in ranges})
     elif options.segments_path:
         folder = Path(options.segments_path)
         for topic, index in {one.topic_partition for one in ranges}:

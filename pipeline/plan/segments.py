@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from pipeline.errors import DataLoss
 from pipeline.net.cluster import LATEST, Cluster
-from pipeline.options.options import SourceOptions
+from pipeline.options.options import FROM_FILES, SourceOptions
 from pipeline.plan.pruning import from_manifest, listed_in
 from pipeline.plan.reading import RangeReader
 from pipeline.plan.splits import OffsetRange
@@ -94,7 +94,7 @@ def read_range(
     Raises as `read_closed` and `RangeReader.batches`.
     """
     rest = wanted
-    if options.read_from != "broker":
+    if options.read_from in FROM_FILES:
         left = yield from read_closed(options, _decided(cluster, options, wanted), rules)
         rest = OffsetRange(wanted.topic, wanted.partition, left.start, wanted.end)
     reader = RangeReader(
@@ -209,7 +209,7 @@ def _chunks(segment: Segment, position: int) -> Iterator[tuple[int, memoryview]]
         while position < segment.size_bytes:
             file.seek(position)
             data = file.read(min(chunk_bytes, segment.size_bytes - position))
-            used = _whole_batches(data)
+            used = whole_batches(data)
             if used:
                 yield position, memoryview(data)[:used]
                 position += used
@@ -220,7 +220,7 @@ def _chunks(segment: Segment, position: int) -> Iterator[tuple[int, memoryview]]
                 chunk_bytes *= 2
 
 
-def _whole_batches(data: bytes) -> int:
+def whole_batches(data: bytes) -> int:
     """How many bytes at the start of `data` are whole entries."""
     position = 0
     while len(data) - position >= 12:
@@ -236,9 +236,17 @@ def _position_of(segment: Segment, offset: int) -> int:
     path = Path(segment.path).with_suffix(".index")
     if offset <= segment.base_offset or not path.exists():
         return 0
-    data = path.read_bytes()
-    entries = _INDEX_ENTRY.iter_unpack(data[: len(data) // _INDEX_ENTRY.size * _INDEX_ENTRY.size])
-    relative = offset - segment.base_offset
+    return position_before(index_entries(path.read_bytes()), offset - segment.base_offset)
+
+
+def index_entries(index: bytes) -> list[tuple[int, int]]:
+    """The whole entries of an `.index`: last offset of a batch, from the base on, and its place."""
+    whole = len(index) // _INDEX_ENTRY.size * _INDEX_ENTRY.size
+    return list(_INDEX_ENTRY.iter_unpack(index[:whole]))
+
+
+def position_before(entries: Sequence[tuple[int, int]], relative: int) -> int:
+    """A byte position at or before the batch with the offset `relative` to the base."""
     # An entry holds the last offset of its batch, so only one below the wanted offset is before it.
     return max((at for last, at in entries if 0 < last < relative), default=0)
 
@@ -256,6 +264,11 @@ def aborted_in(folder: Path) -> list[AbortedTransaction]:
         except FileNotFoundError:
             # Deleted with its segment, and with all segments before that.
             continue
-        whole = len(data) // _ABORTED.size * _ABORTED.size
-        found += [(entry[1], entry[2], entry[3]) for entry in _ABORTED.iter_unpack(data[:whole])]
+        found += [entry[:3] for entry in txn_entries(data)]
     return found
+
+
+def txn_entries(index: bytes) -> list[tuple[int, int, int, int]]:
+    """The whole entries of a `.txnindex`: `AbortedTransaction`, and the stable offset then."""
+    whole = len(index) // _ABORTED.size * _ABORTED.size
+    return [entry[1:] for entry in _ABORTED.iter_unpack(index[:whole])]

@@ -7,11 +7,11 @@ Source: Spark `KafkaOffsetRangeCalculator` (minPartitions, maxRecordsPerPartitio
 `KafkaMicroBatchStream.rateLimit` (shares of a limit).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pipeline.options.options import TopicPartition
+from pipeline.options.options import SourceOptions, TopicPartition
 
 MIB: Final = 1 << 20
 _SMALLEST_TARGET_BYTES: Final = 16 * MIB
@@ -113,6 +113,28 @@ def pack(
         current.append(one)
         filled += size
     return [*tasks, tuple(current)] if current else tasks
+
+
+def arrange(
+    options: SourceOptions,
+    ranges: Sequence[OffsetRange],
+    estimate: Callable[[Sequence[OffsetRange]], Mapping[TopicPartition, float]],
+    pack_above: int = PACK_ABOVE,
+) -> list[tuple[OffsetRange, ...]]:
+    """`ranges` cut and packed into tasks by the options, else by the bytes of `estimate`.
+
+    Small ranges share tasks when there are more than `pack_above` of them.
+    """
+    cut = cut_ranges(
+        ranges,
+        min_partitions=options.min_partitions,
+        max_records=options.max_records_per_partition,
+    )
+    if options.min_partitions or options.max_records_per_partition:
+        return [(one,) for one in cut]
+    bytes_per_offset = estimate(cut)
+    by_bytes = cut_by_bytes(cut, bytes_per_offset, options.target_bytes_per_task)
+    return pack(by_bytes, bytes_per_offset, options.target_bytes_per_task, pack_above)
 
 
 def limit_ends(

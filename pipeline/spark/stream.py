@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -42,14 +42,19 @@ from pipeline.options.narrowing import NO_LOWER_TIME, NO_UPPER_TIME
 from pipeline.options.options import SourceOptions, TopicPartition, time_of
 from pipeline.plan.archived import Archive, FilePart
 from pipeline.plan.journal import Journal
+from pipeline.plan.objects import ObjectPart, object_tasks
 from pipeline.plan.offsets import (
     bytes_per_offset,
+    open_bucket,
     plan_tasks,
     resolve_starts,
 )
 from pipeline.plan.splits import OffsetRange, limit_ends
 from pipeline.plan.union import at_one_moment, divide, file_tasks, open_archive
 from pipeline.spark.task import Task, read_task, tasks_of
+
+if TYPE_CHECKING:
+    from pipeline.plan.bucket import Bucket
 
 _INITIAL: Final = "initial-offset"
 _RETRIES: Final = 3
@@ -84,10 +89,11 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_batch_s = time.monotonic()
         self._cluster: Cluster | None = None
         self._archive: Archive | None = None
+        self._bucket: Bucket | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """All state except the connections and what can be read again."""
-        return {**self.__dict__, "_cluster": None, "_archive": None}
+        return {**self.__dict__, "_cluster": None, "_archive": None, "_bucket": None}
 
     # --- where it begins ---------------------------------------------------------------------
 
@@ -233,7 +239,7 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- what it reads -----------------------------------------------------------------------
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """The tasks between two offsets: a function of them and the options alone."""
+        """The tasks between two offsets: a function of them and the options, the rows at least."""
         starts, ends = parse_offset(start), parse_offset(end)
         old_ids, new_ids = start.get("topicIds", {}), end.get("topicIds", {})
         ranges = []
@@ -252,11 +258,15 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._connected(), archive, ranges, fail_on_data_loss=options.fail_on_data_loss
             )
             files = file_tasks(options, archive, inside, window, NO_UPPER_TIME)
+        objects: list[tuple[ObjectPart, ...]] = []
+        if (bucket := self._looked_into()) is not None:
+            parts, ranges = bucket.divide(self._connected(), options, ranges)
+            objects = object_tasks(options, parts)
         tasks: list[tuple[OffsetRange, ...]] = [(one,) for one in ranges]
         large = sum(one.size for one in ranges) > _ESTIMATE_ABOVE
         if large or options.min_partitions or options.max_records_per_partition:
             tasks = plan_tasks(self._connected(), options, ranges)
-        return tasks_of(files, tasks, window, NO_UPPER_TIME)
+        return tasks_of(files, tasks, window, NO_UPPER_TIME, objects)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
@@ -285,6 +295,14 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             self._archive.refresh()
         return self._archive
+
+    def _looked_into(self) -> Bucket | None:
+        """The bucket of the options with what came since; None without one."""
+        if self._bucket is None:
+            self._bucket = open_bucket(self._connected(), self._options)
+        else:
+            self._bucket.refresh()
+        return self._bucket
 
     def _ends(self) -> dict[TopicPartition, int]:
         """The current ends of all partitions; none for deleted topics."""

@@ -15,6 +15,7 @@ from pipeline.net.cluster import Cluster
 from pipeline.options.options import SourceOptions
 from pipeline.plan.archived import FilePart
 from pipeline.plan.lake_files import read_part
+from pipeline.plan.objects import ObjectPart, read_object
 from pipeline.plan.segments import read_range
 from pipeline.plan.splits import OffsetRange
 from pipeline.records.batches import DecodeRules
@@ -22,16 +23,20 @@ from pipeline.records.batches import DecodeRules
 
 @dataclass
 class Task(InputPartition):
-    """What one Spark task reads: ranges, or files of an archive. Picklable: numbers and names."""
+    """What one Spark task reads: ranges, files of an archive, or parts of a bucket's objects.
+
+    Picklable: numbers and names.
+    """
 
     ranges: tuple[OffsetRange, ...]
     oldest_ms: int
     newest_ms: int
     files: tuple[FilePart, ...] = ()
+    objects: tuple[ObjectPart, ...] = ()
 
     def __repr__(self) -> str:
-        """The ranges and files, for Spark's own messages."""
-        return f"Task({', '.join(map(str, (*self.ranges, *self.files)))})"
+        """The ranges, files and objects, for Spark's own messages."""
+        return f"Task({', '.join(map(str, (*self.ranges, *self.files, *self.objects)))})"
 
 
 def tasks_of(
@@ -39,16 +44,22 @@ def tasks_of(
     ranges: Iterable[tuple[OffsetRange, ...]],
     oldest_ms: int,
     newest_ms: int,
+    objects: Iterable[tuple[ObjectPart, ...]] = (),
 ) -> list[Task]:
-    """Spark's tasks of a plan: those of the archive, then those of the broker."""
+    """Spark's tasks of a plan: those of the archive, of the bucket, then those of the broker."""
     archived = [Task((), oldest_ms, newest_ms, one) for one in files]
-    return [*archived, *(Task(one, oldest_ms, newest_ms) for one in ranges)]
+    stored = [Task((), oldest_ms, newest_ms, (), one) for one in objects]
+    return [*archived, *stored, *(Task(one, oldest_ms, newest_ms) for one in ranges)]
 
 
 def read_task(
     options: SourceOptions, columns: tuple[str, ...], task: Task
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of `task`: files first, then ranges from the broker or from segment files."""
+    """The rows of `task`: files and objects first, then ranges from the broker or segment files.
+
+    Where an object is gone, retention has deleted its records, or the broker has them elsewhere: it
+    is asked for them.
+    """
     rules = DecodeRules(
         columns=columns,
         oldest_ms=task.oldest_ms,
@@ -61,8 +72,12 @@ def read_task(
     )
     for part in task.files:
         yield from read_part(part, rules, fail_on_data_loss=options.fail_on_data_loss)
-    if not task.ranges:
+    ranges = list(task.ranges)
+    for stored in task.objects:
+        rest = yield from read_object(options.segments_remote, stored, rules)
+        ranges += [rest] if rest.size else []
+    if not ranges:
         return
     with Cluster(options.connection) as cluster:
-        for one in task.ranges:
+        for one in ranges:
             yield from read_range(cluster, options, one, rules)

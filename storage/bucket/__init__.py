@@ -3,6 +3,6 @@
 Owns what a bucket has besides the segments of `storage.remote`: the journal and the fence between
 two brokers (`journal`), what is shipped of metadata and unsealed records (`shipping`), a directory
 made from a bucket (`restore`), and one that follows it (`follower`, `standby_directory`). Refuses
-to know when it works: `broker.jobs.bucket` and `broker.jobs.standby` do. Imported by these jobs and
-the CLI.
+to know when it works: `broker.jobs.bucket` and `broker.jobs.standby` do. Imported by these jobs,
+the CLI, and `pipeline.plan.bucket`, which reads the journal.
 """

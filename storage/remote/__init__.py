@@ -9,5 +9,5 @@
 Owns the order of these steps, so that no crash loses a record. Requests to the store are calls that
 the broker makes in threads. Refuses to know when it works (`broker.jobs.tiering`) and how a remote
 segment is read (`storage.segment.remote`). Imported by `storage.directory`, `storage.bucket`,
-`storage.audit`, the broker's jobs and reads, and the CLI.
+`storage.audit`, the broker's jobs and reads, the CLI, and the tasks of `pipeline.plan`.
 """

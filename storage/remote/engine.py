@@ -56,8 +56,11 @@ def open_store(url: str, cluster_id: str) -> ObjectStore:
 def list_clusters(url: str) -> list[str]:
     """The ids of the clusters that have something in the store at `url`, sorted.
 
-    Raises BadStoreUrl, StoreFailed.
+    A folder that does not exist has none, and is not made. Raises BadStoreUrl, StoreFailed.
     """
+    parts = urlsplit(url)
+    if check_store_url(url) is None and parts.scheme == "file" and not Path(parts.path).is_dir():
+        return []
     return _open(url, "").folders()
 
 

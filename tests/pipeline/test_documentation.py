@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,28 @@ def test_the_table_over_topic_and_lake_runs_as_written(
     )
     assert answer.returncode == 0, answer.stderr[-3000:]
     assert answer.stdout.splitlines()[-1] == "200 200"
+
+
+def test_history_from_the_bucket_is_read_as_written(spark: SparkSession, tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/bucket"
+    broker = Broker(tmp_path / "data", f"remote.storage.url={url}")
+    try:
+        topic = broker.topic(2, "flights", segment_bytes="1500", remote_storage_enable="true")
+        for partition in range(2):
+            for first in range(0, 50, 10):
+                broker.produce(
+                    topic, partition, 10, first=first, start_ms=JULY_4_MS, step_ms=MINUTE_MS
+                )
+        deadline = time.monotonic() + 60
+        while len(list((tmp_path / "bucket").rglob("*.segment"))) < 2:
+            assert time.monotonic() < deadline, "nothing was uploaded"
+            time.sleep(0.2)
+        names: dict[str, Any] = {"session": spark}
+        here = snippet("segments.remote").replace("s3://my-bucket/history", url)
+        exec(here.replace("127.0.0.1:9092", broker.bootstrap), names)
+        assert names["flights"].count() == 100
+    finally:
+        broker.stop()
 
 
 def test_the_values_of_the_page_are_decoded_and_encoded_as_written(

@@ -51,11 +51,40 @@ def test_executors_need_the_zip_and_pyarrow_only(tmp_path: Path) -> None:
     assert answer.stdout == "[{'value': b'seen'}]\n", answer.stderr
 
 
+BUCKET_SCRIPT = """
+import sys
+for name in ("cramjam", "lz4", "zstandard", "xxhash", "crc32c", "cython", "click", "uvloop"):
+    sys.modules[name] = None
+sys.path.insert(0, sys.argv[1])
+from pipeline.errors import BadOptions
+from pipeline.plan import bucket
+assert sys.argv[1] in bucket.__file__
+assert "asyncio" not in sys.modules, "imports cost executors time"
+try:
+    bucket.Bucket("file:///nowhere/bucket", "c1")
+except BadOptions as error:
+    print(error)
+"""
+
+
+def test_a_bucket_is_read_from_the_zip(tmp_path: Path) -> None:
+    bundle = tmp_path / "bundle.zip"
+    write_bundle(str(bundle))
+    answer = subprocess.run(
+        [sys.executable, "-c", BUCKET_SCRIPT, str(bundle)],
+        capture_output=True, text=True, cwd=tmp_path, check=False,
+    )  # fmt: skip
+    assert "is cluster c1, and what is there is of no cluster" in answer.stdout, answer.stderr
+
+
 def test_nothing_of_the_broker_is_in_the_zip(tmp_path: Path) -> None:
     bundle = tmp_path / "bundle.zip"
     write_bundle(str(bundle))
     tops = {name.split("/")[0] for name in zipfile.ZipFile(bundle).namelist()}
-    ours = {"pipeline", "protocol", "client", "values", "tidelog", "pyspark_tidelog.py"}
+    ours = {
+        "pipeline", "protocol", "client", "values", "storage", "config", "tidelog",
+        "pyspark_tidelog.py",
+    }  # fmt: skip
     assert tops == ours | {"construct", "crcmod"}
 
 

@@ -112,6 +112,8 @@ def test_all_problems_come_at_once_each_with_option_value_form_and_cure() -> Non
         ({"assign": '{"t":[0]}'}, "found subscribe and assign"),
         ({"columns": "key,valu"}, "valu is none of key, value"),
         ({"readFrom": "hybrid"}, "needs segments.path"),
+        ({"readFrom": "remote"}, "needs segments.remote, the remote.storage.url of the broker"),
+        ({"segments.remote": "s3://key:secret@b"}, "is for readFrom=remote alone"),
         ({"kafka.auto.offset.reset": "latest"}, "use startingOffsets"),
         ({"kafka.bootstrap.server": "a:1"}, "did you mean kafka.bootstrap.servers?"),
         ({"kafka.ssl.truststore.location": "/x/trust.jks"}, "give a PEM file"),
