@@ -1,7 +1,7 @@
 """The consumer: records out, from an offset or a time, alone or as a member of a group.
 
 Owns the user's side of consuming: partitions, positions and commits. Fetching is
-`client.aio.fetching`, membership `client.aio.group`, the requests about offsets
+`client.aio.fetching`, membership `client.aio.membership`, the requests about offsets
 `client.core.offsets`.
 
     async with Consumer("flights", start="-15m") as consumer:
@@ -18,11 +18,11 @@ from typing import Any, Generic, Self, cast
 from client.aio.connection import open_cluster
 from client.aio.converting import Conversion
 from client.aio.fetching import Fetcher, FetchOptions, PartitionReader
-from client.aio.group import GroupOptions
 from client.aio.listeners import Listener, Reporter, check_listeners
-from client.aio.own_group import OwnGroup
+from client.aio.membership.options import group_options
+from client.aio.membership.own_group import OwnGroup
+from client.aio.membership.rebalance import PartitionsListener
 from client.aio.positions import Positions, consumed_positions, start_timestamp, to_timestamp
-from client.aio.rebalance import PartitionsListener
 from client.aio.record_times import first_records
 from client.aio.topics import Subscribed, TopicWatch
 from client.checks import (
@@ -33,11 +33,11 @@ from client.checks import (
     partition_of,
     position_of,
 )
+from client.core.membership.options import CLASSIC
 from client.core.offsets import (
     EARLIEST,
     LATEST,
     Isolation,
-    commit_offsets,
     fetch_committed,
     list_offsets,
 )
@@ -47,6 +47,7 @@ from client.statistics import ConsumerStatistics
 from client.times import format_time
 from client.types import (
     ConsumerRecord,
+    GroupMetadata,
     KeyT,
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -87,9 +88,11 @@ class Consumer(Generic[KeyT, ValueT]):
         auto_commit: bool = True,
         auto_commit_interval_ms: int = 5000,
         wait_for_topics: bool = False,
-        assignors: Iterable[str] = ("range", "cooperative-sticky"),
-        session_timeout_ms: int = 45_000,
-        heartbeat_interval_ms: int = 3000,
+        group_protocol: str = CLASSIC,
+        group_remote_assignor: str | None = None,
+        assignors: Iterable[str] | None = None,
+        session_timeout_ms: int | None = None,
+        heartbeat_interval_ms: int | None = None,
         max_poll_interval_ms: int = 300_000,
         fetch_max_wait_ms: int = 500,
         fetch_min_bytes: int = 1,
@@ -104,6 +107,7 @@ class Consumer(Generic[KeyT, ValueT]):
         metadata_max_age_ms: int = 60_000,
         on_assigned: PartitionsListener | None = None,
         on_revoked: PartitionsListener | None = None,
+        on_lost: PartitionsListener | None = None,
         on_statistics: Listener[ConsumerStatistics] | None = None,
         statistics_interval_ms: int | None = None,
         client_id: str = "tidelog-consumer",
@@ -123,9 +127,15 @@ class Consumer(Generic[KeyT, ValueT]):
             isolation: ``read_committed`` hides aborted and unfinished transactions.
             auto_commit: commit every `auto_commit_interval_ms`, if there is a group.
             wait_for_topics: accept topics of a group that do not exist yet; else `start` fails.
-            assignors: how the group may share, in order of preference.
-            session_timeout_ms: silence after which the group continues without this member.
-            heartbeat_interval_ms: how often this member sends a heartbeat.
+            group_protocol: ``classic``, or ``consumer`` (KIP-848), where the broker shares the
+                partitions, matches the pattern, and moves only what has to move.
+            group_remote_assignor: how the broker should share, ``uniform`` or ``range``; None
+                leaves it to the broker. Only with ``consumer``.
+            assignors: how the group may share, in order of preference; ``range`` and
+                ``cooperative-sticky`` if None. This and the next two only with ``classic``.
+            session_timeout_ms: silence after which the group continues without this member; 45 s
+                if None.
+            heartbeat_interval_ms: how often this member sends a heartbeat; 3 s if None.
             max_poll_interval_ms: without a poll for so long this member leaves the group.
             fetch_max_wait_ms: how long the broker may wait for `fetch_min_bytes`.
             fetch_min_bytes: the least that the broker answers without waiting.
@@ -141,6 +151,8 @@ class Consumer(Generic[KeyT, ValueT]):
                 pattern are found as late.
             on_assigned: gets this member's whole share after each rebalance.
             on_revoked: gets the partitions before they are revoked; time to finish and commit.
+            on_lost: gets partitions that the group took away from this member, too late to commit;
+                `on_revoked` gets them if None.
             on_statistics: gets a `ConsumerStatistics` every `statistics_interval_ms`, and at the
                 end; a function or a coroutine function.
             statistics_interval_ms: how often.
@@ -153,33 +165,32 @@ class Consumer(Generic[KeyT, ValueT]):
         check_flags(auto_commit=auto_commit, wait_for_topics=wait_for_topics)
         check_numbers(1, auto_commit_interval_ms=auto_commit_interval_ms)
         check_numbers(1, metadata_max_age_ms=metadata_max_age_ms)
-        check_listeners(on_assigned=on_assigned, on_revoked=on_revoked)
+        check_listeners(on_assigned=on_assigned, on_revoked=on_revoked, on_lost=on_lost)
         check_sharing(group_id, group_instance_id, wait_for_topics=wait_for_topics)
-        self._subscribed, self._wait_for_topics = Subscribed(topics, pattern), wait_for_topics
-        self._isolation = Isolation.named(isolation)
-        cluster_options = ClusterOptions(
+        options = group_options(
+            group_id, protocol=group_protocol, instance_id=group_instance_id, assignors=assignors,
+            remote_assignor=group_remote_assignor, max_poll_interval_ms=max_poll_interval_ms,
+            session_timeout_ms=session_timeout_ms, heartbeat_interval_ms=heartbeat_interval_ms,
+        )  # fmt: skip
+        self._isolation, self._wait_for_topics = Isolation.named(isolation), wait_for_topics
+        self._cluster = open_cluster(ClusterOptions(
             bootstrap=parse_bootstrap(bootstrap), client_id=client_id, security=security,
             request_timeout_ms=request_timeout_ms, timeout_ms=timeout_ms,
             metadata_max_age_ms=metadata_max_age_ms,
-        )  # fmt: skip
-        self._cluster = open_cluster(cluster_options)
+        ))  # fmt: skip
         self._fetch_options = FetchOptions(
             isolation=self._isolation, check_crcs=check_crcs, prefetch_bytes=prefetch_bytes,
             max_wait_ms=fetch_max_wait_ms, min_bytes=fetch_min_bytes, max_bytes=fetch_max_bytes,
             partition_max_bytes=partition_max_bytes,
         )  # fmt: skip
-        options = GroupOptions(
-            group_id=group_id or "", instance_id=group_instance_id,
-            assignors=(assignors,) if isinstance(assignors, str) else tuple(assignors),
-            session_timeout_ms=session_timeout_ms, heartbeat_interval_ms=heartbeat_interval_ms,
-            max_poll_interval_ms=max_poll_interval_ms,
-        )  # fmt: skip
         self._group = OwnGroup(
             self._cluster, group_id, options, on_assigned=on_assigned, on_revoked=on_revoked,
-            commits_every_ms=auto_commit and auto_commit_interval_ms, on_failure=self._note,
+            on_lost=on_lost, commits_every_ms=auto_commit and auto_commit_interval_ms,
+            on_failure=self._note,
         )  # fmt: skip
-        begin, membership = start_timestamp(start), self._group.membership
-        self._positions = Positions(self._cluster, self._isolation, begin, membership, self._note)
+        self._subscribed = Subscribed(topics, pattern, broker_matches=self._group.broker_matches)
+        begin, metadata = start_timestamp(start), self._group.metadata
+        self._positions = Positions(self._cluster, self._isolation, begin, metadata, self._note)
         self._conversion = Conversion(key_deserializer, value_deserializer)
         self._watch = TopicWatch(self._cluster, self._share)
         self._reporter = Reporter(on_statistics, statistics_interval_ms, self.statistics)
@@ -241,12 +252,14 @@ class Consumer(Generic[KeyT, ValueT]):
         Raises:
             BrokerUnreachable: no broker answers.
             BrokerRefused: a topic does not exist.
+            UnsupportedByBroker: the broker lacks the group protocol that was chosen.
             InvalidUse: it is started already.
         """
         if self._fetcher is not None:
             raise InvalidUse("this consumer is started already: a consumer starts once")
         try:
             await self._cluster.refresh(())
+            await self._group.check_support()
             fetcher = Fetcher(self._cluster, self._fetch_options, self._positions.find)
             names = await self._subscribed.names(self._cluster)
             wanted = await self._existing(names)
@@ -256,8 +269,8 @@ class Consumer(Generic[KeyT, ValueT]):
             await self._cluster.close()
             raise
         self._fetcher = fetcher
-        if self._group.group_id is not None and (names or self._subscribed.pattern is not None):
-            self._group.join(fetcher, self._positions, names)
+        if self._group.group_id is not None and not self._subscribed.is_empty:
+            self._group.join(fetcher, self._positions, self._subscribed, names)
         if self._group.commits_every_s is not None:
             self._positions.commit_every(self._group.commits_every_s, fetcher)
         self._watch.start(self._subscribed, names, fetcher.break_off)
@@ -275,8 +288,8 @@ class Consumer(Generic[KeyT, ValueT]):
             BrokerUnreachable: no broker answers.
         """
         fetcher = self._running()
-        subscribed = Subscribed(topics, pattern)
-        if not topics and pattern is None:
+        subscribed = Subscribed(topics, pattern, broker_matches=self._group.broker_matches)
+        if subscribed.is_empty:
             raise InvalidUse("nothing is given to read: give names of topics, or a pattern")
         names = await subscribed.names(self._cluster)
         await self._existing(names)
@@ -296,9 +309,9 @@ class Consumer(Generic[KeyT, ValueT]):
         """Read these topics from now on: as a member of the group, or all of their partitions."""
         fetcher = self._running()
         if self._group.member is not None:
-            self._group.member.subscribe(names)
+            self._group.member.subscribe(self._subscribed, names)
         elif self._group.group_id is not None:
-            self._group.join(fetcher, self._positions, names)
+            self._group.join(fetcher, self._positions, self._subscribed, names)
         else:
             fetcher.set_partitions(await self._existing(names))
 
@@ -589,7 +602,7 @@ class Consumer(Generic[KeyT, ValueT]):
                 partition_of(partition): position_of(f"the offset of {partition}", value)
                 for partition, value in offsets.items()
             }
-        await commit_offsets(self._cluster, group, positions)
+        await self._positions.commit(group, positions)
 
     async def committed(
         self, *partitions: TopicPartition
@@ -601,6 +614,14 @@ class Consumer(Generic[KeyT, ValueT]):
         """
         group = self._group.for_commits()
         return await fetch_committed(self._cluster, group.group_id, partitions or None)
+
+    def group_metadata(self) -> GroupMetadata:
+        """In whose name this member commits now; for `Producer.send_offsets`.
+
+        Raises:
+            InvalidUse: there is no group.
+        """
+        return self._group.for_commits()
 
     # Called by the group and the fetcher.
 

@@ -53,7 +53,10 @@ class ClientBroken(ClientError):
 
 
 class ListenerFailed(ClientError):
-    """`on_assigned`, `on_revoked` or `on_statistics` raised; its exception is the ``__cause__``."""
+    """`on_assigned`, `on_revoked`, `on_lost` or `on_statistics` raised.
+
+    Its exception is the ``__cause__``.
+    """
 
 
 class BrokerUnreachable(ClientError):
@@ -113,15 +116,17 @@ class BrokerRefused(ClientError):
         detail: str | None = None,
         is_final: bool = False,
         denied: Denied | None = None,
+        cure: str | None = None,
     ) -> None:
         """Build the sentence: the request, the code, the broker's message, the cure.
 
-        `denied` is the right in question, in case that the code says that it is missing.
+        `denied` is the right in question, in case that the code says that it is missing. `cure`
+        replaces the usual one of the code.
         """
         self.is_final = is_final
         self.code = error_code_of(code)
         self.detail = detail or None
-        cure = _window_cure(self.code, what, self.detail) or CURES.get(self.code)
+        cure = cure or _window_cure(self.code, what, self.detail) or CURES.get(self.code)
         if denied is not None and self.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             self.detail, cure = denied.sentence, denied.cure
         where = f" (broker {broker})" if broker else ""
@@ -191,6 +196,15 @@ CURES: dict[ErrorCode, str] = {
     ErrorCode.UNKNOWN_MEMBER_ID: "the group has gone on without this member; poll more often",
     ErrorCode.ILLEGAL_GENERATION: "the group has gone on without this member; poll more often",
     ErrorCode.FENCED_INSTANCE_ID: "another consumer uses the same group_instance_id",
+    ErrorCode.FENCED_MEMBER_EPOCH: "the group has gone on without this member; poll more often",
+    ErrorCode.STALE_MEMBER_EPOCH: "the group has gone on without this member; poll more often",
+    ErrorCode.UNRELEASED_INSTANCE_ID: (
+        "another consumer uses the same group_instance_id; one that was killed keeps it until its "
+        "session times out"
+    ),
+    ErrorCode.UNSUPPORTED_ASSIGNOR: "choose a group_remote_assignor that the broker has",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "raise the limit of the group's members at the broker",
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "write the pattern as RE2 has it, such as 'flights-.*'",
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "all members of a group need an assignor in common",
     ErrorCode.PRODUCER_FENCED: "another producer uses the same transactional_id",
     ErrorCode.INVALID_PRODUCER_EPOCH: "another producer uses the same transactional_id",

@@ -49,6 +49,7 @@ from client.partitioner import StickyPartitioner, partition_for_key
 from client.statistics import ProducerStatistics
 from client.times import PLAIN_MS, TIMESTAMP_MS_MAX, to_ms
 from client.types import (
+    GroupMetadata,
     Header,
     KeyT,
     OffsetAndMetadata,
@@ -385,21 +386,29 @@ class Producer(Generic[KeyT, ValueT]):
         self._unseen_failure = None
 
     async def send_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_id: str
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group: str | GroupMetadata,
     ) -> None:
         """Commit a group's positions as part of the open transaction.
+
+        Give `Consumer.group_metadata`: then the broker refuses the positions of a consumer whose
+        partitions have gone to another member. With the bare name of the group it cannot.
 
         Raises:
             InvalidUse: no transaction is open, or a key is not a partition or a value not an
                 offset.
-            BrokerRefused: the group or the transaction is in the way.
+            BrokerRefused: the group or the transaction is in the way, or the group has gone on
+                without this member.
         """
-        check_text("group_id", group_id)
+        if not isinstance(group, GroupMetadata):
+            check_text("group", group)
+            group = GroupMetadata(group_id=group)
         positions = {
             partition_of(partition): position_of(f"the offset of {partition}", value)
             for partition, value in offsets.items()
         }
-        await self._running_transactions().send_offsets(positions, group_id)
+        await self._running_transactions().send_offsets(positions, group)
 
     # Inside.
 

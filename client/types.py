@@ -26,6 +26,8 @@ else:
 
 Header = tuple[str, bytes | None]
 
+NO_GENERATION = -1
+
 
 class TopicPartition(NamedTuple):
     """A named log: the unit of order, of offsets and of assignment."""
@@ -133,6 +135,27 @@ class OffsetAndMetadata(NamedTuple):
     offset: int
     metadata: str = ""
     leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMetadata:
+    """In whose name a group's offsets are committed; by default from outside, by no member.
+
+    Attributes:
+        group_id: the group.
+        generation: the generation, or a member of the consumer protocol's epoch; -1 for no member.
+        member_id: the member, empty for none.
+        instance_id: the name of a static member.
+        has_epoch: whether `generation` is a member epoch, which may grow while a request is sent.
+        joins_count: how often the member has joined; what it owned before the last time is lost.
+    """
+
+    group_id: str
+    generation: int = NO_GENERATION
+    member_id: str = ""
+    instance_id: str | None = None
+    has_epoch: bool = False
+    joins_count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

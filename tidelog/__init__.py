@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from client.synchronous.producer import BlockingDelivery, BlockingProducer
     from client.types import (
         ConsumerRecord,
+        GroupMetadata,
         OffsetAndMetadata,
         OffsetAndTimestamp,
         RecordMetadata,
@@ -65,6 +66,7 @@ __all__ = [
     "ConsumerStatistics",
     "Delivery",
     "ErrorCode",
+    "GroupMetadata",
     "InvalidTime",
     "InvalidType",
     "InvalidUse",

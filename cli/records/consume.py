@@ -39,6 +39,7 @@ from cli.records.consume_alone import read_alone
 from cli.records.consume_group import read_as_group
 from cli.records.reading import Reading, Start
 from client.consumer import Consumer
+from client.core.membership.options import CLASSIC, GROUP_PROTOCOLS
 from client.errors import InvalidTime
 from client.times import format_time, parse_time
 from console.data.conditions import parse_condition
@@ -97,6 +98,11 @@ class StartType(click.ParamType[Start]):
 )
 @click.option("-g", "--group", type=GROUP, help="Share the topic with this group, and commit.")
 @click.option(
+    "--group-protocol",
+    type=click.Choice(GROUP_PROTOCOLS),
+    help="Who shares the partitions: the members (classic, the default) or the broker (consumer).",
+)
+@click.option(
     "-w",
     "--where",
     "filter_text",
@@ -132,6 +138,7 @@ def command(
     limit: int | None,
     numbers: tuple[int, ...],
     group: str | None,
+    group_protocol: str | None,
     filter_text: str,
     template: str,
     is_raw: bool,
@@ -158,6 +165,8 @@ def command(
         raise click.UsageError("--partition and --group contradict each other: a group assigns")
     if group is not None and start is not None and start.offset is not None:
         raise click.UsageError("with --group, --from is for new groups: a time or an end")
+    if group_protocol is not None and group is None:
+        raise click.UsageError("--group-protocol needs --group")
     is_formatted = (
         click.get_current_context().get_parameter_source("template") is ParameterSource.COMMANDLINE
     )
@@ -178,6 +187,7 @@ def command(
         **broker,
         "group_id": group,
         "start": _policy(reading.start),
+        "group_protocol": group_protocol or CLASSIC,
         "isolation": "read_committed" if read_committed else "read_uncommitted",
     }
     if group is not None:

@@ -5,6 +5,7 @@ offsets of processed records. The requests are `client.core.offsets`; who is a m
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
@@ -17,24 +18,32 @@ from client.core.offsets import (
     EARLIEST,
     LATEST,
     Isolation,
-    Membership,
     commit_offsets,
     fetch_committed,
     list_offsets,
 )
+from client.core.retry import Backoff
 from client.errors import BrokerRefused, ClientError, InvalidTime
 from client.times import to_ms
-from client.types import OffsetAndMetadata, TopicPartition
+from client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from protocol.error_codes import ErrorCode
+
+logger = logging.getLogger("tidelog.client.aio.positions")
 
 _COMMIT_LATER = frozenset(
     {
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""The errors of a commit during a rebalance: the next round starts at the older offset."""
+"""The errors of a commit during a rebalance: the next round starts at the older offset. Or the
+topic is gone, and with it its positions."""
+
+_FIND_LATER = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
+"""The member's epoch grows, or it joins again: its next heartbeat's answer says which."""
 
 
 class Positions:
@@ -45,7 +54,7 @@ class Positions:
         cluster: Cluster,
         isolation: Isolation,
         start_at: int | None,
-        group: Callable[[], Membership | None],
+        group: Callable[[], GroupMetadata | None],
         on_failure: Callable[[ClientError], None],
     ) -> None:
         """`start_at` is a timestamp or end of `client.core.offsets`, None for an error instead.
@@ -59,6 +68,7 @@ class Positions:
         self._group = group
         self._on_failure = on_failure
         self._committer: asyncio.Task[None] | None = None
+        self._backoff = Backoff()
 
     async def find(self, readers: list[PartitionReader]) -> None:
         """Set the position of each reader that has none: the committed one, or by the policy.
@@ -69,12 +79,21 @@ class Positions:
         group = self._group()
         fresh = [reader for reader in readers if not reader.is_out_of_range]
         if group is not None and fresh:
-            committed = await fetch_committed(
-                self._cluster,
-                group.group_id,
-                [reader.partition for reader in fresh],
-                require_stable=self._isolation is Isolation.READ_COMMITTED,
-            )
+            try:
+                committed = await fetch_committed(
+                    self._cluster,
+                    group.group_id,
+                    [reader.partition for reader in fresh],
+                    require_stable=self._isolation is Isolation.READ_COMMITTED,
+                    member=group,
+                )
+            except BrokerRefused as error:
+                if error.code not in _FIND_LATER or not group.has_epoch:
+                    raise
+                logger.info("the positions are asked for again: %s", error)
+                await asyncio.sleep(self._backoff.next_s())
+                return
+            self._backoff.reset()
             for reader in fresh:
                 stored = committed.get(reader.partition)
                 if stored is not None and reader.position is None:
@@ -112,6 +131,33 @@ class Positions:
             self._committer.cancel()
             await asyncio.gather(self._committer, return_exceptions=True)
 
+    async def commit(
+        self, group: GroupMetadata, positions: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """Store positions in the name of a member, in a newer epoch if its own has grown.
+
+        Raises:
+            BrokerRefused: as `commit_offsets`; STALE_MEMBER_EPOCH if the member has joined again,
+                or no newer epoch comes within the client's timeout.
+        """
+        deadline = self._cluster.clock.now() + self._cluster.options.timeout_ms / 1000
+        backoff = Backoff()
+        while True:
+            try:
+                await commit_offsets(self._cluster, group, positions)
+            except BrokerRefused as error:
+                if error.code is not ErrorCode.STALE_MEMBER_EPOCH:
+                    raise
+                if self._cluster.clock.now() >= deadline:
+                    raise
+                await asyncio.sleep(backoff.next_s())
+                newer = self._group()
+                if newer is None or newer.joins_count != group.joins_count:
+                    raise
+                group = newer
+            else:
+                return
+
     async def commit_consumed(self, readers: Iterable[PartitionReader]) -> None:
         """Commit the offsets processed since the last commit."""
         group = self._group()
@@ -120,7 +166,7 @@ class Positions:
             return
         positions = consumed_positions(due)
         try:
-            await commit_offsets(self._cluster, group, positions)
+            await self.commit(group, positions)
         except BrokerRefused as error:
             if error.code not in _COMMIT_LATER:
                 self._on_failure(error)

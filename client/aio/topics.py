@@ -1,7 +1,8 @@
 """Which topics a consumer reads: those that it names, or all that match a pattern.
 
 A pattern is looked up again whenever metadata is due, so that new topics are read, and deleted ones
-no longer. It matches whole names, without those of internal topics. Source: Kafka
+no longer. It matches whole names, without those of internal topics. With the consumer protocol
+(KIP-848) the broker matches instead, internal topics too. Source: Kafka
 ``ConsumerMetadata``, ``SubscriptionState.matchesSubscribedPattern``; RE2 as in KIP-848.
 """
 
@@ -21,9 +22,17 @@ Changed = Callable[[tuple[str, ...]], Awaitable[None]]
 
 
 class Subscribed:
-    """Names of topics, or a pattern for them."""
+    """Names of topics, or a pattern for them.
 
-    def __init__(self, topics: tuple[str, ...], pattern: str | None) -> None:
+    Attributes:
+        topics: the names.
+        regex: the pattern's text.
+        pattern: the pattern to match here; None where the broker does.
+    """
+
+    def __init__(
+        self, topics: tuple[str, ...], pattern: str | None, *, broker_matches: bool = False
+    ) -> None:
         """Check what the user gave.
 
         Raises:
@@ -32,6 +41,7 @@ class Subscribed:
         """
         check_topics(topics, "Consumer")
         self.topics = topics
+        self.regex = pattern
         self.pattern: Pattern | None = None
         if pattern is None:
             return
@@ -42,12 +52,19 @@ class Subscribed:
                 "the names to the pattern with |"
             )
         try:
-            self.pattern = compile_pattern(pattern)
+            compiled = compile_pattern(pattern)
         except PatternRefused as error:
             raise InvalidUse(
                 f"pattern={pattern!r} is no regular expression of RE2: {error}; such as "
                 "'flights-.*'"
             ) from None
+        if not broker_matches:
+            self.pattern = compiled
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is given to read."""
+        return not self.topics and self.regex is None
 
     async def names(self, cluster: Cluster) -> tuple[str, ...]:
         """The topics to read now, by name; those of a pattern from a fresh request.

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from client.aio.sender import Sender
 from client.core.identity import ProducerIdentity
 from client.errors import ClientError, InvalidUse
-from client.types import OffsetAndMetadata, TopicPartition
+from client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 
 class TransactionState(Enum):
@@ -71,7 +71,7 @@ class Transactions:
             self._enrolled.add(partition)
 
     async def send_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_id: str
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
         """Commit positions of a group with the transaction.
 
@@ -80,9 +80,9 @@ class Transactions:
             BrokerRefused: the broker refuses.
         """
         self._check_open()
-        await self._identity.add_group(group_id)
+        await self._identity.add_group(group.group_id)
         self._has_offsets = True
-        await self._identity.commit_offsets(group_id, offsets)
+        await self._identity.commit_offsets(group, offsets)
 
     async def commit(self) -> None:
         """Deliver all records and make them visible.

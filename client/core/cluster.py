@@ -11,7 +11,7 @@ Invariant: no cache entry is trusted for ever. Metadata is requested again when 
 Source: Kafka ``Metadata``, ``NetworkClient``.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, TypeVar
@@ -187,16 +187,39 @@ class Cluster:
         found = [topic.name for topic in response.topics if topic.error_code == ErrorCode.NONE]
         return {name: self._metadata.topics[name] for name in found}
 
-    async def _request_metadata(self, names: Iterable[str] | None) -> tuple[Any, str]:
+    async def topic_names(self, topic_ids: Collection[bytes]) -> dict[bytes, str]:
+        """The names of topics, by id; those that are not in the cache from one request.
+
+        Topics that do not exist, or are denied, are left out.
+
+        Raises:
+            BrokerUnreachable: no broker could be reached.
+            UnsupportedByBroker: the broker knows no ids.
+        """
+        names = {info.topic_id: name for name, info in self._metadata.topics.items()}
+        unknown = [topic_id for topic_id in topic_ids if topic_id not in names]
+        if unknown:
+            wanted = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in unknown]
+            response, _ = await self._request_metadata(wanted, min_version=_METADATA_VERSION)
+            for topic in response.topics:
+                if topic.error_code == ErrorCode.NONE:
+                    names[bytes(topic.topic_id)] = topic.name
+        return {topic_id: names[topic_id] for topic_id in topic_ids if topic_id in names}
+
+    async def _request_metadata(
+        self, wanted: Iterable[str | MetadataRequestTopic] | None, *, min_version: int = 0
+    ) -> tuple[Any, str]:
         """The answer, after the cache has taken it, and the broker's address."""
         connection = await self.any_connection()
         request = MetadataRequest(
-            topics=None if names is None else [MetadataRequestTopic(name=name) for name in names],
+            topics=None if wanted is None else [_requested(topic) for topic in wanted],
             allow_auto_topic_creation=self.options.create_topics,
         )
         # Version 0 cannot request "no topics"; it gets all of them, which does no harm.
-        response = await connection.call(request, max_version=_METADATA_VERSION)
-        self._take(response, replace=names is None)
+        response = await connection.call(
+            request, max_version=_METADATA_VERSION, min_version=min_version
+        )
+        self._take(response, replace=wanted is None)
         return response, connection.address
 
     async def topic(self, name: str) -> TopicInfo:
@@ -397,6 +420,10 @@ class Cluster:
     ) -> _T:
         """As `retrying`; each failure drops the cached coordinator of `key`."""
         return await self.retrying(attempt, lambda _: self.forget_coordinator(kind, key))
+
+
+def _requested(topic: str | MetadataRequestTopic) -> MetadataRequestTopic:
+    return MetadataRequestTopic(name=topic) if isinstance(topic, str) else topic
 
 
 def _topic_info(name: str, topic: MetadataResponseTopic) -> TopicInfo:

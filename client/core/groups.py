@@ -6,12 +6,12 @@ The coordinator of a group answers for it; the list of groups is the union of al
 from collections.abc import Iterable, Mapping
 
 from client.core.cluster import Cluster, CoordinatorType
-from client.core.offsets import Membership, commit_offsets, fetch_committed
+from client.core.offsets import commit_offsets, fetch_committed
 from client.core.parts import check
 from client.descriptions import GroupInfo, GroupListing, GroupMemberInfo
 from client.errors import BrokerRefused, ClientError, UnsupportedByBroker
 from client.subscription import PROTOCOL_TYPE, decode_assignment
-from client.types import OffsetAndMetadata, TopicPartition
+from client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from protocol.api.consumer_group_describe import ConsumerGroupDescribeRequest
 from protocol.api.consumer_group_describe import DescribedGroup as ConsumerGroupInfo
 from protocol.api.delete_groups import DeleteGroupsRequest
@@ -118,7 +118,7 @@ class GroupAdmin:
             BrokerRefused: the group has members.
         """
         positions = {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}
-        await commit_offsets(self._cluster, Membership(group_id=group_id), positions)
+        await commit_offsets(self._cluster, GroupMetadata(group_id=group_id), positions)
 
 
 async def _describe_consumers(cluster: Cluster, group_id: str) -> GroupInfo | None:

@@ -16,7 +16,7 @@ from typing import Any
 from client.core.cluster import Cluster, CoordinatorType
 from client.core.parts import by_topic, check
 from client.errors import BrokerRefused
-from client.types import OffsetAndMetadata, TopicPartition
+from client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from protocol.api.end_txn import EndTxnRequest
@@ -28,6 +28,9 @@ from protocol.api.txn_offset_commit import (
 )
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+_CHECKS_MEMBERS_SINCE = 3
+"""The version of TxnOffsetCommit that names the member."""
 
 
 class ProducerIdentity:
@@ -114,9 +117,15 @@ class ProducerIdentity:
         await self._ask(f"adding group {group_id} to the transaction", request, 4)
 
     async def commit_offsets(
-        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+        self, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Commit positions of a group that is part of the transaction; raises BrokerRefused."""
+        """Commit positions of a group that is part of the transaction.
+
+        Raises:
+            BrokerRefused: the broker refuses; ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID if the group
+                has gone on without the member.
+            UnsupportedByBroker: a member is given, and the broker checks none (before 2.5).
+        """
         topics = by_topic(
             offsets,
             lambda tp: TxnOffsetCommitRequestPartition(
@@ -128,9 +137,12 @@ class ProducerIdentity:
         )
         request = TxnOffsetCommitRequest(
             transactional_id=self._name,
-            group_id=group_id,
+            group_id=group.group_id,
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
+            generation_id=group.generation,
+            member_id=group.member_id,
+            group_instance_id=group.instance_id,
             topics=[
                 TxnOffsetCommitRequestTopic(name=name, partitions=partitions)
                 for name, partitions in topics.items()
@@ -139,14 +151,18 @@ class ProducerIdentity:
 
         async def attempt() -> None:
             response, address = await self._cluster.call_coordinator(
-                CoordinatorType.GROUP, group_id, request, max_version=4
+                CoordinatorType.GROUP,
+                group.group_id,
+                request,
+                max_version=4,
+                min_version=_CHECKS_MEMBERS_SINCE if group.member_id else 0,
             )
             for topic in response.topics:
                 for item in topic.partitions:
                     what = f"committing {topic.name}-{item.partition_index} in the transaction"
                     check(what, item, address)
 
-        await self._cluster.retrying_at_coordinator(CoordinatorType.GROUP, group_id, attempt)
+        await self._cluster.retrying_at_coordinator(CoordinatorType.GROUP, group.group_id, attempt)
 
     async def end(self, *, committed: bool) -> None:
         """Commit or abort the transaction; raises BrokerRefused."""

@@ -9,13 +9,13 @@ OffsetFetch).
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 
 from client.checks import check_choice
 from client.core.cluster import Cluster, CoordinatorType
 from client.core.parts import by_topic, check
-from client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from client.errors import BrokerRefused
+from client.types import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.api.offset_commit import (
     OffsetCommitRequest,
@@ -28,14 +28,13 @@ from protocol.api.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_OFFSET
 
 EARLIEST = -2
 LATEST = -1
 MAX_TIMESTAMP = -3
 """Special timestamps of `list_offsets`: the ends, and the newest record by time."""
-
-NO_GENERATION = -1
 
 # The last versions in which topics go by name.
 _OFFSET_COMMIT_VERSION = 9
@@ -59,16 +58,6 @@ class Isolation(IntEnum):
         """
         check_choice("isolation", name, [level.name.lower() for level in cls])
         return cls[name.upper()]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Membership:
-    """The member that commits a group's offsets; by default none, a commit from outside."""
-
-    group_id: str
-    generation: int = NO_GENERATION
-    member_id: str = ""
-    instance_id: str | None = None
 
 
 async def list_offsets(
@@ -131,14 +120,19 @@ async def fetch_committed(
     partitions: Iterable[TopicPartition] | None = None,
     *,
     require_stable: bool = False,
+    member: GroupMetadata | None = None,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """The committed positions of a group; None means all. Partitions without one are left out.
 
     Raises:
-        BrokerRefused: the group's coordinator is not found, or refuses.
+        BrokerRefused: the group's coordinator is not found, or refuses; STALE_MEMBER_EPOCH or
+            UNKNOWN_MEMBER_ID if `member`, of the consumer protocol, has another epoch by now.
     """
     topics = None if partitions is None else by_topic(partitions, lambda tp: tp.partition)
     request = _offset_fetch_request(group_id, topics, require_stable)
+    if member is not None and member.has_epoch:
+        request.groups[0].member_id = member.member_id
+        request.groups[0].member_epoch = member.generation
 
     async def attempt() -> dict[TopicPartition, OffsetAndMetadata]:
         response, address = await cluster.call_coordinator(
@@ -185,12 +179,13 @@ def _offset_fetch_request(
 
 
 async def commit_offsets(
-    cluster: Cluster, membership: Membership, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    cluster: Cluster, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> None:
     """Store positions of a group, durably.
 
     Raises:
-        BrokerRefused: the group has moved on without this member, or is in use by others.
+        BrokerRefused: the group has moved on without this member, or is in use by others; or a
+            topic does not exist, then the positions in other topics are stored.
     """
     if not offsets:
         return
@@ -204,10 +199,10 @@ async def commit_offsets(
         ),
     )
     request = OffsetCommitRequest(
-        group_id=membership.group_id,
-        generation_id_or_member_epoch=membership.generation,
-        member_id=membership.member_id,
-        group_instance_id=membership.instance_id,
+        group_id=group.group_id,
+        generation_id_or_member_epoch=group.generation,
+        member_id=group.member_id,
+        group_instance_id=group.instance_id,
         topics=[
             OffsetCommitRequestTopic(name=name, partitions=items) for name, items in topics.items()
         ],
@@ -216,7 +211,7 @@ async def commit_offsets(
     async def attempt() -> None:
         response, address = await cluster.call_coordinator(
             CoordinatorType.GROUP,
-            membership.group_id,
+            group.group_id,
             request,
             max_version=_OFFSET_COMMIT_VERSION,
             min_version=2,
@@ -224,6 +219,10 @@ async def commit_offsets(
         for topic in response.topics:
             for item in topic.partitions:
                 where = f"{topic.name}-{item.partition_index}"
-                check(f"committing {where} for group {membership.group_id}", item, address)
+                what = f"committing {where} for group {group.group_id}"
+                if item.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    # A topic that is about to appear is worth a retry; this one is gone.
+                    raise BrokerRefused(what, item.error_code, broker=address, is_final=True)
+                check(what, item, address)
 
-    await cluster.retrying_at_coordinator(CoordinatorType.GROUP, membership.group_id, attempt)
+    await cluster.retrying_at_coordinator(CoordinatorType.GROUP, group.group_id, attempt)

@@ -16,6 +16,7 @@ from client.statistics import ConsumerStatistics
 from client.synchronous.loop_thread import LoopThread
 from client.types import (
     ConsumerRecord,
+    GroupMetadata,
     KeyT,
     OffsetAndMetadata,
     OffsetAndTimestamp,
@@ -41,6 +42,7 @@ class BlockingConsumer(Generic[KeyT, ValueT]):
         value_deserializer: Callable[[bytes], ValueT] | None = None,
         on_assigned: Callable[[_Partitions], None] | None = None,
         on_revoked: Callable[[_Partitions], None] | None = None,
+        on_lost: Callable[[_Partitions], None] | None = None,
         on_statistics: Callable[[ConsumerStatistics], None] | None = None,
         **options: Any,
     ) -> None:
@@ -57,6 +59,7 @@ class BlockingConsumer(Generic[KeyT, ValueT]):
             value_deserializer=value_deserializer,
             on_assigned=self._thread.listener("on_assigned", on_assigned),
             on_revoked=self._thread.listener("on_revoked", on_revoked),
+            on_lost=self._thread.listener("on_lost", on_lost),
             on_statistics=self._thread.listener("on_statistics", on_statistics),
             **options,
         )
@@ -206,3 +209,7 @@ class BlockingConsumer(Generic[KeyT, ValueT]):
     def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, OffsetAndMetadata]:
         """The group's stored positions; as `Consumer.committed`."""
         return self._thread.call(self._consumer.committed(*partitions))
+
+    def group_metadata(self) -> GroupMetadata:
+        """In whose name this member commits now; as `Consumer.group_metadata`."""
+        return self._thread.run(self._consumer.group_metadata)

@@ -20,6 +20,7 @@ from client.producer import Producer
 from client.statistics import ProducerStatistics
 from client.synchronous.loop_thread import LoopThread
 from client.types import (
+    GroupMetadata,
     KeyT,
     OffsetAndMetadata,
     RecordMetadata,
@@ -163,7 +164,9 @@ class BlockingProducer(Generic[KeyT, ValueT]):
         self._thread.call(context.__aexit__(None, None, None))
 
     def send_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int], group_id: str
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group: str | GroupMetadata,
     ) -> None:
         """Commit a group's positions in the open transaction; as `Producer.send_offsets`."""
-        self._thread.call(self._producer.send_offsets(offsets, group_id))
+        self._thread.call(self._producer.send_offsets(offsets, group))

@@ -21,7 +21,6 @@ from client.core.offsets import (
     LATEST,
     MAX_TIMESTAMP,
     Isolation,
-    Membership,
     commit_offsets,
     fetch_committed,
     list_offsets,
@@ -29,7 +28,7 @@ from client.core.offsets import (
 from client.core.options import BadFile, ClusterOptions
 from client.core.records import FETCH_VERSIONS, fetch_request
 from client.errors import BrokerRefused, ClientError
-from client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicInfo
+from client.types import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicInfo
 from client.types import TopicPartition as Named
 from pipeline.errors import BadOptions
 from pipeline.options.options import TopicChoice, TopicPartition
@@ -246,7 +245,7 @@ class Cluster:
             Named(*tp): OffsetAndMetadata(offset, metadata)
             for tp, offset in sorted(offsets.items())
         }
-        run(commit_offsets(self.core, Membership(group_id=group), positions))
+        run(commit_offsets(self.core, GroupMetadata(group_id=group), positions))
 
     def sizes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Bytes of `partitions` as far as brokers report them; empty where they refuse."""

@@ -31,7 +31,7 @@ from client.core.options import ClusterOptions
 from client.core.records import PRODUCE_VERSIONS, produce_request
 from client.errors import BrokerRefused, BrokerUnreachable
 from client.partitioner import partition_for_key
-from client.types import OffsetAndMetadata
+from client.types import GroupMetadata, OffsetAndMetadata
 from client.types import TopicPartition as Named
 from pipeline.errors import BadOptions, Fenced
 from pipeline.net.cluster import Cluster
@@ -203,7 +203,10 @@ class TaskProducer:
         self.flush()
         self._run("AddOffsetsToTxn", self._identity.add_group(mark.group))
         position = {Named(mark.topic, 0): OffsetAndMetadata(mark.offset, mark.metadata)}
-        self._run("TxnOffsetCommit", self._identity.commit_offsets(mark.group, position))
+        self._run(
+            "TxnOffsetCommit",
+            self._identity.commit_offsets(GroupMetadata(group_id=mark.group), position),
+        )
         self._end(committed=True)
 
     def abort(self) -> None:

@@ -1,8 +1,9 @@
 """A group is moved to the consumer protocol and back while it works, with real clients.
 
-Java 4.3 and the newest librdkafka, each in both protocols, are replaced one by one; records are
-produced all the time. At every halt each partition has one owner, and in the end every record has
-been read, none of them twice: a member that gives a partition up has committed before.
+Java 4.3, the newest librdkafka and the bundled client, each in both protocols, are replaced one by
+one; records are produced all the time. At every halt each partition has one owner, and in the end
+every record has been read, none of them twice: a member that gives a partition up has committed
+before.
 
 Also here: a group's own settings with Kafka's `kafka-configs --group`.
 """
@@ -14,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupType, Producer, TopicPartition
@@ -23,6 +24,7 @@ from confluent_kafka.admin import AdminClient
 from tests.compat import harness
 from tests.compat.brokers import TidelogProcess
 from tests.support import kafka_peer, toolchains
+from tidelog import BlockingConsumer
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -144,6 +146,50 @@ class JavaMember:
                     raise AssertionError(line)
 
 
+class BundledMember:
+    """The bundled client, in a thread."""
+
+    def __init__(self, address: str, topic: str, group: str, protocol: str) -> None:
+        classic: dict[str, Any] = {"assignors": "range", "heartbeat_interval_ms": 300}
+        self.owned: set[int] = set()
+        self.read: list[int] = []
+        self._is_stopping = False
+        self._consumer = BlockingConsumer(
+            topic,
+            bootstrap=address,
+            group_id=group,
+            group_protocol=protocol,
+            start="earliest",
+            auto_commit=False,
+            on_assigned=self._assigned,
+            on_revoked=self._revoked,
+            on_lost=self._lost,
+            **(classic if protocol == "classic" else {}),
+        )
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._is_stopping = True
+        self._thread.join(WAIT_S)
+
+    def _run(self) -> None:
+        with self._consumer as consumer:
+            while not self._is_stopping:
+                for records in consumer.getmany(timeout_ms=100).values():
+                    self.read += [int(record.value or b"") for record in records]
+
+    def _assigned(self, partitions: frozenset[tuple[str, int]]) -> None:
+        self.owned = {number for _, number in partitions}
+
+    def _revoked(self, partitions: frozenset[tuple[str, int]]) -> None:
+        self._consumer.commit()
+        self.owned = self.owned - {number for _, number in partitions}
+
+    def _lost(self, partitions: frozenset[tuple[str, int]]) -> None:
+        raise AssertionError(f"partitions were lost: {partitions}")
+
+
 class Traffic:
     """Numbers, one after the other, into all partitions until it is stopped."""
 
@@ -196,8 +242,13 @@ Kind = Callable[[str, str, str, str], Member]
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [(JavaMember, LibrdkafkaMember), (LibrdkafkaMember, JavaMember)],
-    ids=["java first", "librdkafka first"],
+    [
+        (JavaMember, LibrdkafkaMember),
+        (LibrdkafkaMember, JavaMember),
+        (BundledMember, LibrdkafkaMember),
+        (JavaMember, BundledMember),
+    ],
+    ids=["java first", "librdkafka first", "bundled first", "bundled second"],
 )
 def test_a_group_is_moved_over_and_back(address: str, first: Kind, second: Kind) -> None:
     topic, group = harness.unique("moved"), harness.unique("group")

@@ -1,7 +1,6 @@
 """The membership of a share group: joining, staying, leaving, and the partitions to read.
 
-One heartbeat at a time, by whom a face lets call `beat`. Assignments name topics by id; the ids
-are looked up among the topics that the member has subscribed to.
+One heartbeat at a time, by whom a face lets call `beat`. Assignments name topics by id.
 
 Source: KIP-932; Kafka ``ShareMembershipManager``.
 """
@@ -12,7 +11,7 @@ from typing import Final
 
 from client.core.cluster import Cluster, CoordinatorType
 from client.core.parts import check
-from client.errors import BrokerRefused, ClientError
+from client.errors import ClientError
 from client.types import TopicPartition
 from protocol.api.share_group_heartbeat import (
     Assignment,
@@ -99,11 +98,8 @@ class ShareMembership:
 
     async def _take(self, assignment: Assignment) -> None:
         """Read these partitions from now on; those of topics that are not known yet, later."""
-        names = await self._names()
-        if any(bytes(each.topic_id) not in names for each in assignment.topic_partitions):
-            for topic in self._topics:
-                self._cluster.forget_topic(topic)
-            names = await self._names()
+        ids = {bytes(each.topic_id) for each in assignment.topic_partitions}
+        names = await self._cluster.topic_names(ids)
         self._unknown = None
         found = {}
         for each in assignment.topic_partitions:
@@ -115,15 +111,6 @@ class ShareMembership:
                 found[TopicPartition(names[topic_id], index)] = topic_id
         self.assigned = found
         logger.info("%s: %d partitions", self.what, len(found))
-
-    async def _names(self) -> dict[bytes, str]:
-        names = {}
-        for topic in self._topics:
-            try:
-                names[(await self._cluster.topic(topic)).topic_id] = topic
-            except BrokerRefused as error:
-                logger.info("%s: topic %s is left out: %s", self.what, topic, error)
-        return names
 
     async def leave(self) -> None:
         """Leave the group; a failure is logged, since the session timeout has the same effect."""

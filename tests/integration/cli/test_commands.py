@@ -281,6 +281,19 @@ def test_a_group_reads_is_described_and_moved_in_time(server: RunningBroker) -> 
     assert tidelog("group", "describe", group, server=server).returncode == ExitCode.NOT_FOUND
 
 
+def test_a_group_of_the_consumer_protocol_reads_its_backlog(server: RunningBroker) -> None:
+    topic, group = f"grouped-{uuid.uuid4().hex[:8]}", f"g-{uuid.uuid4().hex[:8]}"
+    ok("produce", topic, "-q", server=server, given="one\ntwo\n")
+    words = ("-g", group, "--group-protocol", "consumer", "-f", "earliest", "-e")
+    assert ok("consume", topic, *words, "--format", "{value}", server=server) == "one\ntwo\n"
+    assert ok("consume", topic, *words, "--format", "{value}", server=server) == ""
+    (listed,) = [each for each in parsed("group", "list", server=server) if each["group"] == group]
+    assert listed["type"] == "consumer"
+    refused = tidelog("consume", topic, "--group-protocol", "consumer", server=server)
+    assert refused.returncode == ExitCode.USAGE
+    assert "--group-protocol needs --group" in refused.stderr
+
+
 def test_a_group_is_moved_by_offset_by_a_shift_and_by_a_file(
     server: RunningBroker, tmp_path: Path
 ) -> None:

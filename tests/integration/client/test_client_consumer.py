@@ -268,7 +268,7 @@ async def test_a_static_member_keeps_its_share_over_a_restart(broker: RunningBro
             await take(consumer, 3)
             member = consumer._group.member
             assert member is not None
-            generations.append(member.membership.generation)
+            generations.append(member.metadata.generation)
     assert generations[0] == generations[1]
 
 

@@ -5,33 +5,43 @@ from typing import Any
 
 import pytest
 
-from client.aio.rebalance import PartitionsListener, Rebalance
+from client.aio.membership.rebalance import PartitionsListener, Rebalance
 from client.errors import ListenerFailed
 from client.types import TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
+class FakeReader:
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+        self.is_paused = False
+
+
 class FakeFetcher:
     def __init__(self) -> None:
-        self.readers: dict[TopicPartition, str] = {A: "reader of 0", B: "reader of 1"}
+        self.readers = {A: FakeReader(A), B: FakeReader(B)}
 
     def set_partitions(self, partitions: Any) -> None:
-        self.readers = dict.fromkeys(partitions, "reader")
+        self.readers = {partition: FakeReader(partition) for partition in partitions}
 
 
 class FakePositions:
     def __init__(self) -> None:
-        self.committed: list[str] = []
+        self.committed: list[TopicPartition] = []
 
-    async def commit_consumed(self, readers: list[str]) -> None:
-        self.committed += readers
+    async def commit_consumed(self, readers: list[FakeReader]) -> None:
+        self.committed += [reader.partition for reader in readers]
 
 
-def made(listener: PartitionsListener | None) -> tuple[Rebalance, FakeFetcher, FakePositions]:
+def made(
+    listener: PartitionsListener | None, on_lost: PartitionsListener | None = None
+) -> tuple[Rebalance, FakeFetcher, FakePositions]:
     fetcher, positions = FakeFetcher(), FakePositions()
     parts: tuple[Any, Any] = (fetcher, positions)
-    rebalance = Rebalance(*parts, on_assigned=listener, on_revoked=listener, is_auto_commit=True)
+    rebalance = Rebalance(
+        *parts, on_assigned=listener, on_revoked=listener, on_lost=on_lost, is_auto_commit=True
+    )
     return rebalance, fetcher, positions
 
 
@@ -43,7 +53,7 @@ async def test_what_is_revoked_is_committed_and_gone_though_the_listener_raises(
     with pytest.raises(ListenerFailed, match="on_revoked raised ValueError: planted") as caught:
         await rebalance.revoked(frozenset({A}))
     assert isinstance(caught.value.__cause__, ValueError)
-    assert positions.committed == ["reader of 0"]
+    assert positions.committed == [A]
     assert set(fetcher.readers) == {B}
     with pytest.raises(ListenerFailed, match="on_assigned raised"):
         await rebalance.assigned(frozenset({A}))
@@ -63,3 +73,32 @@ async def test_listeners_may_be_coroutines_or_none() -> None:
     silent, fetcher, _ = made(None)
     await silent.revoked(frozenset({A, B}))
     assert fetcher.readers == {}
+
+
+async def test_what_is_being_revoked_is_not_handed_out_meanwhile() -> None:
+    paused: list[tuple[bool, bool]] = []
+
+    def listener(_: frozenset[TopicPartition]) -> None:
+        paused.append((fetcher.readers[A].is_paused, fetcher.readers[B].is_paused))
+
+    rebalance, fetcher, _ = made(listener)
+    await rebalance.revoked(frozenset({A}))
+    assert paused == [(True, False)]
+
+
+async def test_what_is_lost_is_gone_at_once_and_not_committed() -> None:
+    heard: list[tuple[str, set[TopicPartition]]] = []
+
+    def revoked(_: frozenset[TopicPartition]) -> None:
+        heard.append(("revoked", set(fetcher.readers)))
+
+    def lost(_: frozenset[TopicPartition]) -> None:
+        heard.append(("lost", set(fetcher.readers)))
+
+    rebalance, fetcher, positions = made(revoked, lost)
+    await rebalance.lost(frozenset({A}))
+    assert heard == [("lost", {B})]
+    rebalance, fetcher, positions = made(revoked)
+    await rebalance.lost(frozenset({A}))
+    assert heard[1:] == [("revoked", {B})]
+    assert positions.committed == []

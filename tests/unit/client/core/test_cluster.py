@@ -7,9 +7,9 @@ import pytest
 from client.blocking import run
 from client.core.cluster import Cluster, CoordinatorType, Role
 from client.core.identity import ProducerIdentity
-from client.core.offsets import LATEST, Membership, commit_offsets, list_offsets
+from client.core.offsets import LATEST, commit_offsets, list_offsets
 from client.errors import BrokerRefused, BrokerUnreachable
-from client.types import OffsetAndMetadata, TopicPartition
+from client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.api.init_producer_id import InitProducerIdResponse
 from protocol.api.list_offsets import (
@@ -177,7 +177,7 @@ def test_a_coordinator_is_remembered_until_it_proves_wrong() -> None:
     commits: list[int] = []
     cluster, pool = scripted(answer)
     for _ in range(2):
-        run(commit_offsets(cluster, Membership(group_id="g"), {TP: OffsetAndMetadata(5)}))
+        run(commit_offsets(cluster, GroupMetadata(group_id="g"), {TP: OffsetAndMetadata(5)}))
     assert commits == [2, 2, 3]
     assert [name for _, name in pool.seen].count("FIND_COORDINATOR") == 2
 

@@ -1,8 +1,8 @@
-"""Being a member of a consumer group: joining, sharing partitions, staying alive, leaving.
+"""Being a member of a group of the classic protocol: joining, sharing, staying alive, leaving.
 
 Owns the member id, the generation and the one task that talks to the group's coordinator. It
 reports revoked and assigned partitions to its consumer through two callbacks, and knows nothing of
-positions or records.
+positions or records. Members of the consumer protocol are `client.aio.membership.consumer`.
 
 One round: revoke (everything, or with a cooperative assignor nothing yet) · JoinGroup, which the
 coordinator answers when all members have joined · the leader assigns · SyncGroup returns the
@@ -17,15 +17,15 @@ Source: KIP-62, KIP-345 (static members), KIP-394 (member id first), KIP-429 (co
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from client.aio.background import start_watched
-from client.assignors import ASSIGNORS, Assignor, Subscription
-from client.checks import check_choice, check_numbers
+from client.aio.membership.callbacks import PartitionsCallback, call_back
+from client.aio.membership.options import ClassicOptions, assignors_named
+from client.aio.topics import Subscribed
+from client.assignors import Assignor, Subscription
 from client.core.cluster import Cluster, CoordinatorType, Role
-from client.core.offsets import NO_GENERATION, Membership
 from client.core.parts import check
 from client.core.retry import Backoff, is_retriable
 from client.errors import (
@@ -34,7 +34,6 @@ from client.errors import (
     ClientBroken,
     ClientError,
     InvalidUse,
-    ListenerFailed,
 )
 from client.subscription import (
     PROTOCOL_TYPE,
@@ -43,14 +42,14 @@ from client.subscription import (
     encode_assignment,
     encode_subscription,
 )
-from client.types import TopicPartition
+from client.types import NO_GENERATION, GroupMetadata, TopicPartition
 from protocol.api.heartbeat import HeartbeatRequest
 from protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.api.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.error_codes import ErrorCode
 
-logger = logging.getLogger("tidelog.client.aio.group")
+logger = logging.getLogger("tidelog.client.aio.membership.classic")
 
 JOIN_GRACE_MS = 5000
 """How much longer than the rebalance a JoinGroup may take before the connection is given up."""
@@ -59,42 +58,8 @@ _NEXT_ROUND = frozenset(
     {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID}
 )
 
-PartitionsCallback = Callable[[frozenset[TopicPartition]], Awaitable[None]]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupOptions:
-    """How to be a member; times in milliseconds.
-
-    `instance_id` makes the member static: it keeps its share over a restart. A consumer that
-    is not polled for `max_poll_interval_ms` leaves, so that others can take over.
-    """
-
-    group_id: str
-    instance_id: str | None = None
-    assignors: tuple[str, ...] = ("range", "cooperative-sticky")
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 3000
-    max_poll_interval_ms: int = 300_000
-
-    def __post_init__(self) -> None:
-        """Refuse invalid values; raises InvalidUse."""
-        check_numbers(
-            1,
-            session_timeout_ms=self.session_timeout_ms,
-            heartbeat_interval_ms=self.heartbeat_interval_ms,
-            max_poll_interval_ms=self.max_poll_interval_ms,
-        )
-        if self.heartbeat_interval_ms >= self.session_timeout_ms:
-            raise InvalidUse(
-                f"heartbeat_interval_ms={self.heartbeat_interval_ms} is not below "
-                f"session_timeout_ms={self.session_timeout_ms}, so the group would lose this "
-                "member: give a third of it"
-            )
-        assignors_named(self.assignors)
-
-
-class GroupMember:
+class ClassicMember:
     """One consumer's membership. Started by `start`, ended by `close`, which leaves.
 
     `failures` gets the errors that no further round cures.
@@ -103,16 +68,18 @@ class GroupMember:
     def __init__(
         self,
         cluster: Cluster,
-        options: GroupOptions,
+        options: ClassicOptions,
         *,
         on_revoked: PartitionsCallback,
+        on_lost: PartitionsCallback,
         on_assigned: PartitionsCallback,
         on_failure: Callable[[ClientError], None],
         on_defect: Callable[[ClientBroken], None],
     ) -> None:
         """No member yet.
 
-        `on_revoked` returns once the partitions are released and their positions committed.
+        `on_revoked` returns once the partitions are released and their positions committed;
+        `on_lost` gets partitions that others may own already.
         `on_assigned` gets the whole share; `on_defect` is called when a defect ended the
         membership.
         """
@@ -120,6 +87,7 @@ class GroupMember:
         self._options = options
         self._assignors = assignors_named(options.assignors)
         self._on_revoked = on_revoked
+        self._on_lost = on_lost
         self._on_assigned = on_assigned
         self._on_failure = on_failure
         self._on_defect = on_defect
@@ -137,23 +105,23 @@ class GroupMember:
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def membership(self) -> Membership:
+    def metadata(self) -> GroupMetadata:
         """In whose name offsets are committed now."""
-        return Membership(
+        return GroupMetadata(
             group_id=self._options.group_id,
             generation=self._generation,
             member_id=self._member_id,
             instance_id=self._options.instance_id,
         )
 
-    def start(self, topics: Iterable[str]) -> None:
-        """Join for these topics."""
-        self._topics = tuple(sorted(set(topics)))
+    def start(self, _subscribed: Subscribed, names: tuple[str, ...]) -> None:
+        """Join for the topics of these names."""
+        self._topics = tuple(sorted(set(names)))
         self._task = start_watched(self._run(), "consumer.group", self._on_defect)
 
-    def subscribe(self, topics: Iterable[str]) -> None:
+    def subscribe(self, _subscribed: Subscribed, names: tuple[str, ...]) -> None:
         """Share these topics from the next round on, which begins at once if they are others."""
-        self._topics = tuple(sorted(set(topics)))
+        self._topics = tuple(sorted(set(names)))
         if self._topics != self._joined_for:
             self._must_join = True
             self._wake.set()
@@ -235,7 +203,9 @@ class GroupMember:
             if error.code != ErrorCode.REBALANCE_IN_PROGRESS:
                 # Others may own these partitions already: this member must not commit for them.
                 self._generation = NO_GENERATION
-                await self._let_go(self._owned)
+                lost, self._owned = self._owned, frozenset()
+                if lost:
+                    await self._tell(self._on_lost, lost)
             if error.code == ErrorCode.UNKNOWN_MEMBER_ID:
                 self._member_id = ""
             return True
@@ -253,11 +223,7 @@ class GroupMember:
         self, callback: PartitionsCallback, partitions: frozenset[TopicPartition]
     ) -> None:
         """Call the consumer; a listener of the user's that fails there does not end the round."""
-        try:
-            await callback(partitions)
-        except ListenerFailed as error:
-            logger.error("group %s: %s", self._options.group_id, error, exc_info=error.__cause__)
-            self._on_failure(error)
+        await call_back(callback, partitions, self._options.group_id, self._on_failure)
 
     # One round.
 
@@ -437,18 +403,3 @@ class GroupMember:
 
     def _what(self, doing: str) -> str:
         return f"{doing} group {self._options.group_id}"
-
-
-def assignors_named(names: Iterable[str]) -> dict[str, Assignor]:
-    """The assignors of these names, in this order.
-
-    Raises:
-        InvalidUse: one does not exist, or none is named.
-    """
-    chosen = {}
-    for name in names:
-        check_choice("assignor", name, ASSIGNORS)
-        chosen[name] = ASSIGNORS[name]
-    if not chosen:
-        raise InvalidUse(f"no assignor is given: choose from {', '.join(ASSIGNORS)}")
-    return chosen

@@ -1,18 +1,24 @@
 """The group of one consumer: the member that joins it, and the name under which offsets are stored.
 
 A consumer without a group has one of these as well, which joins nothing and commits nowhere.
-`client.aio.group` knows the protocol of a member, `client.aio.rebalance` what a rebalance changes.
+The protocols of a member are `client.aio.membership.classic` and `consumer`; what a rebalance
+changes is `rebalance`.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from client.aio.fetching import Fetcher
-from client.aio.group import GroupMember, GroupOptions
+from client.aio.membership.classic import ClassicMember
+from client.aio.membership.consumer import ConsumerProtocolMember, check_support
+from client.aio.membership.options import ClassicOptions
+from client.aio.membership.rebalance import PartitionsListener, Rebalance
 from client.aio.positions import Positions
-from client.aio.rebalance import PartitionsListener, Rebalance
+from client.aio.topics import Subscribed
 from client.core.cluster import Cluster
-from client.core.offsets import Membership
+from client.core.membership.options import ConsumerGroupOptions
 from client.errors import ClientError, InvalidUse
+from client.types import GroupMetadata
 
 
 class OwnGroup:
@@ -28,10 +34,11 @@ class OwnGroup:
         self,
         cluster: Cluster,
         group_id: str | None,
-        options: GroupOptions,
+        options: ClassicOptions | ConsumerGroupOptions,
         *,
         on_assigned: PartitionsListener | None,
         on_revoked: PartitionsListener | None,
+        on_lost: PartitionsListener | None,
         commits_every_ms: int,
         on_failure: Callable[[ClientError], None],
     ) -> None:
@@ -40,32 +47,53 @@ class OwnGroup:
         `on_failure` gets the errors that no further round of joining cures.
         """
         self.group_id = group_id
-        self.member: GroupMember | None = None
+        self.member: ClassicMember | ConsumerProtocolMember | None = None
         self.commits_every_s = commits_every_ms / 1000 if commits_every_ms and group_id else None
         self._cluster = cluster
         self._options = options
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
+        self._on_lost = on_lost
         self._on_failure = on_failure
 
-    def join(self, fetcher: Fetcher, positions: Positions, topics: tuple[str, ...]) -> None:
+    @property
+    def broker_matches(self) -> bool:
+        """Whether the broker finds the topics that match a pattern."""
+        return isinstance(self._options, ConsumerGroupOptions)
+
+    async def check_support(self) -> None:
+        """Raises UnsupportedByBroker if the broker lacks the protocol that was chosen."""
+        if isinstance(self._options, ConsumerGroupOptions):
+            await check_support(self._cluster)
+
+    def join(
+        self,
+        fetcher: Fetcher,
+        positions: Positions,
+        subscribed: Subscribed,
+        names: tuple[str, ...],
+    ) -> None:
         """Become a member that reads a share of these topics."""
         rebalance = Rebalance(
             fetcher,
             positions,
             on_assigned=self._on_assigned,
             on_revoked=self._on_revoked,
+            on_lost=self._on_lost,
             is_auto_commit=self.commits_every_s is not None,
         )
-        self.member = GroupMember(
-            self._cluster,
-            self._options,
-            on_revoked=rebalance.revoked,
-            on_assigned=rebalance.assigned,
-            on_failure=self._on_failure,
-            on_defect=fetcher.break_off,
-        )
-        self.member.start(topics)
+        callbacks: dict[str, Any] = {
+            "on_revoked": rebalance.revoked,
+            "on_lost": rebalance.lost,
+            "on_assigned": rebalance.assigned,
+            "on_failure": self._on_failure,
+            "on_defect": fetcher.break_off,
+        }
+        if isinstance(self._options, ConsumerGroupOptions):
+            self.member = ConsumerProtocolMember(self._cluster, self._options, **callbacks)
+        else:
+            self.member = ClassicMember(self._cluster, self._options, **callbacks)
+        self.member.start(subscribed, names)
 
     async def close(self, fetcher: Fetcher, positions: Positions) -> None:
         """Leave the group, and commit what auto-commit may."""
@@ -74,15 +102,15 @@ class OwnGroup:
         elif self.commits_every_s is not None:
             await positions.commit_consumed(fetcher.readers.values())
 
-    def membership(self) -> Membership | None:
+    def metadata(self) -> GroupMetadata | None:
         """Under which offsets are now committed and fetched; None without a group."""
         if self.member is not None:
-            return self.member.membership
-        return None if self.group_id is None else Membership(group_id=self.group_id)
+            return self.member.metadata
+        return None if self.group_id is None else GroupMetadata(group_id=self.group_id)
 
-    def for_commits(self) -> Membership:
+    def for_commits(self) -> GroupMetadata:
         """The same. Raises InvalidUse without a group."""
-        group = self.membership()
+        group = self.metadata()
         if group is None:
             raise InvalidUse("this consumer has no group: give it a group_id to commit")
         return group
