@@ -89,7 +89,7 @@ def test_the_readmes_snippet_shows_its_record(server: RunningBroker) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert re.fullmatch(rb"\d{13} b'low water'\n", done.stdout)
+    assert re.fullmatch(rb"20\d\d-\d\d-\d\d [\d:.]+\+00:00 b'low water'\n", done.stdout)
 
 
 def test_json_output_is_json_input(server: RunningBroker) -> None:
