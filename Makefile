@@ -150,6 +150,10 @@ $(VENV)/.browser: pyproject.toml | setup
 browser: $(VENV)/.browser ## the console in a real browser (Debian's Chromium, installed if you are root)
 	$(PYTEST) -q tests/browser
 
+.PHONY: browser-core
+browser-core: $(VENV)/.browser ## the part of browser that CI runs: a minute
+	$(PYTEST) -q tests/browser -m core
+
 .PHONY: pictures
 pictures: $(VENV)/.browser ## take the pictures of docs/images (look at each of them)
 	$(BIN)/python -m tests.browser.pictures
@@ -211,7 +215,7 @@ docs: setup ## regenerate the tables in docs/
 	$(BIN)/python -m tests.tidy.generate_docs
 
 .PHONY: ci
-ci: lint types site test test-s3 compat-core kafka-roundtrip differential-requests-core bench-smoke spark-core ## what CI runs
+ci: lint types site test test-s3 compat-core browser-core kafka-roundtrip differential-requests-core bench-smoke spark-core ## what CI runs
 
 .PHONY: clean
 clean: ## remove what was built, never ./data

@@ -81,6 +81,7 @@ def bars_of(page: Page) -> str:
     return label
 
 
+@pytest.mark.core
 def test_the_first_page_is_small_and_quick(page: Page, console: str) -> None:
     sizes = []
     page.on("response", lambda response: sizes.append(len(response.body())))
@@ -92,6 +93,7 @@ def test_the_first_page_is_small_and_quick(page: Page, console: str) -> None:
     assert sum(sizes) < 200_000
 
 
+@pytest.mark.core
 def test_drag_selects_window_and_lists_its_records(page: Page) -> None:
     page.goto("/topics/flights")
     expect(page.get_by_text("100 records.")).to_be_visible()
@@ -101,6 +103,7 @@ def test_drag_selects_window_and_lists_its_records(page: Page) -> None:
     assert page.locator("tr.row").count() == wanted > 10
 
 
+@pytest.mark.core
 def test_everything_by_keyboard(page: Page) -> None:
     page.goto("/topics/flights")
     chart = page.locator("canvas[role=img]").first
@@ -207,6 +210,7 @@ def test_zone_switch_changes_every_time(page: Page) -> None:
     assert "zone=local" in page.url
 
 
+@pytest.mark.core
 def test_dark_canvas_repaints(page: Page) -> None:
     page.emulate_media(color_scheme="light")
     page.goto("/topics/flights")
@@ -219,6 +223,7 @@ def test_dark_canvas_repaints(page: Page) -> None:
     page.wait_for_function(f"before => {pixels} !== before", arg=before)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("path", ["/topics/hostile", "/topics/hostile?tab=produce&from=0:4"])
 def test_hostile_record_shows_as_text(page: Page, path: str, errors: Errors) -> None:
     """In tables, inspector, headers and forms; dialogs and refused policies fail in the fixture."""
@@ -248,6 +253,7 @@ def test_hostile_names_in_the_address_show_as_text(page: Page, word: str) -> Non
     expect(page.get_by_role("alert")).to_be_visible()
 
 
+@pytest.mark.core
 def test_empty_topic(page: Page) -> None:
     page.goto("/topics/empty")
     expect(page.get_by_text("This topic has no records yet.")).to_be_visible()
@@ -366,6 +372,7 @@ def test_records_before_a_time_are_deleted(page: Page, broker: RunningBroker) ->
     expect(page.get_by_role("alert")).to_be_visible()
 
 
+@pytest.mark.core
 def test_reset_preview_is_what_is_committed(page: Page, broker: RunningBroker) -> None:
     commit_billing(broker)
     page.goto("/groups/billing")
@@ -379,6 +386,7 @@ def test_reset_preview_is_what_is_committed(page: Page, broker: RunningBroker) -
     expect(page.get_by_role("cell", name="20", exact=True).first).to_be_visible()
 
 
+@pytest.mark.core
 def test_tail_pauses_and_counts(page: Page, broker: RunningBroker) -> None:
     broker.create_topic("live")
     page.goto("/topics/live?tab=tail")
@@ -398,6 +406,7 @@ def test_settings_are_previewed_then_changed(page: Page) -> None:
     set_retention(page, "empty")
 
 
+@pytest.mark.core
 def test_produced_record_is_shown(page: Page, broker: RunningBroker) -> None:
     broker.create_topic("written")
     page.goto("/topics/written?tab=produce")
@@ -483,6 +492,7 @@ def test_every_page_is_drawn_without_errors(page: Page, path: str) -> None:
     expect(page.locator(".note.bad")).to_have_count(0)
 
 
+@pytest.mark.core
 def test_read_only(chromium: Browser, broker: RunningBroker) -> None:
     commit_billing(broker)
     with running_console(broker.bootstrap, "--read-only", "--no-export") as url:
