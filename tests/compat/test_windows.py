@@ -8,6 +8,7 @@ them also read it assigned, without a group.
 import asyncio
 import json
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from tests.compat import harness
 from tests.compat.brokers import TidelogProcess
 from tests.compat.matrix import CLIENTS, CORE, OLD_CODECS, Client
 from tests.support import kafka_peer, toolchains
+from tidelog.testing import Seed, running_broker
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -322,3 +324,82 @@ def test_produce_is_refused_at_once(windowed: Windowed) -> None:
     producer.produce(windowed.window, b"x", on_delivery=lambda error, _: refusals.append(error))
     assert producer.flush(20) == 0
     assert [error.code() for error in refusals] == [confluent_kafka.KafkaError.TOPIC_EXCEPTION]
+
+
+_PAUSED_READER = """
+import json, sys
+import kafka
+bootstrap, topic, first = sys.argv[1:]
+consumer = kafka.KafkaConsumer(
+    bootstrap_servers=bootstrap, auto_offset_reset="none", consumer_timeout_ms=5000,
+    max_poll_records=1, max_partition_fetch_bytes=1,
+)
+place = kafka.TopicPartition(topic, 0)
+consumer.assign([place])
+consumer.seek(place, int(first))
+print(json.dumps([next(consumer).offset for _ in range(5)]), flush=True)
+sys.stdin.readline()
+later = [record.offset for record in consumer]
+print(json.dumps([later, consumer.position(place), consumer.end_offsets([place])[place]]))
+"""
+"""kafka-python that may not begin again: an offset that is gone would be an error to it."""
+
+
+@pytest.mark.core
+def test_retention_passes_through_while_clients_read(tmp_path: Path) -> None:
+    """Segments of the window go by the clock; kcat and a running kafka-python get what is left."""
+    minute = 60_000
+    topic = "aged"
+    settings = {"time.windows.enable": "true"}
+    with running_broker(tmp_path / "data", clock="settable", settings=settings) as broker:
+        broker.clock.freeze(BASE_MS + 180 * minute)
+        rules = {"segment.bytes": "300", "retention.ms": str(6 * 60 * minute)}
+        broker.create_topic(topic, settings=rules)
+        for number in range(60):
+            # Every fifth record comes late, so that the window's ends are no ends of the log.
+            late = 4 * minute if number % 5 == 0 else 0
+            broker.write(
+                topic, Seed(str(number), timestamp_ms=BASE_MS + 3 * number * minute - late)
+            )
+        low, high = BASE_MS + 30 * minute, BASE_MS + 150 * minute
+        window = window_name(topic, low, high)
+
+        def of_window() -> list[int]:
+            """By brute force over the topic."""
+            return [one.offset for one in broker.read(topic) if low <= one.timestamp_ms < high]
+
+        def by_kcat(start: str) -> list[int]:
+            kcat = toolchains.debian_program("kcat", "kcat")
+            words = ["-q", "-b", broker.bootstrap, "-C", "-t", window, "-e", "-o", start]
+            done = subprocess.run(
+                [kcat, *words, "-f", "%o\n"],
+                capture_output=True,
+                check=True,
+                timeout=READ_TIMEOUT_S,
+            )
+            return [int(line) for line in done.stdout.split()]
+
+        before = of_window()
+        assert by_kcat("beginning") == before
+        words = [broker.bootstrap, window, str(before[0])]
+        with subprocess.Popen(
+            [sys.executable, "-c", _PAUSED_READER, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as reader:
+            assert reader.stdout is not None
+            assert json.loads(reader.stdout.readline()) == before[:5]
+            moved = broker.clock.advance("4h30m")
+            left = of_window()
+            assert moved.segments_deleted > 5
+            assert 5 < len(left) < len(before) - 10
+            answer, _ = reader.communicate("\n", timeout=READ_TIMEOUT_S)
+        later, position, end = json.loads(answer)
+        # What it had fetched before is a record or two of what has gone.
+        assert later[-len(left) :] == left
+        assert later[: -len(left)] == before[5 : 5 + len(later) - len(left)]
+        assert len(later) <= len(left) + 3
+        assert position == end > left[-1]
+        assert by_kcat("beginning") == left
+        assert by_kcat(str(before[3])) == left, "an offset that has gone is served from the start"
