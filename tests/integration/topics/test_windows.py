@@ -176,8 +176,9 @@ async def test_the_switch_is_off_unless_set(tmp_path: Path) -> None:
         (topic,) = await described(client, WINDOW, create=False)
         assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         # Use creates no topic of that name, and a command says what it is.
-        (topic,) = await described(client, WINDOW)
-        assert topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        for name in (WINDOW, "flights.__t__soon__"):
+            (topic,) = await described(client, name)
+            assert topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
         assert await listed(client) == ["flights"]
         for words in (("produce", WINDOW), ("consume", WINDOW, "--from", "earliest", "-e")):
             done = await asyncio.to_thread(tidelog, *words, "-b", running.bootstrap, given="x\n")
