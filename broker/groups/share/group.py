@@ -169,10 +169,11 @@ class ShareGroup:
             member = ShareMember(member_id=request.member_id, subscription=ShareSubscription())
             self.members[request.member_id] = member
         before = member.current
-        if self._subscribe(member, request) or is_new or self._have_topics_changed(topics):
+        is_other = self._subscribe(member, request)
+        if is_other or is_new or self._have_topics_changed(topics):
             self._bump()
         self._assign_if_due(topics, now_ms, is_urgent=is_new)
-        self._advance(member)
+        self._advance(member, topics, is_other=is_other)
         self._expect(member, now_ms)
         is_full = request.member_epoch == JOIN_EPOCH or request.names is not None
         is_changed = before.assigned != member.current.assigned
@@ -329,15 +330,27 @@ class ShareGroup:
         change = ShareChange(ShareChangeKind.ASSIGNMENT_EPOCH, None, self.epoch)
         self._changes.append(change)
 
-    def _advance(self, member: ShareMember) -> None:
-        """Give a member its target."""
+    def _advance(self, member: ShareMember, topics: Topics, *, is_other: bool) -> None:
+        """Give a member its target, or what it still subscribes to of one that is not renewed yet.
+
+        Without the latter a member that has left a topic would get its records until the heartbeat
+        after the assignment interval.
+        """
         target = self.targets.get(member.member_id, NO_PARTITIONS)
         current = member.current
-        if current.epoch == self.assignment_epoch and current.assigned == target:
+        if current.epoch == self.assignment_epoch and not is_other:
             return
         assert current.epoch <= self.assignment_epoch <= self.epoch, member.member_id
+        if self.assignment_epoch != self.epoch:
+            wanted = {topic_id for topic_id, _ in topics.named(member.subscription.names).values()}
+            target = frozenset(each for each in target if each[0] in wanted)
+        is_later = current.epoch != self.assignment_epoch
         member.current = StoredMember(
-            epoch=self.assignment_epoch, previous_epoch=current.epoch, assigned=target
+            epoch=self.assignment_epoch,
+            previous_epoch=current.epoch if is_later else current.previous_epoch,
+            assigned=target,
         )
+        if member.current == current:
+            return
         change = ShareChange(ShareChangeKind.CURRENT, member.member_id, member.current)
         self._changes.append(change)

@@ -434,6 +434,22 @@ async def test_a_new_partition_is_assigned(shared: RunningBroker, clock: FrozenC
     assert answer.assignment.topic_partitions[0].partitions == [0, 1]
 
 
+async def test_a_topic_that_is_left_is_taken_away_before_the_next_target(
+    shared: RunningBroker, clock: FrozenClock
+) -> None:
+    member = await ready(shared, "a")
+    other_id = await create_topic(member.client, "u", 1)
+    joined = member.epoch
+    answer = await member.heartbeat("u")
+    assert (answer.member_epoch, answer.assignment.topic_partitions) == (joined, [])
+    assert (await member.heartbeat()).assignment is None
+    clock.advance(1_000)
+    answer = await member.heartbeat()
+    assert answer.member_epoch > joined
+    (found,) = answer.assignment.topic_partitions
+    assert (found.topic_id, found.partitions) == (other_id, [0])
+
+
 async def test_every_member_has_a_partition_and_every_partition_a_member(
     shared: RunningBroker, clock: FrozenClock
 ) -> None:
