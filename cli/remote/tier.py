@@ -31,6 +31,10 @@ from storage.errors import StoreFailed
 from storage.remote.object_store import ObjectStore
 
 _MS_PER_HOUR = 3_600_000
+PRICE = 0.023
+"""What a GB costs in a month if the operator says nothing: the list price of S3 Standard in USD."""
+
+_BYTES_PER_GB = 1_000_000_000
 _SAFE_HOURS = 24
 """An upload takes less: `broker.jobs.tiering` gives it up earlier."""
 
@@ -54,11 +58,20 @@ _url = click.option(
 @command.command()
 @_directory
 @_url
+@click.option(
+    "--price",
+    metavar="NUMBER",
+    type=click.FloatRange(min=0),
+    default=PRICE,
+    show_default=True,
+    help="What the store asks for a GB and month, for the estimate.",
+)
 @json_option
-def status(*, directory: Path, url: str | None, as_json: bool) -> int:
-    """Show what is in the store and what waits for its upload.
+def status(*, directory: Path, url: str | None, price: float, as_json: bool) -> int:
+    """Show what is in the store, what waits for its upload, and what storing it costs a month.
 
-    With --url, look whether it is there.
+    With --url, look whether it is there. The estimate is for storage alone: requests and traffic
+    are not in it (docs/tiered-storage.md says how many requests there are).
 
     Exit code 6 says that objects are missing which a manifest names.
     """
@@ -66,10 +79,12 @@ def status(*, directory: Path, url: str | None, as_json: bool) -> int:
     found = None
     if url is not None:
         found = _compare(open_bucket(url, cluster_of(directory)), directory, partitions, DAY_MS)
+    cost = _cost(partitions, found, price)
     if as_json:
-        print_json(_document(partitions, found))
+        print_json(_document(partitions, found) | {"monthly_cost": cost})
     else:
         _show(partitions, found)
+        click.echo(f"storing it costs about {cost:.2f} a month, at {price:g} for a GB (--price)")
     return ExitCode.DAMAGED if found is not None and found.missing else ExitCode.OK
 
 
@@ -208,6 +223,13 @@ def _show(partitions: list[TieredPartition], found: Comparison | None) -> None:
         f"the store has {format_count(found.stored, 'object')}, {format_size(found.stored_bytes)}; "
         f"{len(found.missing)} missing, {len(found.garbage)} that nothing names"
     )
+
+
+def _cost(partitions: list[TieredPartition], found: Comparison | None, price: float) -> float:
+    """Of all that the store has if it was looked at, else of what the manifests name."""
+    named = sum(one.object_bytes for part in partitions for one in part.objects)
+    size = named if found is None else found.stored_bytes
+    return size / _BYTES_PER_GB * price
 
 
 def _waiting_ms(part: TieredPartition) -> int:

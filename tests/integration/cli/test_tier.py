@@ -40,13 +40,17 @@ def test_status_and_gc(tiered: tuple[Path, str, Path]) -> None:
     objects = sorted(folder.iterdir())
     done = tidelog("tier", "status", str(directory), "--json")
     assert (done.returncode, done.stderr) == (0, "")
-    (part,) = json.loads(done.stdout)["partitions"]
+    document = json.loads(done.stdout)
+    (part,) = document["partitions"]
     assert (part["name"], part["objects"], part["remote_only"]) == (
         "t-0",
         len(objects),
         len(objects),
     )
-    assert "t-0" in tidelog("tier", "status", str(directory)).stdout
+    assert document["monthly_cost"] == pytest.approx(part["bytes"] / 1e9 * 0.023)
+    done = tidelog("tier", "status", str(directory), "--price", "1e6")
+    assert "t-0" in done.stdout
+    assert f"about {part['bytes'] / 1e3:.2f} a month, at 1e+06 for a GB" in done.stdout
     done = tidelog("tier", "status", str(directory), "--url", url)
     assert done.returncode == 0
     assert "0 missing, 0 that nothing names" in done.stdout
