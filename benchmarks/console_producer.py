@@ -31,7 +31,7 @@ from statistics import median
 from typing import NamedTuple
 
 from benchmarks.console import ask, follow, running_console
-from benchmarks.harness import brokers, machine, report, wire
+from benchmarks.harness import brokers, loads, machine, report
 from client.admin import Admin
 from client.descriptions import NewTopic
 from client.types import TopicPartition
@@ -43,12 +43,7 @@ GROUP = "billing"
 CONDITIONS = ("none", "open", "used")
 POLLED = ("/api/activity", "/api/groups", f"/api/groups/{GROUP}")
 LOADED = (f"/api/topics/{TOPIC}", f"/api/topics/{TOPIC}/timeline", f"/api/topics/{TOPIC}/records")
-BATCH_RECORDS = 10
-VALUE_BYTES = 1024
 _POLL_S = 10.0
-_WARM_UP = 0.1
-"""This share of a round's requests is sent first and not counted."""
-
 HEADINGS = ["console", "p50", "p99", "of each round", "p99 beside none", "CPU broker", "console"]
 
 
@@ -82,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         multiprocessing.get_context("spawn").Pool(1) as pool,
     ):
         asyncio.run(_fill(broker.bootstrap, options.topics))
-        pool.apply(paced, (broker.bootstrap, options.rate, 1.0))
+        pool.apply(loads.paced_produce, (broker.bootstrap, TOPIC, options.rate, 1.0))
         for _ in range(options.rounds):
             for name in order.sample(CONDITIONS, len(CONDITIONS)):
                 found[name].append(_measure(broker, pool, name, options))
@@ -113,7 +108,8 @@ def _measure(
             stack.enter_context(_opened(url, options.tails, look_s))
         before = [cpu_seconds(pid) for pid in pids]
         started = time.perf_counter()
-        times = pool.apply(paced, (broker.bootstrap, options.rate, options.seconds))
+        paced = (broker.bootstrap, TOPIC, options.rate, options.seconds)
+        times = pool.apply(loads.paced_produce, paced)
         took_s = time.perf_counter() - started
         used = [(cpu_seconds(pid) - cpu) / took_s for pid, cpu in zip(pids, before, strict=True)]
     times.sort()
@@ -145,27 +141,6 @@ def _ask_again(url: str, paths: Sequence[str], every_s: float, stopping: threadi
     while not stopping.wait(every_s):
         for path in paths:
             ask(url, path)
-
-
-def paced(bootstrap: str, rate: int, seconds: float) -> list[float]:
-    """Seconds from when each request was due to its acknowledgement; `rate` is a second's count."""
-    connection = wire.Connection(bootstrap)
-    now_ms = int(time.time() * 1000)
-    batch = wire.record_batch([b"x" * VALUE_BYTES] * BATCH_RECORDS, [now_ms] * BATCH_RECORDS)
-    frame = bytearray(wire.produce_request(TOPIC, 0, batch))
-    count = max(2, int(rate * seconds))
-    times = []
-    started = time.perf_counter()
-    for number in range(count):
-        due = started + number / rate
-        time.sleep(max(0.0, due - time.perf_counter()))
-        wire.set_correlation_id(frame, number)
-        error = wire.produce_error(connection.ask(frame))
-        if error:
-            raise RuntimeError(f"produce was refused: error {error}")
-        times.append(time.perf_counter() - due)
-    connection.close()
-    return times[int(count * _WARM_UP) :]
 
 
 def rows_of(found: Mapping[str, Sequence[Round]]) -> list[list[str]]:

@@ -21,6 +21,11 @@ from tests.support.kafka_peer import tool_command
 
 TOOL_TIMEOUT_S = 300
 RAW_IN_FLIGHT = 5
+PACED_RECORDS = 10
+PACED_VALUE_BYTES = 1024
+_WARM_UP = 0.1
+"""This share of a paced load's requests is sent first and not counted."""
+
 
 _PRODUCER_LINE = re.compile(
     r"(?P<records>\d+)(?: steady state)? records sent, (?P<rate>[\d.]+) records/sec "
@@ -205,6 +210,31 @@ def raw_produce(
     elapsed = time.perf_counter() - started
     connection.close()
     return requests * len(frame) / elapsed
+
+
+def paced_produce(bootstrap: str, topic: str, rate: int, seconds: float) -> list[float]:
+    """Seconds from when each request was due to its acknowledgement; `rate` is a second's count.
+
+    Ten records of 1 KiB each. A request that waits for the one before it counts as late.
+    """
+    now_ms = int(time.time() * 1000)
+    values = [b"x" * PACED_VALUE_BYTES] * PACED_RECORDS
+    batch = wire.record_batch(values, [now_ms] * PACED_RECORDS)
+    frame = bytearray(wire.produce_request(topic, 0, batch))
+    connection = wire.Connection(bootstrap, tls=secured.context())
+    count = max(2, int(rate * seconds))
+    times = []
+    started = time.perf_counter()
+    for number in range(count):
+        due = started + number / rate
+        time.sleep(max(0.0, due - time.perf_counter()))
+        wire.set_correlation_id(frame, number)
+        error = wire.produce_error(connection.ask(frame))
+        if error:
+            raise LoadFailed(f"produce was refused: error {error}")
+        times.append(time.perf_counter() - due)
+    connection.close()
+    return times[int(count * _WARM_UP) :]
 
 
 def describe(produced: Produced) -> Mapping[str, float]:

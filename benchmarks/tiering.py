@@ -1,0 +1,232 @@
+"""What uploading to an object store costs appends: their latency, rate and CPU, beside none.
+
+Three brokers take turns in a random order, each with one topic of small segments:
+
+    local      no object store
+    uploading  `remote.storage.enable`: closed segments and tails go to a real S3 server
+    down       the same, and its store does not answer from the first turn on
+
+A turn is a paced producer (the time from when each request was due until its acknowledgement), then
+one that sends as fast as the broker answers. After each turn the broker that uploads has all of it
+in the store before the next one begins; the table says how much was uploaded *during* the paced
+part. In the end the store that was down answers again, a last paced part runs beside the catching
+up, and the time until nothing waits is measured.
+
+The store shares the processors of this machine with broker and producer, which a store elsewhere
+does not. Ratios are medians over the rounds, each beside `local` of the same round. CPU is that of
+the broker. `make test-s3` installs the store (versitygw).
+`python -m benchmarks.tiering [--rounds N] [--seconds S] [--rate N] [--megabytes N]`
+"""
+
+import argparse
+import contextlib
+import os
+import random
+import re
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from benchmarks.harness import brokers, loads, machine, report
+from tests.compat.brokers import TidelogProcess
+from tests.s3.server import BUCKET, S3Server, find_versitygw, s3_server
+from tests.support.kafka_peer import cpu_seconds
+
+TOPIC = "paced"
+CONDITIONS = ("local", "uploading", "down")
+SEGMENT_BYTES = 4 * 1024 * 1024
+BATCH_BYTES = 16_000
+SETTLED_S = 300.0
+"""How long the store may take to get what waits."""
+
+PATH_HEADINGS = ["store", "p50", "p99", "of each round", "p99 beside local", "uploaded meanwhile"]
+RATE_HEADINGS = ["store", "MB/s", "beside local", "CPU s for 1 GB"]
+
+
+class Turn(NamedTuple):
+    """What one turn of one broker found."""
+
+    p50_ms: float
+    p99_ms: float
+    uploaded_bytes: int
+    bytes_per_s: float
+    cpu_s_per_gb: float
+
+
+@dataclass(slots=True)
+class Subject:
+    """A broker, and its store if it has one."""
+
+    broker: TidelogProcess
+    store: S3Server | None
+
+    def metric(self, name: str) -> int:
+        """A figure of the metrics port, without labels."""
+        url = f"http://127.0.0.1:{self.broker.ready['metrics_port']}/metrics"
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            found = re.search(rf"^{name} (\S+)$", answer.read().decode(), re.M)
+        if found is None:
+            raise RuntimeError(f"the metrics port has no {name}")
+        return int(float(found[1]))
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What the store does not have yet of closed segments and tails."""
+        return self.metric("tidelog_remote_backlog_bytes") + self.metric(
+            "tidelog_remote_tail_bytes"
+        )
+
+    def settle(self) -> float:
+        """Seconds until the store has everything."""
+        started = time.perf_counter()
+        while self.waiting_bytes:
+            if time.perf_counter() - started > SETTLED_S:
+                raise RuntimeError(f"{self.waiting_bytes} bytes wait for the store")
+            time.sleep(0.2)
+        return time.perf_counter() - started
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measures and prints Markdown tables."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tiering", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=15, help="of each paced part")
+    parser.add_argument("--rate", type=int, default=200, help="requests a second, of ten records")
+    parser.add_argument("--megabytes", type=int, default=200, help="of each unpaced part")
+    parser.add_argument("--flush-policy", default="batch", help="of the brokers")
+    options = parser.parse_args(arguments)
+    program = find_versitygw()
+    if program is None:
+        parser.error("there is no S3 server: `make .cache/go/bin/versitygw` builds it")
+    brokers.end_with_us()
+    found: dict[str, list[Turn]] = {name: [] for name in CONDITIONS}
+    order = random.Random(17)
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-tiering-") as name,
+        contextlib.ExitStack() as stack,
+    ):
+        folder = Path(name)
+        subjects = {
+            name: stack.enter_context(_subject(name, folder / name, program, options.flush_policy))
+            for name in CONDITIONS
+        }
+        down = subjects["down"]
+        assert down.store is not None
+        down.store.stop()
+        for subject in subjects.values():
+            _turn(subject, 20, 1.0, 20)
+        for _ in range(options.rounds):
+            for name in order.sample(CONDITIONS, len(CONDITIONS)):
+                turn = _turn(subjects[name], options.rate, options.seconds, options.megabytes)
+                found[name].append(turn)
+                if name == "uploading":
+                    subjects[name].settle()
+        last = _catching_up(down, options.rate, options.seconds)
+        facts = machine.markdown(machine.describe(folder))
+    print(f"{facts}\n\n{report.table(PATH_HEADINGS, paced_rows(found))}\n")
+    print(f"{report.table(RATE_HEADINGS, rate_rows(found))}\n\n{last}")
+    return 0
+
+
+@contextlib.contextmanager
+def _subject(name: str, folder: Path, program: str, policy: str) -> Iterator[Subject]:
+    """A broker with its topic; with a store it owns the bucket already."""
+    folder.mkdir()
+    settings = {"log.flush.policy": policy, "metrics.listener": "127.0.0.1:0"}
+    topic = {"segment_bytes": str(SEGMENT_BYTES)}
+    with contextlib.ExitStack() as stack:
+        store = None
+        if name != "local":
+            store = stack.enter_context(s3_server(program, folder))
+            os.environ.update(store.environment)  # of the broker that starts next
+            settings["remote.storage.url"] = f"s3://{BUCKET}/bench"
+            topic["remote_storage_enable"] = "true"
+        broker = stack.enter_context(TidelogProcess(folder / "data", settings=settings))
+        loads.create_topic(broker.bootstrap, TOPIC, 1, **topic)
+        subject = Subject(broker, store)
+        if store is not None:
+            loads.raw_produce(broker.bootstrap, TOPIC, total_bytes=BATCH_BYTES, batch_bytes=1_100)
+            while not subject.metric("tidelog_remote_entries_total"):
+                time.sleep(0.2)
+        yield subject
+
+
+def _turn(subject: Subject, rate: int, seconds: float, megabytes: int) -> Turn:
+    """The paced part, then the unpaced one."""
+    uploaded = _uploaded(subject)
+    times = sorted(loads.paced_produce(subject.broker.bootstrap, TOPIC, rate, seconds))
+    uploaded = _uploaded(subject) - uploaded
+    cpu_s = cpu_seconds(subject.broker.pid)
+    total = megabytes * 1_000_000
+    speed = loads.raw_produce(
+        subject.broker.bootstrap, TOPIC, total_bytes=total, batch_bytes=BATCH_BYTES
+    )
+    used_s = cpu_seconds(subject.broker.pid) - cpu_s
+    p50_ms, p99_ms = (times[int(len(times) * share)] * 1e3 for share in (0.5, 0.99))
+    return Turn(p50_ms, p99_ms, uploaded, speed, used_s / total * 1e9)
+
+
+def _uploaded(subject: Subject) -> int:
+    return subject.metric("tidelog_remote_uploaded_bytes_total") if subject.store else 0
+
+
+def _catching_up(subject: Subject, rate: int, seconds: float) -> str:
+    """Let the store answer again, and append meanwhile."""
+    assert subject.store is not None
+    waiting = subject.waiting_bytes
+    errors = subject.metric(r'tidelog_remote_errors_total\{operation="upload"\}')
+    subject.store.start()
+    started = time.perf_counter()
+    times = sorted(loads.paced_produce(subject.broker.bootstrap, TOPIC, rate, seconds))
+    subject.settle()
+    took_s = time.perf_counter() - started
+    return (
+        f"The store that was down refused {errors} uploads; {waiting / 1e6:,.0f} MB waited. When "
+        f"it answered again they were there after {took_s:.0f} s; p99 of the paced producer in "
+        f"its first {seconds:g} s: {times[int(len(times) * 0.99)] * 1e3:.2f} ms."
+    )
+
+
+def paced_rows(found: Mapping[str, Sequence[Turn]]) -> list[list[str]]:
+    """Latencies: medians over the rounds, ratios of turns of the same round."""
+    rows = []
+    for name, turns in found.items():
+        ratio = median(a.p99_ms / b.p99_ms for a, b in zip(turns, found["local"], strict=True))
+        rows.append(
+            [
+                name,
+                f"{median(turn.p50_ms for turn in turns):.2f} ms",
+                f"{median(turn.p99_ms for turn in turns):.2f} ms",
+                ", ".join(f"{turn.p99_ms:.1f}" for turn in turns),
+                "" if name == "local" else f"{ratio:.2f}",
+                f"{sum(turn.uploaded_bytes for turn in turns) / 1e6:,.0f} MB",
+            ]
+        )
+    return rows
+
+
+def rate_rows(found: Mapping[str, Sequence[Turn]]) -> list[list[str]]:
+    """Rates and CPU, the same way."""
+    rows = []
+    for name, turns in found.items():
+        pairs = zip(turns, found["local"], strict=True)
+        ratio = median(a.bytes_per_s / b.bytes_per_s for a, b in pairs)
+        rows.append(
+            [
+                name,
+                f"{median(turn.bytes_per_s for turn in turns) / 1e6:.0f}",
+                "" if name == "local" else f"{ratio:.2f}",
+                f"{median(turn.cpu_s_per_gb for turn in turns):.2f}",
+            ]
+        )
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main())
