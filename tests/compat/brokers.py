@@ -123,20 +123,27 @@ class TidelogProcess:
 
 
 @contextmanager
-def judged_broker(folder: Path) -> Iterator[str]:
-    """Yields the bootstrap address of the broker that COMPAT_BROKER asks for."""
+def judged_broker(folder: Path, extra: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Yields the bootstrap address of the broker that COMPAT_BROKER asks for.
+
+    `extra` settings are those of a broker that is started here.
+    """
+    extra = dict(extra or {})
     wanted = os.environ.get("COMPAT_BROKER", "tidelog")
     if wanted == "tidelog":
         workers = os.environ.get("COMPAT_WORKERS", "1")
         proxy = recorder.running() if workers == "1" else None
         address = "" if proxy is None else f"PLAINTEXT://{proxy.address}"
-        settings = {"workers": workers} | ({"advertised.listeners": address} if address else {})
+        settings = {"workers": workers, **extra}
+        if address:
+            settings["advertised.listeners"] = address
         with TidelogProcess(folder / "tidelog", settings=settings) as broker:
             if proxy is not None:
                 proxy.serve(broker.bootstrap)
             yield broker.bootstrap if proxy is None else proxy.address
     elif wanted.startswith("kafka-"):
-        with KafkaPeer(folder / "kafka", version=wanted.removeprefix("kafka-")) as peer:
+        version = wanted.removeprefix("kafka-")
+        with KafkaPeer(folder / "kafka", version=version, settings=extra) as peer:
             yield peer.bootstrap
     else:
         yield wanted

@@ -30,7 +30,7 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 <dependencies>{dependencies}</dependencies></project>
 """
 _DEPENDENCY = """
-<dependency><groupId>{0}</groupId><artifactId>{1}</artifactId><version>{2}</version></dependency>"""
+<dependency><groupId>{0}</groupId><artifactId>{1}</artifactId><version>{2}</version>{3}</dependency>"""
 _SETTINGS = """<settings><mirrors><mirror>
 <id>only</id><mirrorOf>*</mirrorOf><url>{url}</url></mirror></mirrors></settings>
 """
@@ -72,11 +72,11 @@ def debian_program(name: str, package: str) -> str:
 
 
 def maven_jars(*coordinates: str) -> Path:
-    """A folder with the jars `group:artifact:version` and all they need at run time."""
+    """A folder with jars, `group:artifact:version[:classifier]`, and what they need to run."""
     maven = find_program("mvn", "install Apache Maven (Debian: apt-get install maven)")
 
     def resolve(folder: Path) -> None:
-        dependencies = "".join(_DEPENDENCY.format(*name.split(":")) for name in coordinates)
+        dependencies = "".join(_dependency(*name.split(":")) for name in coordinates)
         (folder / "pom.xml").write_text(_POM.format(dependencies=dependencies))
         quiet = [maven, "-q", "-B", "-Dstyle.color=never"]
         # Old artifacts name repositories that no longer exist: ask the default one for everything.
@@ -95,6 +95,11 @@ def maven_jars(*coordinates: str) -> Path:
         _run([*quiet, "-s", "settings.xml", *copy, "-DoutputDirectory=jars"], cwd=folder)
 
     return _once("maven", coordinates, resolve) / "jars"
+
+
+def _dependency(group: str, artifact: str, version: str, classifier: str = "") -> str:
+    kind = f"<classifier>{classifier}</classifier>" if classifier else ""
+    return _DEPENDENCY.format(group, artifact, version, kind)
 
 
 def java_classes(sources: Sequence[Path], jars: Path) -> Path:
