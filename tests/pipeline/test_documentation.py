@@ -101,7 +101,7 @@ def test_history_from_the_bucket_is_read_as_written(spark: SparkSession, tmp_pat
     url = f"file://{tmp_path}/bucket"
     broker = Broker(tmp_path / "data", f"remote.storage.url={url}")
     try:
-        topic = broker.topic(2, "flights", segment_bytes="1500", remote_storage_enable="true")
+        topic = broker.topic(2, "flights", segment_bytes="400", remote_storage_enable="true")
         for partition in range(2):
             for first in range(0, 50, 10):
                 broker.produce(
