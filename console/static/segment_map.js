@@ -9,6 +9,7 @@ const TOP = 20;
 const BOTTOM = 26;
 const HOUR = 3_600_000;
 const FAR = 20;
+const SLOW = 30 * 24 * HOUR;
 
 const PINNED = ["FUTURE", "OLDER", "HIGH_WATERMARK"];
 
@@ -125,7 +126,8 @@ function spanOf(segments, now, line) {
   const low = Math.min(...maxes.filter((ms) => !unitOf(ms)), now);
   const high = Math.max(...mins.filter((ms) => !unitOf(ms)), now);
   const core = Math.max(HOUR, high - low);
-  if (first < low - FAR * core) {
+  // A segment of some weeks is a slow topic's, not a mistake.
+  if (first < low - FAR * core && (unitOf(first) || first < low - SLOW)) {
     beyond.push(`A segment reaches back to ${formatTime(first)}, left of the map.`);
     first = low - core;
   }

@@ -39,6 +39,8 @@ def broker() -> Iterator[RunningBroker]:
         running.create_topic("late", seeds, partitions=2)
         compacted = {"cleanup.policy": "compact"}
         running.create_topic("compacted", [Seed("x", key="k")], settings=compacted)
+        slow = [Seed("x", timestamp_ms=NOW - days * 24 * 60 * MINUTE) for days in (5, 0)]
+        running.create_topic("slow", slow)
         far = [Seed("x", timestamp_ms=START + n * 1000) for n in range(500)]
         running.create_topic("far", far)
         run(lambda: write_seconds(running))
@@ -118,6 +120,14 @@ def test_a_window_has_the_tabs_of_windows(page: Page) -> None:
     page.goto(f"/topics/{CLOSED}?tab=settings")
     expect(page.get_by_text("These are the settings of late.")).to_be_visible()
     expect(page.get_by_role("button", name="Change")).to_have_count(0)
+
+
+def test_the_map_has_all_of_a_slow_topic(page: Page) -> None:
+    """Its one segment is days long, which is no mistake of a clock."""
+    page.goto("/topics/slow?tab=segments")
+    expect(page.get_by_role("heading", name="Segments in time")).to_be_visible()
+    expect(page.get_by_text("Nothing would go now.")).to_be_visible()
+    expect(page.get_by_text("left of the map")).to_have_count(0)
 
 
 def test_the_simulator_says_why_nothing_goes(page: Page) -> None:
