@@ -15,8 +15,8 @@ Usual is a request that
 * needs no conversion, and no wait for records that are acknowledged and not yet visible;
 * sees no open and no aborted transaction, if it reads committed records only.
 
-There are no usual requests while quotas are set or with an authorizer, or when the round of the
-loop has read much already. `PARTITIONS_AT_ONCE` and `ENOUGH_BYTES` bound the work: a slice.
+There are no usual requests of clients that a quota may limit, with an authorizer, or when the round
+of the loop has read much already. `PARTITIONS_AT_ONCE` and `ENOUGH_BYTES` bound the work: a slice.
 
 The limits of bytes are those of `broker.requests.fetch_read`, and the values of the answer those of
 `Log.read`. A session moves on when the answer is complete. Like `protocol.records.record_loops` it
@@ -184,11 +184,10 @@ class FetchLane:
         if size > end - start - 4 or size > max_frame_bytes or size < _HEADER_BYTES_MIN:
             return start
         security = self._security
-        if (
-            security.throttle is not None
-            or security.access is not None
-            or self._turns.is_round_full
-        ):
+        if security.access is not None or self._turns.is_round_full:
+            return start
+        throttle = security.throttle
+        if throttle is not None and throttle.may_limit_requests(session.user):
             return start
         started_ns: cython.longlong = _now_ns()
         try:

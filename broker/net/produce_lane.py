@@ -17,9 +17,9 @@ Usual is a request that
 * has one plain batch for each of them that its log accepts as it is (`storage.log.lane`);
 * finds disk space, and is not too long for one step.
 
-There are no usual requests while quotas are set. With an authorizer a request is usual if it is
-known that the client may write to its topics: the general way decides, and logs refusals. It also
-decides about the records of a producer that belongs to a transactional id.
+There are no usual requests of clients that a quota may limit. With an authorizer a request is usual
+if it is known that the client may write to its topics: the general way decides, and logs refusals.
+It also decides about the records of a producer that belongs to a transactional id.
 
 Order within a call: each frame is examined as a whole, then written, then answered. What its
 records cause elsewhere, the group commit and fetches that wait, comes once at the end of the call:
@@ -296,7 +296,10 @@ class ProduceLane:
         """
         self.slice_is_over = self.has_waits = False
         self.answer_bytes = 0
-        if not is_produce or self._security.throttle is not None:
+        if not is_produce:
+            return False
+        throttle = self._security.throttle
+        if throttle is not None and throttle.may_limit_requests(session.user):
             return False
         self._credit = self._space.credit
         if self._credit < _LOW_CREDIT_BYTES:

@@ -173,6 +173,13 @@ class QuotaBook:
                 return Limit(bound, sharing_user, sharing_client)
         return None
 
+    def may_limit_requests(self, user: str) -> bool:
+        """Whether a limit of bytes or time counts for the user, under some client id at least."""
+        return any(
+            not _OF_REQUESTS.isdisjoint(values) and dict(entity).get(USER, user) in (user, None)
+            for entity, values in self._limits.items()
+        )
+
     def ip_limit(self, host: str) -> float | None:
         """The connections per second of an address, or None."""
         for entity in (((IP, host),), ((IP, None),)):
@@ -183,6 +190,7 @@ class QuotaBook:
 
 
 _NONE: Final[Mapping[str, float]] = MappingProxyType({})
+_OF_REQUESTS: Final = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE})
 
 
 def checked_entity(parts: Iterable[tuple[str, str | None]]) -> Entity:

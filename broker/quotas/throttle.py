@@ -11,7 +11,8 @@ the field.
     topics       partitions that are created or deleted, in `MutationQuota`
     connections  of one address; over the bound a socket is held for the delay and closed
 
-`Throttle` exists only while some quota is set, so without quotas no clock is read. What a client
+`Throttle` exists only while some quota is set, so without quotas no clock is read. Clients whose
+requests no quota can limit keep the compiled lanes (`broker.net.produce_lane`). What a client
 has used is in a `Rate` or `TokenBucket` per limit and sharer. There are at most `BUCKETS_MAX` of
 them; further clients share one per key, so a client cannot exhaust memory by varying its id.
 
@@ -318,6 +319,7 @@ class Throttle:
         self._clock = clock
         self._metrics = metrics
         self._limits: dict[tuple[str, str], _Limits] = {}
+        self._is_limited: dict[str, bool] = {}
         self._rates: dict[tuple[str | None, ...], Rate] = {}
         self._tokens: dict[tuple[object, ...], TokenBucket] = {}
         self._swept_ms = clock.monotonic_ms()
@@ -351,6 +353,19 @@ class Throttle:
     def quotas_changed(self) -> None:
         """Look every limit up again; what the clients have used stays."""
         self._limits.clear()
+        self._is_limited.clear()
+
+    def may_limit_requests(self, user: str) -> bool:
+        """Whether requests of this user have to be counted, by their bytes or their time.
+
+        Asked once for each read: for other users the compiled lanes stay, which count nothing.
+        """
+        is_limited = self._is_limited.get(user)
+        if is_limited is None:
+            if len(self._is_limited) >= BUCKETS_MAX:
+                self._is_limited.clear()
+            is_limited = self._is_limited[user] = self._book.may_limit_requests(user)
+        return is_limited
 
     # --- requests -------------------------------------------------------------------------------
 

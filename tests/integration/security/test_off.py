@@ -7,6 +7,7 @@ from typing import Any
 
 from protocol.api.heartbeat import HeartbeatRequest
 from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
+from tests.integration.security.test_quotas import alter
 from tests.support.broker import RunningBroker, batch, running_broker
 from tests.support.requests import create_topic, fetch, list_offset, produce
 
@@ -55,3 +56,38 @@ async def test_the_same_look_finds_rules_where_there_are_some(tmp_path: Path) ->
     }
     async with running_broker(tmp_path / "data", **settings) as running:
         assert "acls.py: Access.decided" in await called_for_requests(running)
+
+
+async def test_a_quota_leaves_the_requests_of_other_clients_to_the_lanes(tmp_path: Path) -> None:
+    async with running_broker(tmp_path / "data") as running:
+        client = await running.client()
+        await create_topic(client, "t")
+        await produce(client, "t", batch("value"))
+        counted: list[str] = []
+
+        def note(frame: FrameType, event: str, _: Any) -> None:
+            if event == "call" and frame.f_code.co_qualname == "Throttle.serve":
+                counted.append(str(frame.f_locals["request"].api_key))
+
+        async def counted_requests() -> int:
+            counted.clear()
+            sys.setprofile(note)
+            try:
+                for _ in range(3):
+                    await produce(client, "t", batch("value"))
+                    assert (await fetch(client, "t")).error_code == 0
+            finally:
+                sys.setprofile(None)
+            return len(counted)
+
+        assert await counted_requests() == 0
+        await alter(client, {"user": "bob"}, producer_byte_rate=1.0)
+        await alter(client, {"ip": "127.0.0.9"}, connection_creation_rate=1.0)
+        assert await counted_requests() == 0
+        await alter(client, {"user": "ANONYMOUS"}, producer_byte_rate=1e12)
+        assert await counted_requests() == 6
+        await alter(client, {"user": "ANONYMOUS"}, producer_byte_rate=None)
+        assert await counted_requests() == 0
+        await alter(client, {"client-id": None}, consumer_byte_rate=1e12)
+        assert await counted_requests() == 6
+        await client.close()

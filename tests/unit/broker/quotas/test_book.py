@@ -52,6 +52,25 @@ def test_the_first_level_with_a_limit_for_the_key_counts() -> None:
         assert own.limit(KEY, "ann", "app") == expected
 
 
+@pytest.mark.parametrize("names", [names for names, _ in LEVELS])
+@pytest.mark.parametrize("key", ["producer_byte_rate", "consumer_byte_rate", "request_percentage"])
+def test_requests_of_a_user_may_be_limited_at_every_level(
+    names: dict[str, str | None], key: str
+) -> None:
+    own = book((names, {key: 1.0}))
+    assert own.may_limit_requests("ann")
+    is_for_others = own.limit(key, "eve", "app") is not None
+    assert own.may_limit_requests("eve") is is_for_others
+
+
+def test_quotas_of_partitions_and_connections_limit_no_requests() -> None:
+    own = book(
+        ({"user": "ann"}, {"controller_mutation_rate": 1.0}),
+        ({"ip": "127.0.0.1"}, {"connection_creation_rate": 1.0}),
+    )
+    assert not own.may_limit_requests("ann")
+
+
 def test_other_users_and_clients_have_no_limit() -> None:
     own = book(({"user": "ann", "client-id": "app"}, {KEY: 1.0}), ({"user": "bob"}, {KEY: 2.0}))
     assert own.limit(KEY, "ann", "other") is None
