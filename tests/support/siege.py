@@ -108,6 +108,7 @@ class Bystander:
 async def siege(directory: Path, **settings: str) -> AsyncIterator[Siege]:
     """A broker to attack; see the module docstring for what is asserted at the end."""
     settings = {"auto_create_topics_enable": "false", "max_partitions": "40", **settings}
+    settings["log_retention_ms"] = "-1"  # the records are of 1970, and a siege may last long
     async with running_broker(directory, clock=None, **settings) as running:
         client = await running.client()
         await create_topic(client, TOPIC)
