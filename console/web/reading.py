@@ -68,7 +68,13 @@ async def topic(request: Request) -> Response:
         if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         near = await overview.near_names(hub, name)
-        return failure(request, 404, f"There is no topic {name}.", near=near)
+        sentence = f"There is no topic {name}."
+        if (window := await hub.window_of(name)) is not None:
+            sentence += (
+                " It is a time window: a broker serves these with time.windows.enable=true, if "
+                f"there is a topic {window.topic}."
+            )
+        return failure(request, 404, sentence, near=near)
 
 
 async def draw_timeline(request: Request) -> Response:

@@ -94,6 +94,8 @@ async def test_the_list_has_names_and_details_for_what_is_visible(
     assert "near" not in await browser.ask("/topics/flights")
     missing = await browser.ask("/topics/flihgts", 404)
     assert missing["near"] == ["flights"]
+    window = await browser.ask(f"/topics/{window_name('flights', START)}", 404)
+    assert "with time.windows.enable=true, if there is a topic flights" in window["error"]
 
 
 async def test_bars_add_up_to_all_records(broker: InProcessBroker, browser: Browser) -> None:
