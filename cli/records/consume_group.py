@@ -12,9 +12,14 @@ from typing import Any
 from cli.options import now_ms
 from cli.records.reading import POLL_MS, Reading
 from client.consumer import Consumer
+from client.core.membership.options import CONSUMER
 from client.types import ConsumerRecord, TopicPartition
 
 _BATCH_RECORDS = 500
+
+_EMPTY_SHARE_MS = 10_000
+"""How long a broker may take to give a new member more than an empty share: Apache Kafka assigns
+after a second, and says it with the next heartbeat, which is due after five."""
 
 
 async def read_as_group(topic: str, reading: Reading, options: Mapping[str, Any]) -> None:
@@ -40,11 +45,14 @@ class _GroupReader:
         self._reading = reading
         self._shown = 0
         self._has_share = False
+        self._is_assigned_by_broker = options["group_protocol"] == CONSUMER
+        self._share_since_ms = 0
         self._stopped: set[TopicPartition] = set()
         self._ends: dict[TopicPartition, int] | None = None
 
     def _assigned(self, _: frozenset[TopicPartition]) -> None:
         self._has_share = True
+        self._share_since_ms = now_ms()
         # Who was stopped reads on, and stops again: the reader of a partition may be a new one.
         self._stopped.clear()
         self._consumer.resume()
@@ -81,7 +89,10 @@ class _GroupReader:
         # Before the group has given this member its share, no partition is known to be done.
         if self._ends is None or not self._has_share:
             return False
-        return all(self._is_done(partition) for partition in self._consumer.assignment())
+        share = self._consumer.assignment()
+        if not share and self._is_assigned_by_broker:
+            return now_ms() >= self._share_since_ms + _EMPTY_SHARE_MS
+        return all(self._is_done(partition) for partition in share)
 
     def _is_done(self, partition: TopicPartition) -> bool:
         assert self._ends is not None
