@@ -30,6 +30,12 @@ from pipeline.plan.objects import store_at
 from pipeline.plan.offsets import ReadPlan, plan_batch
 from pipeline.spark.stream import MicroBatchReader
 from pipeline.spark.task import Task, read_task, tasks_of
+from protocol.api.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from storage import errors
 from storage.bucket.journal import read_state
 from storage.remote import engine
 from storage.segment.manifest import parse_remote_lines
@@ -93,7 +99,7 @@ class Tier:
         with self.broker.cluster() as cluster:
             return plan_batch(cluster, options, START_MS)
 
-    def rows(self, topic: str, **named: str) -> list[Row]:
+    def rows(self, topic: str, **named: Any) -> list[Row]:
         """The rows of a batch query, sorted by partition and offset."""
         options = self.options(topic, **named)
         return self.read(options, self.plan(options))
@@ -221,7 +227,7 @@ def count_gets(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return gets
 
 
-def fill(tier: Tier, topic: str, count: int = 120, partitions: int = 1, **options: str) -> None:
+def fill(tier: Tier, topic: str, count: int = 120, partitions: int = 1, **options: Any) -> None:
     """Batches of ten, of which every other one is older and older ones."""
     for partition in range(partitions):
         for first in range(0, count, 10):
@@ -281,7 +287,7 @@ def test_a_window_of_time_fetches_the_objects_that_may_have_it(tier: Tier) -> No
     fill(tier, topic, 400)
     objects = tier.upload(topic)
     low, high = START_MS + 200_000, START_MS + 215_000
-    window = {
+    window: dict[str, Any] = {
         "timeWindow": "strict", "startingTimestamp": str(low), "endingTimestamp": str(high),
     }  # fmt: skip
     rows = tier.rows(topic, **window, readFrom="broker")
@@ -332,18 +338,31 @@ def test_aborted_transactions_are_left_out(tier: Tier) -> None:
 
 
 def test_compacted_topics_are_read_from_the_broker(tier: Tier) -> None:
+    """At once, and also when they no longer are: their objects may be older than the log."""
     topic = tier.broker.topic(
-        1, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", local_retention_ms="600000",
-        **SMALL,
-    )  # fmt: skip
+        1, min_cleanable_dirty_ratio="0.01", local_retention_ms="600000", **SMALL
+    )
     fill(tier, topic, 200)
-    wait(lambda: bool(tier.stored(topic)))
-    assert tier.plan(tier.options(topic)).objects == ()
-    # Also when it is no longer one: its objects may be older than its log.
-    rows = tier.rows(topic)
-    assert {row[4]: row[5] for row in rows} == {
-        row[4]: row[5] for row in tier.rows(topic, readFrom="broker")
-    }
+    tier.upload(topic)
+    assert tier.plan(tier.options(topic)).objects
+
+    def is_cleaned() -> bool:
+        state = read_state(engine.open_store(tier.url, tier.cluster_id))
+        with tier.broker.cluster() as cluster:
+            log = state.documents[f"log/{cluster.topic_id(topic)}/0"]
+        return isinstance(log, dict) and "cleaned" in log
+
+    for policy in ("compact", "delete"):
+        change = AlterableConfig(name="cleanup.policy", config_operation=0, value=policy)
+        resource = AlterConfigsResource(resource_type=2, resource_name=topic, configs=[change])
+        with tier.broker.cluster() as cluster:
+            answer = cluster.call(IncrementalAlterConfigsRequest(resources=[resource]))
+        assert not answer.responses[0].error_code
+        assert tier.plan(tier.options(topic)).objects == ()
+        wait(is_cleaned)
+        # Compaction may go on, and keeps the last value of each key.
+        ours, brokers = tier.rows(topic), tier.rows(topic, readFrom="broker")
+        assert {row[4]: row[5] for row in ours} == {row[4]: row[5] for row in brokers}
 
 
 def test_a_topic_that_is_not_tiered_and_a_window_are_read_from_the_broker(tier: Tier) -> None:
@@ -478,7 +497,7 @@ def test_a_store_that_is_down_fails_the_plan_and_the_task(
     plan = own.plan(options)
 
     def refuse(self: Any, key: str, *_: int) -> bytes:
-        raise engine.StoreFailed(f"GET {key}: out of reach")
+        raise errors.StoreFailed(f"GET {key}: out of reach")
 
     monkeypatch.setattr(engine._Engine, "get", refuse)
     with pytest.raises(StoreFailed, match=r"option segments.remote: .*\.segment: GET .*reach"):
