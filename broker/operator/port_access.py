@@ -107,7 +107,9 @@ class Viewer:
 
     def refusal_of_topic(self, topic: str) -> str | None:
         """Why what is asked about `topic` stays hidden, or None; it need not exist."""
-        return self._refusal(ResourceType.TOPIC, topic, f"--topic {topic}")
+        access = self._security.access
+        source = topic if access is None else access.source_of(topic)  # a window has no own rules
+        return self._refusal(ResourceType.TOPIC, topic, f"--topic {source}")
 
     def note_change(self, what: str) -> None:
         """Note that the client has changed something of the broker."""

@@ -177,6 +177,20 @@ class TestBasic:
             assert counted["METRICS", "BASIC", "failed"] > 20
             assert len(running.broker.connections) == 1
 
+    async def test_the_cure_for_a_window_names_its_topic_whose_rules_count(
+        self, tmp_path: Path
+    ) -> None:
+        settings: dict[str, Any] = self.SETTINGS | WITH_RULES | {"time_windows_enable": "true"}
+        async with running_broker(tmp_path / "data", **settings) as running:
+            add_users(running)
+            await create_topic(await running.client(), "secret")
+            client = Client(running, basic("alice", "secret"))
+            for topic in ("secret", "missing"):
+                window = f"{topic}.__t__20261101T100000Z__"
+                status, body, _ = await client.get(SEGMENTS.format(window))
+                assert status == 403
+                assert f'--op describe --topic {topic}"'.encode() in body
+
     async def test_rights_decide_and_hide_whether_a_topic_exists(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
