@@ -90,9 +90,9 @@ _TOPIC_TIME = (
     topic_flag(
         "retention.clamp.future",
         False,
-        "Tidelog's own. Let no timestamp count as newer, for retention.ms, than the time at which "
-        "its segment was last appended to; otherwise a record from the future keeps its segment "
-        "and everything after it.",
+        "Tidelog's own. Treat future timestamps as the segment's last append time when applying "
+        "retention.ms; otherwise a record from the future keeps its segment and everything after "
+        "it.",
         "log.retention.clamp.future",
     ),
     topic_number(

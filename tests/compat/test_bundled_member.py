@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -208,9 +209,8 @@ async def test_the_command_line_reads_a_backlog_to_its_end(kafka: str) -> None:
         words = ("-g", name, "--group-protocol", "consumer", "-f", "earliest", "-e")
         command = [program, "consume", name, *words, "--format", "{value}", "-b", kafka]
         for expected in (list(range(20)), []):
-            done = await asyncio.to_thread(
-                subprocess.run, command, capture_output=True, timeout=60, check=False
-            )
+            run = partial(subprocess.run, command, capture_output=True, timeout=60, check=False)
+            done = await asyncio.to_thread(run)
             assert done.returncode == 0, done.stderr
             assert sorted(map(int, done.stdout.split())) == expected
 
