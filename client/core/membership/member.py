@@ -1,6 +1,6 @@
 """A member of a group of the consumer protocol (KIP-848), as a pure state machine.
 
-Owns the member's id and epoch, what it has told the coordinator, the target that the coordinator
+Owns the member's id and epoch, what it has stated to the coordinator, the target that the coordinator
 has set, and the partitions that it owns. Its caller sends `heartbeat` requests one at a time,
 reports their outcome by `answered`, `refused` or `unheard`, and carries out the steps of
 `next_step`, which it may do while heartbeats go on.
@@ -69,7 +69,7 @@ class Step(NamedTuple):
     parts: frozenset[_Part]
 
 
-class _Told(NamedTuple):
+class _Stated(NamedTuple):
     """The fields of a heartbeat that are sent when they have changed."""
 
     names: tuple[str, ...]
@@ -93,7 +93,7 @@ class ConsumerMember:
         self._topics: tuple[str, ...] = ()
         self._regex: str | None = None
         self._had_regex = False
-        self._told: _Told | None = None
+        self._stated: _Stated | None = None
         self._was_sent = False
         self._names: dict[bytes, str] = {}
         self._target: frozenset[_Part] | None = None
@@ -110,7 +110,7 @@ class ConsumerMember:
     @property
     def is_due(self) -> bool:
         """Whether a heartbeat has something new to say, and should not wait for its time."""
-        return not self.is_member or self._told != self._now()
+        return not self.is_member or self._stated != self._now()
 
     def subscribe(self, topics: Iterable[str], regex: str | None) -> None:
         """Share these topics, or those that match, from the next heartbeat on."""
@@ -123,24 +123,24 @@ class ConsumerMember:
     def heartbeat(self) -> ConsumerGroupHeartbeatRequest:
         """The next request: all fields while joining or after a lost answer, else the new ones."""
         now = self._now()
-        told = self._told if self.is_member else None
+        stated = self._stated if self.is_member else None
         request = ConsumerGroupHeartbeatRequest(
             group_id=self._options.group_id,
             member_id=self.member_id,
             member_epoch=self.epoch,
             instance_id=self._options.instance_id,
         )
-        if told is None:
+        if stated is None:
             request.rebalance_timeout_ms = self._options.max_poll_interval_ms
             request.server_assignor = self._options.remote_assignor
-        if told is None or told.names != now.names:
+        if stated is None or stated.names != now.names:
             request.subscribed_topic_names = list(now.names)
-        if told is None or told.regex != now.regex:
+        if stated is None or stated.regex != now.regex:
             # An empty expression takes back an earlier one; null would keep it.
             request.subscribed_topic_regex = now.regex or ("" if self._had_regex else None)
-        if told is None or told.owned != now.owned:
+        if stated is None or stated.owned != now.owned:
             request.topic_partitions = _by_topic(now.owned)
-        self._told = now
+        self._stated = now
         self._was_sent = True
         return request
 
@@ -174,7 +174,7 @@ class ConsumerMember:
 
     def refused(self, code: ErrorCode) -> bool:
         """Take a refusal; whether the next heartbeat cures it without a word to the user."""
-        self._told = None
+        self._stated = None
         was_member = self.is_member
         if code.retriable or code in _KEEPS_ITS_SHARE:
             return code.retriable
@@ -183,7 +183,7 @@ class ConsumerMember:
 
     def unheard(self) -> None:
         """No answer has come: the coordinator may have taken the request or not."""
-        self._told = None
+        self._stated = None
 
     def release(self) -> None:
         """Give everything back, before `left`."""
@@ -198,13 +198,13 @@ class ConsumerMember:
 
     def _fence(self) -> None:
         self.epoch = JOIN_EPOCH
-        self._told = self._target = None
+        self._stated = self._target = None
         self._lost |= self._owned
         self._owned = frozenset()
         self._has_share = False
 
-    def _now(self) -> _Told:
-        return _Told(self._topics, self._regex, self._owned)
+    def _now(self) -> _Stated:
+        return _Stated(self._topics, self._regex, self._owned)
 
     # Topics by id.
 
