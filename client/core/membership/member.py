@@ -1,9 +1,9 @@
 """A member of a group of the consumer protocol (KIP-848), as a pure state machine.
 
-Owns the member's id and epoch, what it has stated to the coordinator, the target that the coordinator
-has set, and the partitions that it owns. Its caller sends `heartbeat` requests one at a time,
-reports their outcome by `answered`, `refused` or `unheard`, and carries out the steps of
-`next_step`, which it may do while heartbeats go on.
+Owns the member's id and epoch, what it has stated, the target that the coordinator has set, and
+the partitions that it owns. Its caller sends `heartbeat` requests one at a time, reports their
+outcome by `answered`, `refused` or `unheard`, and carries out the steps of `next_step`, which it may
+do while heartbeats go on.
 
 ```
             answered: an epoch           target without something that it owns
