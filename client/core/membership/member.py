@@ -2,8 +2,8 @@
 
 Owns the member's id and epoch, what it has stated, the target that the coordinator has set, and
 the partitions that it owns. Its caller sends `heartbeat` requests one at a time, reports their
-outcome by `answered`, `refused` or `unheard`, and carries out the steps of `next_step`, which it may
-do while heartbeats go on.
+outcome by `answered`, `refused` or `unheard`, and carries out the steps of `next_step`,
+which it may do while heartbeats go on.
 
 ```
             answered: an epoch           target without something that it owns
