@@ -22,6 +22,10 @@ def _retention_check(value: Value) -> str | None:
     return "0 would delete everything at once; use -1 for no limit" if value == 0 else None
 
 
+def _request_memory_check(value: Value) -> str | None:
+    return "use 1048576 or more, or -1 for no bound" if value in range(1_048_576) else None
+
+
 _TIMESTAMP_ALIASES: dict[str, tuple[str, ...]] = {
     f"log.{name}": (name, *older)
     for name, older in (
@@ -157,12 +161,15 @@ _NETWORK = (
         doc="Other limits for some addresses: 10.0.0.7:50,[2001:db8::1]:5. Host names are not "
         "looked up.",
     ),
-    number(
-        "queued.max.request.bytes",
-        268_435_456,
-        "Bytes of requests held at once, over all connections; reading pauses above it.",
-        low=1_048_576,
-        wide=True,
+    Key(
+        name="queued.max.request.bytes",
+        type=ValueType.LONG,
+        default=268_435_456,
+        low=-1,
+        high=INT64_MAX,
+        check=_request_memory_check,
+        doc="Bytes of requests held at once, over all connections; reading pauses above it. At "
+        "least 1048576, or -1 for no bound.",
     ),
     number(
         "queued.max.response.bytes",

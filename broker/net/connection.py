@@ -557,7 +557,7 @@ class Connections:
             config.sasl_server_max_receive_size, self.max_frame_bytes
         )
         self.room = limits.Room(lambda: config)
-        self._memory_limit_bytes = config.queued_max_request_bytes
+        self._memory_limit_bytes = limits.bound_of(config.queued_max_request_bytes)
         self._idle_ticks = max(1, config.connections_max_idle_ms // limits.SWEEP_INTERVAL_MS)
         self._open: dict[Connection, None] = {}
         self._per_host: Counter[str] = Counter()

@@ -4,6 +4,7 @@ Ticks are seconds, counted by the once-a-second sweep of `broker.net.connection`
 """
 
 import resource
+import sys
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -53,6 +54,11 @@ SWEEP_INTERVAL_MS = 1000
 STRANGERS_MAX = 1000
 CONNECTIONS_MIN = 16
 RESERVED_DESCRIPTORS = 64
+
+
+def bound_of(setting: int) -> int:
+    """A bound in bytes, from a setting in which -1 is none."""
+    return sys.maxsize if setting < 0 else setting
 
 
 def descriptors_for_connections() -> int:

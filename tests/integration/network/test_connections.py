@@ -211,6 +211,14 @@ class TestLimits:
             await asyncio.sleep(0.05)
             assert connections.memory_bytes <= 1_048_576
 
+    async def test_without_a_budget_large_frames_are_read(self, tmp_path: Path) -> None:
+        async with running_broker(tmp_path, queued_max_request_bytes="-1") as broker:
+            greedy = [await broker.client() for _ in range(4)]
+            for client in greedy:
+                client.send_raw((50_000_000).to_bytes(4, "big") + bytes(4_000_000))
+            await asyncio.sleep(0.2)
+            assert broker.broker.connections.memory_bytes >= 4 * 4_000_000
+
     async def test_frames_after_a_long_poll_count_as_request_memory(self, tmp_path: Path) -> None:
         async with running_broker(tmp_path, queued_max_request_bytes="6000000") as broker:
             connections = broker.broker.connections
