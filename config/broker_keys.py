@@ -168,8 +168,7 @@ _NETWORK = (
         low=-1,
         high=INT64_MAX,
         check=_request_memory_check,
-        doc="Bytes of requests held at once, over all connections; reading pauses above it. At "
-        "least 1048576, or -1 for no bound.",
+        doc="Request bytes held at once; above, reading pauses. At least 1048576, or -1: no bound.",
     ),
     number(
         "queued.max.response.bytes",
@@ -370,12 +369,14 @@ _LOG = (
         "Memory that one cleaning may use for its key map.",
         low=1_048_576,
         wide=True,
+        dynamic=True,
     ),
     number(
         "producer.id.expiration.ms",
         MS_PER_DAY,
         "A producer id whose last timestamp is older than this expires.",
         low=1,
+        dynamic=True,
     ),
     number(
         "producer.id.expiration.check.interval.ms",

@@ -38,12 +38,14 @@ class Cleaner:
         logs: Callable[[], Iterable[Log]],
         now_ms: Callable[[], int],
         *,
-        map_bytes: int,
+        map_bytes: Callable[[], int],
         metrics: Metrics,
         threads: Pool,
         tiering: "Tiering | None",
     ) -> None:
         """Compact the due ones among `logs`, by the clock `now_ms`, which cannot jump ahead.
+
+        `map_bytes` is asked before each one, since the setting may change at run time.
 
         Those with an object store use that of `tiering`, and its threads.
         """
@@ -63,7 +65,9 @@ class Cleaner:
         tried: set[Log] = set()
         while (log := self._filthiest(tried)) is not None:
             tried.add(log)
-            steps = compact(log, now_ms=self._now_ms(), map_bytes=self._map_bytes, tier=self._tier)
+            steps = compact(
+                log, now_ms=self._now_ms(), map_bytes=self._map_bytes(), tier=self._tier
+            )
             is_tiered = self._tiering is not None and log.config.remote_storage_enable
             threads = self._tiering.threads if is_tiered and self._tiering else self._threads
             try:

@@ -111,7 +111,7 @@ class BackgroundJobs:
         self._cleaner = Cleaner(
             self.topics.logs,
             self.time.now_ms,
-            map_bytes=self.config.log_cleaner_dedupe_buffer_size,
+            map_bytes=lambda: self.topics.broker_config.log_cleaner_dedupe_buffer_size,
             metrics=self.metrics,
             threads=self.threads,
             tiering=self.tiering,
@@ -298,7 +298,9 @@ class BackgroundJobs:
         now_ms = self.time.now_ms()
         expired = 0
         for log in list(self.topics.logs()):
-            expired += log.producers.state.expire(now_ms)
+            producers = log.producers.state
+            producers.expiration_ms = self.topics.broker_config.producer_id_expiration_ms
+            expired += producers.expire(now_ms)
             await asyncio.sleep(0)
         if expired:
             logger.info("%d idle producer ids have expired", expired)
