@@ -1,8 +1,9 @@
 """The file `settable-clock`: the mark of a directory for tests, and where its clock stood.
 
 A broker with a settable clock may delete everything as too old, so it starts only on a directory
-that was made with one. The file is that mark. It also lets a restarted broker continue from the
-time at which the clock stood; without it LogAppendTime would fall back to the present.
+that was made with one, or has no partitions yet: users and a certificate may have been made before
+(`serve --secure`, `user add`). The file is that mark. It also lets a restarted broker continue from
+the time at which the clock stood; without it LogAppendTime would fall back to the present.
 
 Read next: `broker.clocks.settable_clock`.
 """
@@ -29,15 +30,17 @@ class ClockState:
 
 
 def read_clock(directory: str, files: Files) -> ClockState | None:
-    """The stored state; None for a new directory.
+    """The stored state; None for a directory that is new, or has no partitions.
 
     Raises:
-        ForeignDataDir: the directory was made with the system's clock.
+        ForeignDataDir: the directory was made with the system's clock, and has partitions.
         HalfWrittenDataDir: the file is not one that `write_clock` wrote.
     """
     path = f"{directory}/{CLOCK_FILE}"
     if not files.exists(path):
-        if files.exists(f"{directory}/{META_PROPERTIES_FILE}"):
+        if files.exists(f"{directory}/{META_PROPERTIES_FILE}") and any(
+            files.is_directory(f"{directory}/{name}") for name in files.list_directory(directory)
+        ):
             raise ForeignDataDir(
                 "this data directory was made with the system's clock",
                 path=directory,

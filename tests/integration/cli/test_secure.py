@@ -104,6 +104,16 @@ def test_a_first_start_and_a_second(tmp_path: Path) -> None:
         assert (data / name).read_bytes() == before[name]
 
 
+def test_the_clock_of_tests_goes_with_it(tmp_path: Path) -> None:
+    """The user and the certificate are made before the clock is looked at."""
+    data = tmp_path / "data"
+    for _ in range(2):
+        with secured(data, "--clock", "settable") as (address, lines, _errors):
+            listed = as_printed(lines[2], tmp_path / "elsewhere")
+            assert listed.returncode == 0, (address, listed.stderr)
+    assert (data / "settable-clock").exists()
+
+
 def test_the_doctor_finds_nothing_bad_while_it_runs(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with secured(data) as (address, _, _):

@@ -209,8 +209,8 @@ async def test_a_directory_of_made_up_times_is_not_exported(
 
 
 async def test_a_directory_with_real_records_is_refused(tmp_path: Path) -> None:
-    async with running_broker(tmp_path / "data"):
-        pass
+    async with running_broker(tmp_path / "data") as running:
+        await create_topic(await running.client(), "t")
     with pytest.raises(DataDirUnusable, match="made with the system's clock"):
         async with settable_broker(tmp_path / "data"):
             pass

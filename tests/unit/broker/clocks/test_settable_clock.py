@@ -156,6 +156,9 @@ def test_a_stored_state_comes_back(real: FrozenClock, tmp_path: Path, clock: Set
 
 def test_a_directory_of_the_systems_clock_is_refused(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").touch()
+    (tmp_path / "metadata.journal").touch()
+    assert read_clock(str(tmp_path), RealFiles()) is None, "no partition has anything to lose"
+    (tmp_path / "t-0").mkdir()
     with pytest.raises(ForeignDataDir, match="empty directory"):
         read_clock(str(tmp_path), RealFiles())
 
