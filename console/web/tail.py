@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from client.admin import Admin
 from client.core.offsets import EARLIEST, LATEST
-from client.errors import BrokerRefused, ClientError, InvalidUse
+from client.errors import BrokerRefused, ClientError
 from client.types import TopicPartition
 from console.data.conditions import Condition, fulfils, parse_condition
 from console.data.decoders import row_of
@@ -117,8 +117,6 @@ async def _start(request: Request) -> tuple[Place, int, int]:
     hub = ask.hub_of(request)
     partitions = await hub.partitions(topic, ask.partitions_of(request))
     followed = sorted(partitions)[:TAIL_PARTITIONS_MAX]
-    if not followed:
-        raise InvalidUse(f"{topic} has none of these partitions")
     if cursor is None:
         return await _offsets(hub, followed, LATEST), len(partitions) - len(followed), 0
     wanted = {tp: cursor.get(tp.partition, 0) for tp in followed}

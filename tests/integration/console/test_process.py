@@ -81,7 +81,10 @@ def test_the_tail_sends_what_is_appended(
 
 
 def next_event(response: http.client.HTTPResponse) -> tuple[str, dict]:  # type: ignore[type-arg]
-    name = response.readline().decode().removeprefix("event: ").strip()
+    """The next event; comments before it are passed, as a browser does."""
+    while (line := response.readline()) == b":\n":
+        assert response.readline() == b"\n"
+    name = line.decode().removeprefix("event: ").strip()
     data = response.readline().decode().removeprefix("data: ")
     assert response.readline() == b"\n"
     return name, json.loads(data)
@@ -92,7 +95,7 @@ def next_event(response: http.client.HTTPResponse) -> tuple[str, dict]:  # type:
     [
         ("live/tail?f=(((", "the filter ends"),
         ("live/tail?cursor=x", "cursor=x"),
-        ("live/tail?p=7", "has none of these partitions"),
+        ("live/tail?p=7", "has no partition 7: it has 0 to 0"),
         ("missing/tail", "missing"),
     ],
 )
