@@ -1,7 +1,7 @@
 """Being a member of a group of the classic protocol: joining, sharing, staying alive, leaving.
 
 Owns the member id, the generation and the one task that talks to the group's coordinator. It
-reports revoked and assigned partitions to its consumer through two callbacks, and knows nothing of
+reports revoked, lost and assigned partitions to its consumer by callbacks, and knows nothing of
 positions or records. Members of the consumer protocol are `client.aio.membership.consumer`.
 
 One round: revoke (everything, or with a cooperative assignor nothing yet) · JoinGroup, which the
@@ -17,11 +17,11 @@ Source: KIP-62, KIP-345 (static members), KIP-394 (member id first), KIP-429 (co
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from client.aio.background import start_watched
-from client.aio.membership.callbacks import PartitionsCallback, call_back
+from client.aio.membership.callbacks import Callbacks, PartitionsCallback
 from client.aio.membership.options import ClassicOptions, assignors_named
 from client.aio.topics import Subscribed
 from client.assignors import Assignor, Subscription
@@ -31,7 +31,6 @@ from client.core.retry import Backoff, is_retriable
 from client.errors import (
     BrokerRefused,
     BrokerUnreachable,
-    ClientBroken,
     ClientError,
     InvalidUse,
 )
@@ -60,37 +59,19 @@ _NEXT_ROUND = frozenset(
 
 
 class ClassicMember:
-    """One consumer's membership. Started by `start`, ended by `close`, which leaves.
-
-    `failures` gets the errors that no further round cures.
-    """
+    """One consumer's membership. Started by `start`, ended by `close`, which leaves."""
 
     def __init__(
         self,
         cluster: Cluster,
         options: ClassicOptions,
-        *,
-        on_revoked: PartitionsCallback,
-        on_lost: PartitionsCallback,
-        on_assigned: PartitionsCallback,
-        on_failure: Callable[[ClientError], None],
-        on_defect: Callable[[ClientBroken], None],
+        callbacks: Callbacks,
     ) -> None:
-        """No member yet.
-
-        `on_revoked` returns once the partitions are released and their positions committed;
-        `on_lost` gets partitions that others may own already.
-        `on_assigned` gets the whole share; `on_defect` is called when a defect ended the
-        membership.
-        """
+        """No member yet."""
         self._cluster = cluster
         self._options = options
         self._assignors = assignors_named(options.assignors)
-        self._on_revoked = on_revoked
-        self._on_lost = on_lost
-        self._on_assigned = on_assigned
-        self._on_failure = on_failure
-        self._on_defect = on_defect
+        self._callbacks = callbacks
         self._loop = asyncio.get_running_loop()
         self._topics: tuple[str, ...] = ()
         self._joined_for: tuple[str, ...] = ()
@@ -117,7 +98,7 @@ class ClassicMember:
     def start(self, _subscribed: Subscribed, names: tuple[str, ...]) -> None:
         """Join for the topics of these names."""
         self._topics = tuple(sorted(set(names)))
-        self._task = start_watched(self._run(), "consumer.group", self._on_defect)
+        self._task = start_watched(self._run(), "consumer.group", self._callbacks.on_defect)
 
     def subscribe(self, _subscribed: Subscribed, names: tuple[str, ...]) -> None:
         """Share these topics from the next round on, which begins at once if they are others."""
@@ -159,10 +140,10 @@ class ClassicMember:
                 await self._wait()
             except (BrokerRefused, BrokerUnreachable) as error:
                 if not await self._cure(error):
-                    self._on_failure(error)
+                    self._callbacks.on_failure(error)
                 await asyncio.sleep(backoff.next_s())
             except ClientError as error:
-                self._on_failure(error)
+                self._callbacks.on_failure(error)
                 await asyncio.sleep(backoff.next_s())
 
     def _is_polled(self) -> bool:
@@ -205,7 +186,7 @@ class ClassicMember:
                 self._generation = NO_GENERATION
                 lost, self._owned = self._owned, frozenset()
                 if lost:
-                    await self._tell(self._on_lost, lost)
+                    await self._tell(self._callbacks.on_lost, lost)
             if error.code == ErrorCode.UNKNOWN_MEMBER_ID:
                 self._member_id = ""
             return True
@@ -217,13 +198,13 @@ class ClassicMember:
     async def _let_go(self, partitions: frozenset[TopicPartition]) -> None:
         self._owned -= partitions
         if partitions:
-            await self._tell(self._on_revoked, partitions)
+            await self._tell(self._callbacks.on_revoked, partitions)
 
     async def _tell(
         self, callback: PartitionsCallback, partitions: frozenset[TopicPartition]
     ) -> None:
         """Call the consumer; a listener of the user's that fails there does not end the round."""
-        await call_back(callback, partitions, self._options.group_id, self._on_failure)
+        await self._callbacks.call(callback, partitions, self._options.group_id)
 
     # One round.
 
@@ -341,7 +322,7 @@ class ClassicMember:
             self._generation,
             len(share),
         )
-        await self._tell(self._on_assigned, share)
+        await self._tell(self._callbacks.on_assigned, share)
 
     # Between rounds.
 

@@ -8,11 +8,10 @@ take its time while the heartbeats go on. What is said and done is decided by
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Final
 
 from client.aio.background import start_watched
-from client.aio.membership.callbacks import PartitionsCallback, call_back
+from client.aio.membership.callbacks import Callbacks
 from client.aio.topics import Subscribed
 from client.core.cluster import Cluster, CoordinatorType
 from client.core.membership.member import ConsumerMember, StepKind
@@ -22,7 +21,6 @@ from client.core.retry import Backoff
 from client.errors import (
     BrokerRefused,
     BrokerUnreachable,
-    ClientBroken,
     ClientError,
     UnsupportedByBroker,
 )
@@ -75,33 +73,24 @@ async def check_support(cluster: Cluster) -> None:
 
 
 class ConsumerProtocolMember:
-    """One consumer's membership. Started by `start`, ended by `close`, which leaves.
-
-    `on_failure` gets the errors that no further heartbeat cures.
-    """
+    """One consumer's membership. Started by `start`, ended by `close`, which leaves."""
 
     def __init__(
         self,
         cluster: Cluster,
         options: ConsumerGroupOptions,
-        *,
-        on_revoked: PartitionsCallback,
-        on_lost: PartitionsCallback,
-        on_assigned: PartitionsCallback,
-        on_failure: Callable[[ClientError], None],
-        on_defect: Callable[[ClientBroken], None],
+        callbacks: Callbacks,
     ) -> None:
-        """No member yet; the callbacks are those of `client.aio.membership.classic`."""
+        """No member yet."""
         self._cluster = cluster
         self._options = options
         self._member = ConsumerMember(options)
-        self._callbacks = {
-            StepKind.REVOKE: on_revoked,
-            StepKind.LOST: on_lost,
-            StepKind.ASSIGN: on_assigned,
+        self._callbacks = callbacks
+        self._callback_of = {
+            StepKind.REVOKE: callbacks.on_revoked,
+            StepKind.LOST: callbacks.on_lost,
+            StepKind.ASSIGN: callbacks.on_assigned,
         }
-        self._on_failure = on_failure
-        self._on_defect = on_defect
         self._loop = asyncio.get_running_loop()
         self._polled_at = self._loop.time()
         self._wake = asyncio.Event()
@@ -124,7 +113,7 @@ class ConsumerProtocolMember:
     def start(self, subscribed: Subscribed, _names: tuple[str, ...]) -> None:
         """Join for these topics, or for those that match."""
         self._member.subscribe(subscribed.topics, subscribed.regex)
-        self._heartbeats = start_watched(self._run(), "consumer.group", self._on_defect)
+        self._heartbeats = start_watched(self._run(), "consumer.group", self._callbacks.on_defect)
 
     def subscribe(self, subscribed: Subscribed, _names: tuple[str, ...]) -> None:
         """Share these topics from now on."""
@@ -165,7 +154,7 @@ class ConsumerProtocolMember:
             except BrokerRefused as error:
                 logger.info("group %s: %s", self._options.group_id, error)
                 if not self._member.refused(error.code):
-                    self._on_failure(self._explained(error))
+                    self._callbacks.on_failure(self._explained(error))
                 self._cluster.forget_coordinator(CoordinatorType.GROUP, self._options.group_id)
                 self._start_steps()
                 await asyncio.sleep(backoff.next_s())
@@ -173,7 +162,7 @@ class ConsumerProtocolMember:
                 logger.info("group %s: %s", self._options.group_id, error)
                 self._member.unheard()
                 if not isinstance(error, BrokerUnreachable):
-                    self._on_failure(error)
+                    self._callbacks.on_failure(error)
                 await asyncio.sleep(backoff.next_s())
 
     def _is_polled(self) -> bool:
@@ -259,7 +248,9 @@ class ConsumerProtocolMember:
 
     def _start_steps(self) -> None:
         if self._steps is None or self._steps.done():
-            self._steps = start_watched(self._reconcile(), "consumer.rebalance", self._on_defect)
+            self._steps = start_watched(
+                self._reconcile(), "consumer.rebalance", self._callbacks.on_defect
+            )
 
     async def _reconcile(self) -> None:
         """Carry out the steps that are due. The heartbeat after them says what is owned."""
@@ -267,8 +258,7 @@ class ConsumerProtocolMember:
         while (step := self._member.next_step()) is not None:
             kind, count = step.kind.name.lower(), len(step.partitions)
             logger.info("group %s: %s %d partitions", group_id, kind, count)
-            callback = self._callbacks[step.kind]
-            await call_back(callback, step.partitions, group_id, self._on_failure)
+            await self._callbacks.call(self._callback_of[step.kind], step.partitions, group_id)
             self._member.done(step)
         if self._member.is_due:
             self._wake.set()

@@ -6,9 +6,9 @@ changes is `rebalance`.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from client.aio.fetching import Fetcher
+from client.aio.membership.callbacks import Callbacks
 from client.aio.membership.classic import ClassicMember
 from client.aio.membership.consumer import ConsumerProtocolMember, check_support
 from client.aio.membership.options import ClassicOptions
@@ -82,17 +82,17 @@ class OwnGroup:
             on_lost=self._on_lost,
             is_auto_commit=self.commits_every_s is not None,
         )
-        callbacks: dict[str, Any] = {
-            "on_revoked": rebalance.revoked,
-            "on_lost": rebalance.lost,
-            "on_assigned": rebalance.assigned,
-            "on_failure": self._on_failure,
-            "on_defect": fetcher.break_off,
-        }
+        callbacks = Callbacks(
+            on_revoked=rebalance.revoked,
+            on_lost=rebalance.lost,
+            on_assigned=rebalance.assigned,
+            on_failure=self._on_failure,
+            on_defect=fetcher.break_off,
+        )
         if isinstance(self._options, ConsumerGroupOptions):
-            self.member = ConsumerProtocolMember(self._cluster, self._options, **callbacks)
+            self.member = ConsumerProtocolMember(self._cluster, self._options, callbacks)
         else:
-            self.member = ClassicMember(self._cluster, self._options, **callbacks)
+            self.member = ClassicMember(self._cluster, self._options, callbacks)
         self.member.start(subscribed, names)
 
     async def close(self, fetcher: Fetcher, positions: Positions) -> None:
