@@ -161,14 +161,14 @@ _NETWORK = (
         doc="Other limits for some addresses: 10.0.0.7:50,[2001:db8::1]:5. Host names are not "
         "looked up.",
     ),
-    Key(
-        name="queued.max.request.bytes",
-        type=ValueType.LONG,
-        default=268_435_456,
+    number(
+        "queued.max.request.bytes",
+        268_435_456,
+        "Bytes of requests held at once, over all connections; reading pauses above it. At least "
+        "1048576, or -1 for no bound.",
         low=-1,
-        high=INT64_MAX,
+        wide=True,
         check=_request_memory_check,
-        doc="Request bytes held at once; above, reading pauses. At least 1048576, or -1: no bound.",
     ),
     number(
         "queued.max.response.bytes",

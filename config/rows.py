@@ -19,11 +19,19 @@ def number(
     high: int | None = None,
     dynamic: bool = False,
     wide: bool = False,
+    check: Callable[[Value], str | None] | None = None,
 ) -> Key:
     """A whole-number setting of the broker; `wide` gives it 64 bits."""
-    kind = ValueType.LONG if wide else ValueType.INT
-    limit = high if high is not None else (INT64_MAX if wide else INT32_MAX)
-    return Key(name=name, type=kind, default=default, low=low, high=limit, doc=doc, dynamic=dynamic)
+    return Key(
+        name=name,
+        type=ValueType.LONG if wide else ValueType.INT,
+        default=default,
+        low=low,
+        high=high if high is not None else (INT64_MAX if wide else INT32_MAX),
+        doc=doc,
+        dynamic=dynamic,
+        check=check,
+    )
 
 
 def topic_number(

@@ -101,7 +101,7 @@ class Windows:
         return self._is_enabled and MARK in name
 
     def is_switched_off(self, name: str) -> bool:
-        """Whether a window is meant while none are served: nobody creates such a topic by use."""
+        """Whether a window is meant while none are served: no use creates such a topic."""
         return not self._is_enabled and MARK in name
 
     def check_form(self, name: str) -> TimeWindow | None:
