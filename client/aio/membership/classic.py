@@ -120,7 +120,7 @@ class ClassicMember:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         self._task = None
-        await self._let_go(self._owned)
+        await self._release(self._owned)
         await self._leave("the consumer was closed")
 
     # The loop.
@@ -169,7 +169,7 @@ class ClassicMember:
             self._options.group_id,
             self._options.max_poll_interval_ms,
         )
-        await self._let_go(self._owned)
+        await self._release(self._owned)
         await self._leave("no poll within max.poll.interval.ms")
 
     async def _cure(self, error: BrokerRefused | BrokerUnreachable) -> bool:
@@ -186,7 +186,7 @@ class ClassicMember:
                 self._generation = NO_GENERATION
                 lost, self._owned = self._owned, frozenset()
                 if lost:
-                    await self._tell(self._callbacks.on_lost, lost)
+                    await self._notify(self._callbacks.on_lost, lost)
             if error.code == ErrorCode.UNKNOWN_MEMBER_ID:
                 self._member_id = ""
             return True
@@ -195,12 +195,12 @@ class ClassicMember:
         self._cluster.forget_coordinator(CoordinatorType.GROUP, group_id)
         return is_retriable(error)
 
-    async def _let_go(self, partitions: frozenset[TopicPartition]) -> None:
+    async def _release(self, partitions: frozenset[TopicPartition]) -> None:
         self._owned -= partitions
         if partitions:
-            await self._tell(self._callbacks.on_revoked, partitions)
+            await self._notify(self._callbacks.on_revoked, partitions)
 
-    async def _tell(
+    async def _notify(
         self, callback: PartitionsCallback, partitions: frozenset[TopicPartition]
     ) -> None:
         """Call the consumer; a listener of the user's that fails there does not end the round."""
@@ -210,7 +210,7 @@ class ClassicMember:
 
     async def _join_round(self) -> None:
         if not self._is_cooperative():
-            await self._let_go(self._owned)
+            await self._release(self._owned)
         joined, address = await self._join()
         self._member_id = joined.member_id
         check(self._what("joining"), joined, address)
@@ -310,7 +310,7 @@ class ClassicMember:
 
     async def _take(self, share: frozenset[TopicPartition]) -> None:
         lost = self._owned - share
-        await self._let_go(lost)
+        await self._release(lost)
         self._owned = share
         # Released partitions can be given to others only in another round, and topics that changed
         # during this one were not in it.
@@ -322,7 +322,7 @@ class ClassicMember:
             self._generation,
             len(share),
         )
-        await self._tell(self._callbacks.on_assigned, share)
+        await self._notify(self._callbacks.on_assigned, share)
 
     # Between rounds.
 
