@@ -570,7 +570,7 @@ def test_a_stream_reads_history_from_objects_and_then_the_tail(
             following = stream.latestOffset(at, stream.getDefaultReadLimit())
             assert following != at, f"{end - len(seen)} rows are missing"
             tasks = stream.partitions(at, following)
-            from_objects += sum(one.wanted.size for task in tasks for one in task.objects)  # type: ignore[attr-defined]
+            from_objects += sum(one.wanted.size for task in tasks for one in task.objects)
             for task in tasks:
                 assert isinstance(task, Task)
                 seen += rows_of(options, task)
