@@ -11,34 +11,34 @@ Source: org.apache.kafka.common.utils.Utils.murmur2, BuiltInPartitioner.
 import random
 from collections.abc import Sequence
 
-_SEED = 0x9747B28C
-_MULTIPLIER = 0x5BD1E995
-_MASK_32 = 0xFFFFFFFF
-_POSITIVE = 0x7FFFFFFF
+SEED = 0x9747B28C
+MULTIPLIER = 0x5BD1E995
+MASK_32 = 0xFFFFFFFF
+POSITIVE = 0x7FFFFFFF
 
 
 def murmur2(data: bytes) -> int:
     """The 32-bit murmur2 hash of `data`, unsigned, with Kafka's seed."""
     length = len(data)
-    state = _SEED ^ length
+    state = SEED ^ length
     whole = length & ~3
     for position in range(0, whole, 4):
         word = int.from_bytes(data[position : position + 4], "little")
-        word = word * _MULTIPLIER & _MASK_32
+        word = word * MULTIPLIER & MASK_32
         word ^= word >> 24
-        word = word * _MULTIPLIER & _MASK_32
-        state = (state * _MULTIPLIER & _MASK_32) ^ word
+        word = word * MULTIPLIER & MASK_32
+        state = (state * MULTIPLIER & MASK_32) ^ word
     if whole < length:
         state ^= int.from_bytes(data[whole:], "little")
-        state = state * _MULTIPLIER & _MASK_32
+        state = state * MULTIPLIER & MASK_32
     state ^= state >> 13
-    state = state * _MULTIPLIER & _MASK_32
+    state = state * MULTIPLIER & MASK_32
     return state ^ (state >> 15)
 
 
 def partition_for_key(key: bytes, partitions_count: int) -> int:
     """The partition of 0 to `partitions_count` - 1 that every Kafka client gives this key."""
-    return (murmur2(key) & _POSITIVE) % partitions_count
+    return (murmur2(key) & POSITIVE) % partitions_count
 
 
 class StickyPartitioner:

@@ -29,7 +29,7 @@ Arguments = argparse.Namespace
 Start = Callable[[], "SparkSession"]
 _ROWS_SHOWN: Final = 50
 _EXTRA: Final = ("pyspark", "pyarrow", "deltalake", "pyiceberg")
-_TIMES: Final = ("--from", "--to")
+_TIMES: Final = ("--from", "--to", "--at")
 _CURE: Final = "pip install 'tidelog[spark]'"
 
 
@@ -223,7 +223,7 @@ def _run_skew(arguments: Arguments, start: Start, progress: Progress) -> Outcome
         alone = LakeSkewSettings(
             state_dir=arguments.state_dir,
             source=arguments.source,
-            topics=tuple(name.strip() for name in arguments.topic.split(",") if name.strip()),
+            topics=_names(arguments.topic),
             oldest_ms=_time("--from", arguments.oldest),
             newest_ms=_time("--to", arguments.newest),
             future_ms=duration_ms("--future", arguments.future),
@@ -300,6 +300,56 @@ def _run_lateness(arguments: Arguments, start: Start, progress: Progress) -> Out
     return _repeated(arguments, progress, lambda: lateness(session, settings, progress))
 
 
+def _describe_diff(job: argparse.ArgumentParser) -> None:
+    job.add_argument("--topic", required=True, help="topics with commas")
+    job.add_argument("--output", default="", help="write the keys that differ here as Parquet")
+    _window(job)
+
+
+def _run_diff(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
+    from pipeline.jobs.diff import DiffSettings, diff
+
+    if not arguments.oldest:
+        raise BadOptions(["--from is missing: give the earlier of the two times, such as -1d"])
+    now_ms = time.time_ns() // 1_000_000
+    earlier_ms, later_ms = _time("--from", arguments.oldest), _time("--to", arguments.newest)
+    assert earlier_ms is not None
+    settings = DiffSettings(
+        options=_source_options(arguments),
+        earlier_ms=earlier_ms,
+        later_ms=now_ms if later_ms is None else later_ms,
+        output=arguments.output,
+        dry_run=arguments.dry_run,
+    )
+    return diff(_session_unless_dry(arguments, start), settings, progress)
+
+
+def _describe_retention(job: argparse.ArgumentParser) -> None:
+    job.add_argument("--state-dir", required=True, help="the state of an archive")
+    job.add_argument("--source", default="", help="where the lake is now")
+    job.add_argument("--topic", default="", help="topics with commas; all without it")
+    job.add_argument(
+        "--try", dest="trials", action="append", required=True, metavar="SETTINGS",
+        help="retention.ms, retention.bytes, segment.bytes, segment.ms with commas, such as "
+        "retention.ms=7d,segment.bytes=64m; may be repeated",
+    )  # fmt: skip
+    job.add_argument("--at", metavar="TIME", help="the moment (default: the youngest record's)")
+
+
+def _run_retention(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
+    from pipeline.jobs.retention import RetentionSettings, parse_trial, retention
+
+    settings = RetentionSettings(
+        state_dir=arguments.state_dir,
+        source=arguments.source,
+        trials=tuple(map(parse_trial, arguments.trials)),
+        topics=_names(arguments.topic),
+        at_ms=_time("--at", arguments.at),
+        dry_run=arguments.dry_run,
+    )
+    return retention(_session_unless_dry(arguments, start), settings, progress)
+
+
 def _describe_translate(job: argparse.ArgumentParser) -> None:
     job.add_argument("--group", action="append", required=True, help="may be repeated")
     job.add_argument("--to-bootstrap", required=True, metavar="HOST:PORT", help="the other cluster")
@@ -369,6 +419,16 @@ _JOBS: Final[Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None], 
         _describe_audit,
         _run_audit,
     ),
+    "diff": (
+        "The keys of a topic that differ between two times.",
+        _describe_diff,
+        _run_diff,
+    ),
+    "retention": (
+        "What other retention settings would have kept of an archive.",
+        _describe_retention,
+        _run_retention,
+    ),
     "translate-offsets": (
         "A group's place in another cluster, by time.",
         _describe_translate,
@@ -410,6 +470,10 @@ def _base_options(arguments: Arguments) -> dict[str, str]:
 
 def _source_options(arguments: Arguments) -> dict[str, str]:
     return {"subscribe": arguments.topic, **_base_options(arguments)}
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _windowed_options(arguments: Arguments) -> dict[str, str]:

@@ -21,7 +21,7 @@ Read next: `pipeline.plan.reading`, `pipeline.plan.lake_files`.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -101,7 +101,7 @@ class LakeSkewSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stretch:
+class Stretch:
     """Neighbouring offsets of one partition from one side: from `files`, or the broker's if None.
 
     Picklable: numbers and names.
@@ -135,7 +135,7 @@ def skew(spark: SparkSession, settings: SkewSettings, progress: Progress = silen
             ranges = _from_first_records(cluster, options, ranges, now_ms)
             tasks = _of_both_sides(cluster, options, ranges)
         else:
-            tasks = [(_Stretch(one),) for one in ranges]
+            tasks = [(Stretch(one),) for one in ranges]
     return _judged(spark, settings, options, tasks, (plan.oldest_ms, plan.newest_ms), progress)
 
 
@@ -150,38 +150,54 @@ def skew_lake(
         DataLoss: a file that the archive lists is not there, or has another size.
     """
     progress("plan")
-    archive = Archive(settings.state_dir, name="--state-dir ")
-    if settings.source:
-        folder = folder_of(settings.source)
-        archive.files = [replace(file, path=committed_path(folder, file)) for file in archive.files]
-    ranges = archive.ranges()
-    if settings.topics:
-        known = {one.topic for one in ranges}
-        if missing := sorted(set(settings.topics) - known):
-            raise BadOptions(
-                [
-                    f"topic {name}: the archive {settings.state_dir!r} has no record of it, only "
-                    f"of {', '.join(sorted(known)) or 'no topic'}"
-                    for name in missing
-                ]
-            )
-        ranges = [one for one in ranges if one.topic in settings.topics]
+    archive, ranges = open_lake(settings.state_dir, settings.source, settings.topics)
     oldest_ms = NO_LOWER_TIME if settings.oldest_ms is None else settings.oldest_ms
     newest_ms = NO_UPPER_TIME if settings.newest_ms is None else settings.newest_ms
     if settings.oldest_ms is not None:
         times = dict.fromkeys((one.topic_partition for one in ranges), oldest_ms)
         ranges = _starting_at(ranges, first_offsets(archive, ALONE, times))
-    tasks = [_of_lake(archive, one, ranges) for one in _joined(ranges)]
+    tasks = tasks_of_lake(archive, ranges)
     if settings.dry_run:
-        return _describe_lake(tasks)
+        return describe_lake(tasks)
     return _judged(spark, settings, ALONE, tasks, (oldest_ms, newest_ms), progress)
+
+
+def open_lake(
+    state_dir: str, source: str, topics: Sequence[str]
+) -> tuple[Archive, list[OffsetRange]]:
+    """The archive of `state_dir`, below `source` if given, and its offsets of `topics` (or all).
+
+    Raises as `skew_lake`.
+    """
+    archive = Archive(state_dir, name="--state-dir ")
+    if source:
+        folder = folder_of(source)
+        archive.files = [replace(file, path=committed_path(folder, file)) for file in archive.files]
+    ranges = archive.ranges()
+    if not topics:
+        return archive, ranges
+    known = {one.topic for one in ranges}
+    if missing := sorted(set(topics) - known):
+        raise BadOptions(
+            [
+                f"topic {name}: the archive {state_dir!r} has no record of it, only "
+                f"of {', '.join(sorted(known)) or 'no topic'}"
+                for name in missing
+            ]
+        )
+    return archive, [one for one in ranges if one.topic in topics]
+
+
+def tasks_of_lake(archive: Archive, ranges: Sequence[OffsetRange]) -> list[tuple[Stretch, ...]]:
+    """One task for each partition of `ranges`, in the order of offsets."""
+    return [_of_lake(archive, one, ranges) for one in _joined(ranges)]
 
 
 def _judged(
     spark: SparkSession,
     settings: SkewSettings | LakeSkewSettings,
     options: SourceOptions,
-    tasks: list[tuple[_Stretch, ...]],
+    tasks: list[tuple[Stretch, ...]],
     window: tuple[int, int],
     progress: Progress,
 ) -> Outcome:
@@ -219,14 +235,14 @@ def _judged(
 
 
 def judge_partition(
-    options: SourceOptions, task: tuple[_Stretch, ...], newest_ms: int
+    options: SourceOptions, task: tuple[Stretch, ...], newest_ms: int
 ) -> list[dict[str, Any]]:
     """The rows of one partition; runs in a worker."""
     one = task[0].wanted
     return judge(one.topic, one.partition, _read(options, task), newest_ms)
 
 
-def _read(options: SourceOptions, task: Iterable[_Stretch]) -> Iterator[pa.RecordBatch]:
+def _read(options: SourceOptions, task: Iterable[Stretch]) -> Iterator[pa.RecordBatch]:
     """The records of `task` in the order of their offsets."""
     rules = DecodeRules(
         columns=("timestamp", "timestampType"), read_committed=options.read_committed,
@@ -276,7 +292,7 @@ def _starting_at(
 
 def _of_both_sides(
     cluster: Cluster, options: SourceOptions, ranges: list[OffsetRange]
-) -> list[tuple[_Stretch, ...]]:
+) -> list[tuple[Stretch, ...]]:
     """One task for each of `ranges`; raises as `divide`."""
     archive = open_archive(cluster, options, {one.topic for one in ranges})
     assert archive is not None, "the options name one"
@@ -284,23 +300,23 @@ def _of_both_sides(
     tasks = []
     for one in ranges:
         task = [*_of_lake(archive, one, inside)]
-        task += [_Stretch(part) for part in outside if part.topic_partition == one.topic_partition]
+        task += [Stretch(part) for part in outside if part.topic_partition == one.topic_partition]
         tasks.append(tuple(sorted(task, key=lambda stretch: stretch.wanted)))
     return [task for task in tasks if task]
 
 
 def _of_lake(
     archive: Archive, one: OffsetRange, inside: Iterable[OffsetRange]
-) -> tuple[_Stretch, ...]:
+) -> tuple[Stretch, ...]:
     """Those of `inside` that are of the partition of `one`, with their files."""
     return tuple(
-        _Stretch(part, tuple(archive.parts([part], NO_LOWER_TIME, NO_UPPER_TIME)))
+        Stretch(part, tuple(archive.parts([part], NO_LOWER_TIME, NO_UPPER_TIME)))
         for part in inside
         if part.topic_partition == one.topic_partition
     )
 
 
-def _describe_lake(tasks: Iterable[tuple[_Stretch, ...]]) -> Outcome:
+def describe_lake(tasks: Iterable[tuple[Stretch, ...]]) -> Outcome:
     """The offsets and files that would be read: the end of a dry run."""
     rows = tuple(
         {

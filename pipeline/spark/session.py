@@ -173,7 +173,7 @@ def by_partition(
 
     from pipeline.net.cluster import Cluster
     from pipeline.options.options import TopicChoice, parse_sink_options
-    from pipeline.spark.choosing import chooser
+    from pipeline.spark.choosing import choose_partition
 
     named = {**(options or {}), "kafka.bootstrap.servers": bootstrap, "topic": topic}
     with Cluster(parse_sink_options(named).connection) as cluster:
@@ -182,11 +182,10 @@ def by_partition(
         raise BadOptions(
             [f"partitions={partitions}: topic {topic} has {count}, so 1 to {count} are allowed"]
         )
-    choose = chooser(partitions or count)
     basis = F.col("value").cast("binary")
     if "key" in frame.columns:
         basis = F.coalesce(F.col("key").cast("binary"), basis)
-    chosen = choose(basis)
+    chosen = choose_partition(basis, partitions or count)
     if "partition" in frame.columns:
         chosen = F.coalesce(F.col("partition"), chosen)
     return frame.withColumn("partition", chosen).repartition(F.col("partition"))

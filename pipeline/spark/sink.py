@@ -40,11 +40,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from pipeline.errors import BadOptions, Fenced, JournalConflict
@@ -110,7 +106,7 @@ class Tally:
 
 
 class TopicWriter:
-    """The common part of the batch writer and the stream writer."""
+    """The common part of the batch writer and the stream writer (`stream_sink`)."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         """Check the columns; no request is sent yet.
@@ -153,20 +149,6 @@ class BatchWriter(TopicWriter, DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
         return self.write_rows(iterator)
-
-
-class StreamWriter(TopicWriter, DataSourceStreamArrowWriter):
-    """Writes the rows of micro-batches."""
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Write the rows of one task of one micro-batch."""
-        return self.write_rows(iterator)
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing: every task has committed its own records."""
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing: a failed task has aborted its own records."""
 
 
 def check_columns(options: SinkOptions, schema: StructType) -> None:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from typing import Any, Final
 
 import pyarrow as pa
@@ -52,6 +53,8 @@ from pipeline.records.batches import COLUMN_TYPES, HEADERS
 from pipeline.spark.task import Task, read_task, tasks_of
 
 FORMAT: Final = "tidelog"
+_LIMITS_OF_SPARK: Final = "pyspark.sql.streaming.datasource"
+"""The module with the limits of micro-batches, which Spark has since 4.2."""
 
 _HEADER_TYPE: Final = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -96,10 +99,15 @@ class TidelogSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A micro-batch reader of the columns of `schema`."""
-        from pipeline.spark.stream import MicroBatchReader
-
         options = parse_source_options(dict(self.options), is_stream=True)
-        return MicroBatchReader(options, columns_of(schema))
+        columns = columns_of(schema)
+        if find_spec(_LIMITS_OF_SPARK) is None:
+            from pipeline.spark.unlimited import UnlimitedReader
+
+            return UnlimitedReader(options, columns)
+        from pipeline.spark.micro_batches import MicroBatchReader
+
+        return MicroBatchReader(options, columns)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch writer of rows of `schema`."""
@@ -109,8 +117,16 @@ class TidelogSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A writer of micro-batches of rows of `schema`."""
-        from pipeline.spark.sink import StreamWriter
-
+        try:
+            from pipeline.spark.stream_sink import StreamWriter
+        except ImportError as error:
+            raise BadOptions(
+                [
+                    "this Spark gives micro-batches to Python sinks row by row: take PySpark 4.1 "
+                    "or newer, or write each batch by foreachBatch with "
+                    "frame.write.format('tidelog')"
+                ]
+            ) from error
         return StreamWriter(parse_sink_options(dict(self.options)), schema)
 
 

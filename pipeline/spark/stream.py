@@ -1,10 +1,10 @@
 """Spark's side of reading without end: micro-batches from offset to offset.
 
-Owns the offsets that Spark writes into its checkpoint, the limits of a batch, and the record of a
-query's start. Spark requests the initial offset twice and does not store it before the first batch
-is planned. A start that moves ("latest", an hour ago, the log's start under retention) would lose
-rows if the driver died in between. So the first answer goes into a journal of our own, and every
-later call returns that one.
+Owns the offsets that Spark writes into its checkpoint, what is lost between them, and the record of
+a query's start; how far a batch goes is in `micro_batches`. Spark requests the initial offset twice
+and does not store it before the first batch is planned. A start that moves ("latest", an hour ago,
+the log's start under retention) would lose rows if the driver died in between. So the first answer
+goes into a journal of our own, and every later call returns that one.
 
 The offset is the JSON that Spark stores::
 
@@ -15,7 +15,7 @@ The offset is the JSON that Spark stores::
 same name, `oldestMs` is the strict window's start where there is one. A partition that appears
 while a query runs is read from offset 0.
 
-Source: Spark `KafkaMicroBatchStream`, SPARK-55304 (admission control).
+Source: Spark `KafkaMicroBatchStream`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
-from client.errors import BrokerRefused
 from pipeline.errors import BadOptions, DataLoss, JournalConflict
 from pipeline.net.cluster import LATEST, Cluster, describe_partitions
 from pipeline.options.narrowing import NO_LOWER_TIME, NO_UPPER_TIME
@@ -43,13 +35,8 @@ from pipeline.options.options import SourceOptions, TopicPartition, time_of
 from pipeline.plan.archived import Archive, FilePart
 from pipeline.plan.journal import Journal
 from pipeline.plan.objects import ObjectPart, object_tasks
-from pipeline.plan.offsets import (
-    bytes_per_offset,
-    open_bucket,
-    plan_tasks,
-    resolve_starts,
-)
-from pipeline.plan.splits import OffsetRange, limit_ends
+from pipeline.plan.offsets import open_bucket, plan_tasks, resolve_starts
+from pipeline.plan.splits import OffsetRange
 from pipeline.plan.union import at_one_moment, divide, file_tasks, open_archive
 from pipeline.spark.task import Task, read_task, tasks_of
 
@@ -62,10 +49,15 @@ _RETRY_S: Final = 1.0
 _ESTIMATE_ABOVE: Final = 100_000
 """For batches of fewer offsets a request to brokers for sizes does not pay."""
 
+CURE: Final = (
+    "Set failOnDataLoss=false to continue with what is there, or start again with a new checkpoint "
+    "and journalDir"
+)
+
 Offset = dict[str, Any]
 
 
-class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(DataSourceStreamReader):
     """Plans in a process that lives as long as the query, reads in the tasks."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
@@ -83,10 +75,8 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     "as JSON with a number for every partition)"
                 ]
             )
-        self._options = options
+        self.options = options
         self._columns = columns
-        self._target: dict[TopicPartition, int] | None = None
-        self._last_batch_s = time.monotonic()
         self._cluster: Cluster | None = None
         self._archive: Archive | None = None
         self._bucket: Bucket | None = None
@@ -99,13 +89,13 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:
         """Where the query begins; the same answer for ever once the journal has it."""
-        options = self._options
+        options = self.options
         journal = Journal(options.journal_dir) if options.journal_dir else None
         identity = _identity(options)
         if journal is not None and (known := journal.find(_INITIAL)) is not None:
             return self._checked(known, identity)
         now_ms = time.time_ns() // 1_000_000
-        cluster = self._connected()
+        cluster = self.connected()
         partitions = cluster.partitions(options.choice)
         archive = self._opened({topic for topic, _ in partitions})
         look = functools.partial(resolve_starts, cluster, options, partitions, now_ms, archive)
@@ -113,7 +103,7 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         oldest = None
         if options.strict_window and options.starting.timestamp_text:
             oldest = time_of(options.starting.timestamp_text, now_ms)
-        offset = self._offset(starts, oldest)
+        offset = self.offset(starts, oldest)
         if journal is None:
             return offset
         return self._checked(journal.put(_INITIAL, {"query": identity, "offset": offset}), identity)
@@ -121,85 +111,47 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _checked(self, known: Any, identity: Mapping[str, Any]) -> Offset:
         if not isinstance(known, dict) or known.get("query") != identity:
             raise JournalConflict(
-                f"option journalDir={self._options.journal_dir!r} belongs to a query with other "
+                f"option journalDir={self.options.journal_dir!r} belongs to a query with other "
                 "topics or another start: give every query its own, or remove the directory "
                 "together with the checkpoint to start from the beginning"
             )
         offset: Offset = known["offset"]
         return offset
 
-    # --- how far a batch goes ----------------------------------------------------------------
+    # --- how far it can go -------------------------------------------------------------------
 
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """The limit of the options."""
-        if self._options.max_offsets_per_trigger is not None:
-            return ReadMaxRows(self._options.max_offsets_per_trigger)
-        if self._options.max_bytes_per_trigger is not None:
-            return ReadMaxBytes(self._options.max_bytes_per_trigger)
-        return ReadAllAvailable()
-
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """The end of the next batch; `start` itself when there are no new records yet.
+    def available(
+        self, start: Offset, target: Mapping[TopicPartition, int] | None = None
+    ) -> dict[TopicPartition, int]:
+        """The current ends, checked against the known ones; a loss is checked a second time.
 
         Raises:
             DataLoss: offsets went back, partitions vanished or a topic was deleted and created
                 again, and `failOnDataLoss` is on.
         """
-        known = parse_offset(start)
-        # A missing partition keeps its offset, and continues there when it comes back.
-        ends = {**known, **self._available(start)}
-        starts = {tp: known.get(tp, 0) for tp in ends}
-        fresh = sum(max(end - starts[tp], 0) for tp, end in ends.items())
-        if self._waits(fresh):
-            return start
-        ends = self._limited(starts, ends, limit)
-        self._last_batch_s = time.monotonic()
-        return self._offset(ends, start.get("oldestMs"), start.get("topicIds"))
-
-    def reportLatestOffset(self) -> Offset | None:
-        """How far the topics reach, for Spark's progress reports."""
-        try:
-            return self._offset(self._ends(), None)
-        except (BrokerRefused, DataLoss):
-            return None
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        """Take the current ends as the end of this run."""
-        self._target = self._ends()
-
-    def _available(self, start: Offset) -> dict[TopicPartition, int]:
-        """The current ends, checked against the known ones; a loss is checked a second time.
-
-        With `Trigger.AvailableNow` the ends are those at the start of the run, and must still
-        exist.
-        """
-        known = {**parse_offset(start), **(self._target or {})}
+        known = {**parse_offset(start), **(target or {})}
         for attempt in range(_RETRIES + 1):
-            ends = self._ends()
-            complaint = self._loss(known, ends, start)
-            if complaint is None or attempt == _RETRIES or not self._options.fail_on_data_loss:
+            ends = self.ends()
+            complaint = self.loss(known, ends, start)
+            if complaint is None or attempt == _RETRIES or not self.options.fail_on_data_loss:
                 break
             time.sleep(_RETRY_S)
-        if self._target is not None:
-            ends = {tp: min(end, ends[tp]) for tp, end in self._target.items() if tp in ends}
-        if complaint is not None and self._options.fail_on_data_loss:
-            raise DataLoss(
-                f"{complaint}. Set failOnDataLoss=false to continue with what is there, or start "
-                "again with a new checkpoint and journalDir"
-            )
+        if complaint is not None and self.options.fail_on_data_loss:
+            raise DataLoss(f"{complaint}. {CURE}")
         return ends
 
-    def _loss(
+    def loss(
         self,
         known: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
         start: Offset,
     ) -> str | None:
+        """What was lost between `known` and `ends` of the topics of `start`, if anything."""
         if gone := set(known) - set(ends):
             return f"{describe_partitions(gone)} no longer exists"
         ids = start.get("topicIds", {})
         for topic, topic_id in ids.items():
-            now = self._connected().topic_id(topic)
+            now = self.connected().topic_id(topic)
             if now and topic_id and now != topic_id:
                 return f"topic {topic} was deleted and created again: its old records are gone"
         lower = [tp for tp, offset in known.items() if ends[tp] < offset]
@@ -209,32 +161,6 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"the end of {topic}-{index} was changed from {known[lower[0]]} to {ends[lower[0]]}"
             )
         return None
-
-    def _waits(self, fresh: int) -> bool:
-        """Whether `minOffsetsPerTrigger` has this batch wait for more."""
-        wanted = self._options.min_offsets_per_trigger
-        if wanted is None or self._target is not None or fresh >= wanted:
-            return False
-        waited_ms = (time.monotonic() - self._last_batch_s) * 1000
-        return waited_ms < self._options.max_trigger_delay_ms
-
-    def _limited(
-        self,
-        starts: Mapping[TopicPartition, int],
-        ends: dict[TopicPartition, int],
-        limit: ReadLimit,
-    ) -> dict[TopicPartition, int]:
-        if isinstance(limit, ReadMaxRows):
-            return limit_ends(starts, ends, limit.max_rows)
-        if not isinstance(limit, ReadMaxBytes):
-            return ends
-        ranges = [OffsetRange(*tp, starts[tp], max(end, starts[tp])) for tp, end in ends.items()]
-        estimates = bytes_per_offset(self._connected(), ranges)
-        rows = sum(one.size for one in ranges)
-        size = sum(one.size * estimates.get(one.topic_partition, 0.0) for one in ranges)
-        if size <= limit.max_bytes:
-            return ends
-        return limit_ends(starts, ends, max(int(rows * limit.max_bytes / size), 1))
 
     # --- what it reads -----------------------------------------------------------------------
 
@@ -251,27 +177,27 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ranges.append(OffsetRange(topic, index, begin, stop))
         oldest = start.get("oldestMs")
         window = NO_LOWER_TIME if oldest is None else oldest
-        options = self._options
+        options = self.options
         files: list[tuple[FilePart, ...]] = []
         if (archive := self._opened({topic for topic, _ in ends})) is not None:
             inside, ranges = divide(
-                self._connected(), archive, ranges, fail_on_data_loss=options.fail_on_data_loss
+                self.connected(), archive, ranges, fail_on_data_loss=options.fail_on_data_loss
             )
             files = file_tasks(options, archive, inside, window, NO_UPPER_TIME)
         objects: list[tuple[ObjectPart, ...]] = []
         if (bucket := self._looked_into()) is not None:
-            parts, ranges = bucket.divide(self._connected(), options, ranges)
+            parts, ranges = bucket.divide(self.connected(), options, ranges)
             objects = object_tasks(options, parts)
         tasks: list[tuple[OffsetRange, ...]] = [(one,) for one in ranges]
         large = sum(one.size for one in ranges) > _ESTIMATE_ABOVE
         if large or options.min_partitions or options.max_records_per_partition:
-            tasks = plan_tasks(self._connected(), options, ranges)
+            tasks = plan_tasks(self.connected(), options, ranges)
         return tasks_of(files, tasks, window, NO_UPPER_TIME, objects)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
         if isinstance(partition, Task):
-            yield from read_task(self._options, self._columns, partition)
+            yield from read_task(self.options, self._columns, partition)
 
     def commit(self, end: Offset) -> None:
         """Does nothing: Spark calls it one batch late, so it commits no offsets to a group."""
@@ -283,15 +209,16 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- the cluster -------------------------------------------------------------------------
 
-    def _connected(self) -> Cluster:
+    def connected(self) -> Cluster:
+        """The connection, made at its first use."""
         if self._cluster is None:
-            self._cluster = Cluster(self._options.connection)
+            self._cluster = Cluster(self.options.connection)
         return self._cluster
 
     def _opened(self, topics: Iterable[str]) -> Archive | None:
         """The archive of the options with its newest commits; None without one."""
         if self._archive is None:
-            self._archive = open_archive(self._connected(), self._options, topics)
+            self._archive = open_archive(self.connected(), self.options, topics)
         else:
             self._archive.refresh()
         return self._archive
@@ -299,15 +226,15 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _looked_into(self) -> Bucket | None:
         """The bucket of the options with what came since; None without one."""
         if self._bucket is None:
-            self._bucket = open_bucket(self._connected(), self._options)
+            self._bucket = open_bucket(self.connected(), self.options)
         else:
             self._bucket.refresh()
         return self._bucket
 
-    def _ends(self) -> dict[TopicPartition, int]:
+    def ends(self) -> dict[TopicPartition, int]:
         """The current ends of all partitions; none for deleted topics."""
-        cluster, choice = self._connected(), self._options.choice
-        if self._options.fail_on_data_loss or choice.pattern:
+        cluster, choice = self.connected(), self.options.choice
+        if self.options.fail_on_data_loss or choice.pattern:
             partitions = cluster.partitions(choice)
         else:
             # Topic by topic: a deleted one must not fail the others.
@@ -317,23 +244,24 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
             partitions = [tp for tp in all_ if not choice.assigned or tp in choice.assigned]
         found = cluster.list_offsets(
-            dict.fromkeys(partitions, LATEST), read_committed=self._options.read_committed
+            dict.fromkeys(partitions, LATEST), read_committed=self.options.read_committed
         )
         return {tp: answer.offset for tp, answer in found.items()}
 
-    def _offset(
+    def offset(
         self,
         ends: Mapping[TopicPartition, int],
         oldest_ms: int | None,
         known_ids: Mapping[str, str] | None = None,
     ) -> Offset:
+        """`ends` as Spark keeps them, with the topics' ids."""
         topics: dict[str, dict[str, int]] = {}
         for (topic, index), end in sorted(ends.items()):
             topics.setdefault(topic, {})[str(index)] = end
         offset: Offset = {
             "offsets": topics,
             "topicIds": {
-                topic: self._connected().topic_id(topic) or (known_ids or {}).get(topic, "")
+                topic: self.connected().topic_id(topic) or (known_ids or {}).get(topic, "")
                 for topic in topics
             },
         }

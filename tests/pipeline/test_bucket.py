@@ -28,7 +28,7 @@ from pipeline.options.options import SourceOptions, parse_source_options
 from pipeline.plan import bucket as bucket_module
 from pipeline.plan.objects import store_at
 from pipeline.plan.offsets import ReadPlan, plan_batch
-from pipeline.spark.stream import MicroBatchReader
+from pipeline.spark.micro_batches import MicroBatchReader
 from pipeline.spark.task import Task, read_task, tasks_of
 from protocol.api.incremental_alter_configs import (
     AlterableConfig,

@@ -164,7 +164,7 @@ def test_the_jobs_of_the_page_run_as_written(
         other.produce("flights", 0, 50, start_ms=JULY_4_MS, step_ms=MINUTE_MS)
         monkeypatch.chdir(tmp_path)
         examples = job_examples()
-        assert len(examples) == 8
+        assert len(examples) == 10
         for example in examples:
             line = example.replace("other:9092", other.bootstrap)
             # What stands in brackets may be left out.

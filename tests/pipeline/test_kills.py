@@ -26,7 +26,7 @@ from pipeline.jobs.archive import ArchiveSettings, archive
 from pipeline.jobs.restore import read_archive
 from pipeline.options.options import parse_sink_options
 from pipeline.spark.session import session
-from pipeline.spark.sink import StreamWriter
+from pipeline.spark.stream_sink import StreamWriter
 from pipeline.spark.source import TidelogSource
 
 bootstrap, origin, copy, folder, fatal = sys.argv[1:]

@@ -17,7 +17,8 @@ from pipeline.errors import DataLoss
 from pipeline.options.options import parse_source_options
 from pipeline.plan.journal import Journal
 from pipeline.plan.splits import OffsetRange
-from pipeline.spark.stream import MicroBatchReader, parse_offset
+from pipeline.spark.micro_batches import MicroBatchReader
+from pipeline.spark.stream import parse_offset
 from tests.pipeline.conftest import START_MS, Broker, expected, finish, offsets_json
 
 Run = Callable[..., list[tuple[int, int]]]

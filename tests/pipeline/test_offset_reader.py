@@ -58,7 +58,7 @@ def test_ranges_of_several_topic_partitions_are_cut_to_min_partitions(
 
 def test_ranges_from_resolved_offsets_are_those_offsets(broker: Broker, topic: str) -> None:
     """What a streaming batch does: both ends are known, and only cut."""
-    from pipeline.spark.stream import MicroBatchReader
+    from pipeline.spark.micro_batches import MicroBatchReader
 
     named = {**broker.options, "subscribe": topic, "minPartitions": "4"}
     named["startingOffsets"] = offsets_json(topic, p0=0, p1=0, p2=0)

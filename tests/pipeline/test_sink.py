@@ -1,6 +1,7 @@
 """Writing, by the cases of Spark's own `KafkaSinkSuite`, and exactly once under failures."""
 
 import os
+import random
 import socket
 import time
 import urllib.request
@@ -14,6 +15,7 @@ from pyspark.errors import AnalysisException, PythonException, StreamingQueryExc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from client.partitioner import partition_for_key
 from pipeline.errors import BadOptions, Fenced, JournalConflict
 from pipeline.net.producing import MARK_PREFIX, Mark, TaskProducer
 from pipeline.options.options import parse_sink_options
@@ -112,6 +114,25 @@ def test_a_named_write_is_done_once_however_often_it_is_repeated(
         spread = by_partition(rows, broker.bootstrap, topic)
         write(spread, broker, topic=topic, delivery="exactly-once", transactionalIdPrefix=topic)
     assert read(topic, kafka__isolation__level="read_committed").count() == 40
+
+
+@pytest.mark.core
+def test_keys_go_where_every_client_sends_them_without_a_python_worker(
+    spark: SparkSession, broker: Broker
+) -> None:
+    """All lengths up to 40 bytes, and bytes with their highest bit set."""
+    topic, luck = broker.topic(7), random.Random(7)
+    keys = [luck.randbytes(length) for length in range(41) for _ in range(4)]
+    keys += [b"\xff" * length for length in range(1, 10)]
+    rows = [(bytearray(key), bytearray(b"v")) for key in keys] + [(None, bytearray(keys[-1]))]
+    frame = spark.createDataFrame(rows, "key binary, value binary")
+    spread = by_partition(frame, broker.bootstrap, topic)
+    assert "EvalPython" not in str(spread._jdf.queryExecution().executedPlan())
+    found = {
+        bytes(row["value"] if row["key"] is None else row["key"]): row["partition"]
+        for row in spread.collect()
+    }
+    assert found == {key: partition_for_key(key, 7) for key in keys}
 
 
 def test_rows_without_key_and_value_have_a_partition_too(
