@@ -5,7 +5,9 @@ varints at any place, keys and versions that there are not, headers of another f
 end, a size that is not theirs, and the end of another request. Frames go over connections that stay
 as long as the broker keeps them. `tests.support.siege` holds the broker to the rest: every log has
 the same bytes, no handler stumbles, a bystander gets the same answer all the time, nothing is held
-in the end. Prints one line of JSON; another end than that is a finding.
+in the end. Broker and attackers share one process and one loop, uvloop as in `tidelog serve`: the
+bystander's times are those of all of them together. Prints one line of JSON; another end than that
+is a finding.
 """
 
 import argparse
@@ -19,6 +21,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+import uvloop
 
 from protocol.api_keys import SUPPORTED, ApiKey
 from protocol.headers import flexible_since
@@ -205,7 +209,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=random.randrange(2**32))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = asyncio.run(besiege(Path(folder), options.frames, options.seed))
+        found = uvloop.run(besiege(Path(folder), options.frames, options.seed))
         print(json.dumps(found))
         raise SystemExit(int(found.get("silent", 0) > 0))
 
