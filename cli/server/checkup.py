@@ -22,7 +22,7 @@ from broker.security.secret_files import reveal
 from broker.security.tls.contexts import (
     TlsUnusable,
     build_context,
-    revocations_end_ms,
+    revocations_in_force_ms,
 )
 from cli.security.offline_users import PROPERTIES
 from cli.security.unmatched import why_it_never_matches
@@ -200,7 +200,7 @@ def _certificate(
     cure = "put a new certificate in its place (docs/security.md); SIGHUP makes the broker read it"
     try:
         _, certificate = build_context(settings, reveal)
-        revocations_end_ms(settings)
+        revocations_in_force_ms(settings)
     except TlsUnusable as error:
         yield bad(check, str(error), "correct the ssl.* settings or the files that they name")
         return
@@ -232,8 +232,13 @@ def _certificate(
 
 
 def _revocations(listener: Listener, settings: TlsSettings, now_ms: int) -> Iterator[Finding]:
-    end_ms = revocations_end_ms(settings)
+    in_force_ms = revocations_in_force_ms(settings)
     check, cure = f"revocation lists of {listener.name}", "put the next list in its place"
+    if in_force_ms is None:
+        return
+    begin_ms, end_ms = in_force_ms
+    if now_ms < begin_ms:
+        yield bad(check, "one is not in force yet: clients are refused", "set the clock, or wait")
     if end_ms is None:
         return
     days = (end_ms - now_ms) // _DAY_MS

@@ -59,8 +59,17 @@ def der_of(pem: Path) -> bytes:
     return openssl("x509", "-in", str(pem), "-outform", "DER")
 
 
-def revocations(place: Path, folder: Path, *revoked: str, days: str = "30") -> Path:
-    """A list of the authority in `place`, in which the named certificates are."""
+def revocations(
+    place: Path,
+    folder: Path,
+    *revoked: str,
+    days: str = "30",
+    dates: tuple[str, str] | None = None,
+) -> Path:
+    """A list of the authority in `place`, in which the named certificates are.
+
+    In force for so many `days` from now, or between two `dates`.
+    """
     folder.mkdir()
     (folder / "index").touch()
     (folder / "ca.cnf").write_text(
@@ -69,5 +78,7 @@ def revocations(place: Path, folder: Path, *revoked: str, days: str = "30") -> P
     )
     for name in revoked:
         openssl("ca", "-config", str(folder / "ca.cnf"), "-revoke", str(place / f"{name}.pem"))
-    openssl("ca", "-config", str(folder / "ca.cnf"), "-gencrl", "-out", str(folder / "crl.pem"))
+    words = [] if dates is None else ["-crl_lastupdate", dates[0], "-crl_nextupdate", dates[1]]
+    list_file = str(folder / "crl.pem")
+    openssl("ca", "-config", str(folder / "ca.cnf"), "-gencrl", *words, "-out", list_file)
     return folder / "crl.pem"

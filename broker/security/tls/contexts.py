@@ -25,7 +25,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from broker.security.tls.certificate import Certificate, read_certificate
 from broker.security.tls.keystores import Store, StoreUnusable, is_store, read_store
-from broker.security.tls.revocations import RevocationsUnusable, end_ms, lists_in
+from broker.security.tls.revocations import RevocationsUnusable, in_force_ms, lists_in
 from config.security.cipher_suites import SUITES_OF_TLS_1_2
 from config.security.keys import TlsSettings
 from config.values import InvalidValue, Secret
@@ -34,6 +34,9 @@ from values.dataclasses import dataclass
 CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
 FILE_BYTES_MAX: Final = 64 << 20
 """The largest key store, trust store or revocation list."""
+
+CLOCKS_DIFFER_MS: Final = 5 * 60 * 1000
+"""A revocation list that begins within this time comes into force. It lets nobody in until then."""
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _NAMES: Final = {version: name for name, version in _VERSIONS.items()}
@@ -201,8 +204,10 @@ def _revocations(settings: TlsSettings) -> list[str]:
         raise TlsUnusable(f"{what}: {error}") from error
 
 
-def revocations_end_ms(settings: TlsSettings) -> int | None:
-    """When the first of the revocation lists ends; None without lists that end.
+def revocations_in_force_ms(settings: TlsSettings) -> tuple[int, int | None] | None:
+    """From when on the last of the revocation lists is in force, and when the first one ends.
+
+    None without lists; no end if none of them says one.
 
     Raises:
         TlsUnusable: they cannot be read.
@@ -210,10 +215,11 @@ def revocations_end_ms(settings: TlsSettings) -> int | None:
     if not settings.crl_location or settings.client_auth == "none":
         return None
     try:
-        ends = [end_ms(pem) for pem in _revocations(settings)]
+        times = [in_force_ms(pem) for pem in _revocations(settings)]
     except RevocationsUnusable as error:
         raise TlsUnusable(f"ssl.crl.location = {settings.crl_location}: {error}") from error
-    return min((end for end in ends if end is not None), default=None)
+    ends = [end for _, end in times if end is not None]
+    return max(begin for begin, _ in times), min(ends, default=None)
 
 
 def _read(path: str, what: str, password: str | None, key_password: str | None) -> Store:
@@ -291,7 +297,7 @@ class Built:
     stamps: "tuple[_Stamp, ...]"
     context: ssl.SSLContext
     certificate: Certificate
-    revocations_end_ms: int | None
+    revocations_in_force_ms: tuple[int, int | None] | None
 
 
 def build(settings: TlsSettings, reveal: Reveal, now_ms: int) -> Built:
@@ -301,7 +307,7 @@ def build(settings: TlsSettings, reveal: Reveal, now_ms: int) -> Built:
         TlsUnusable: there is none.
     """
     built = _built_of_any_date(settings, reveal)
-    certificate, revoked_until_ms = built.certificate, built.revocations_end_ms
+    certificate = built.certificate
     if now_ms > certificate.not_after_ms:
         raise TlsUnusable(
             f"the certificate of {certificate.subject} has expired on "
@@ -312,11 +318,16 @@ def build(settings: TlsSettings, reveal: Reveal, now_ms: int) -> Built:
             f"the certificate of {certificate.subject} is not valid before "
             f"{_day(certificate.not_before_ms)}; renew it, or set the clock"
         )
-    if revoked_until_ms is not None and now_ms > revoked_until_ms:
-        raise TlsUnusable(
-            f"ssl.crl.location = {settings.crl_location}: a revocation list has ended on "
-            f"{_day(revoked_until_ms)}; put the next one in its place"
-        )
+    if built.revocations_in_force_ms is not None:
+        begin_ms, end_ms = built.revocations_in_force_ms
+        what = f"ssl.crl.location = {settings.crl_location}: a revocation list"
+        if end_ms is not None and now_ms > end_ms:
+            raise TlsUnusable(f"{what} has ended on {_day(end_ms)}; put the next one in its place")
+        if now_ms < begin_ms - CLOCKS_DIFFER_MS:
+            raise TlsUnusable(
+                f"{what} is not in force before {_day(begin_ms)}; put one in its place that is, or "
+                "set the clock"
+            )
     return built
 
 
@@ -329,7 +340,7 @@ def _built_of_any_date(settings: TlsSettings, reveal: Reveal) -> Built:
         stamps=stamps,
         context=context,
         certificate=certificate,
-        revocations_end_ms=revocations_end_ms(settings),
+        revocations_in_force_ms=revocations_in_force_ms(settings),
     )
 
 
@@ -392,7 +403,8 @@ class TlsContexts:
         """Put `built` in force: new connections use it."""
         self.settings, self._stamps = built.settings, built.stamps
         self.current, self.certificate = built.context, built.certificate
-        self.revocations_end_ms = built.revocations_end_ms
+        in_force_ms = built.revocations_in_force_ms
+        self.revocations_end_ms = None if in_force_ms is None else in_force_ms[1]
 
     def reload(self, now_ms: int) -> None:
         """Read files and secrets again; new connections use what is found.

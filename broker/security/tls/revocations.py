@@ -1,7 +1,8 @@
 """Revocation lists: which certificates of clients are refused although an authority signed them.
 
 OpenSSL looks a client's certificate up in the list of its authority, and verifies the list's
-signature and dates. Read here: that a file has lists at all, and until when they are in force.
+signature and dates. Read here: that a file has lists at all, and from when to when they are in
+force.
 
 Source: RFC 5280, chapter 5.
 """
@@ -18,8 +19,8 @@ _LIST: Final = re.compile(
     r"-----BEGIN X509 CRL-----([A-Za-z0-9+/=\s]+)-----END X509 CRL-----", re.ASCII
 )
 _GENERALIZED_TIME: Final = 0x18
-_NEXT_UPDATE: Final = 1
-"""Where it stands among the times of a list; it may be missing."""
+_THIS_UPDATE, _NEXT_UPDATE = 0, 1
+"""Where they stand among the times of a list; the second may be missing."""
 
 
 class RevocationsUnusable(Exception):
@@ -38,8 +39,8 @@ def lists_in(text: str) -> list[str]:
     return found
 
 
-def end_ms(pem: str) -> int | None:
-    """The last millisecond at which a list is in force; None if it does not say.
+def in_force_ms(pem: str) -> tuple[int, int | None]:
+    """The first millisecond at which a list is in force, and the last; None if it says no end.
 
     Raises:
         RevocationsUnusable: it cannot be read.
@@ -55,6 +56,7 @@ def end_ms(pem: str) -> int | None:
             for tag, body, _ in der_values(to_be_signed)
             if tag in (UTC_TIME, _GENERALIZED_TIME)
         ]
+        begin_ms = times[_THIS_UPDATE]
     except (ValueError, StopIteration, IndexError, binascii.Error) as error:
         raise RevocationsUnusable(f"a revocation list cannot be read: {error}") from error
-    return times[_NEXT_UPDATE] if len(times) > _NEXT_UPDATE else None
+    return begin_ms, times[_NEXT_UPDATE] if len(times) > _NEXT_UPDATE else None
