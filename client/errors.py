@@ -221,6 +221,13 @@ CURES: dict[ErrorCode, str] = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: _granted_by(
         "--user NAME --produce TOPIC to produce, --admin to administer"
     ),
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: (
+        "the broker has no delegation tokens: set delegation.token.secret.key"
+    ),
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: (
+        "log in with a password, a ticket or a certificate: a session of a token has no say in "
+        "tokens, and neither has a client without a user"
+    ),
     ErrorCode.SECURITY_DISABLED: "the broker has no authorizer: set authorizer.class.name",
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "choose another compression",
     ErrorCode.INVALID_CONFIG: "correct the named setting",

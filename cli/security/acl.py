@@ -209,13 +209,21 @@ def _check_that_they_match(rules: Sequence[Acl]) -> None:
 
 @command.command(short_help="Take rights.")
 @_resources
+@click.option("--all", "everything", is_flag=True, help="All rules that name this user.")
 @login_options
-def remove(*, broker: BrokerOptions, **options: Any) -> None:
-    """Take rights; only the very rules that the same options would give."""
-    rules = _rules(**options)
+def remove(*, everything: bool, broker: BrokerOptions, **options: Any) -> None:
+    """Take rights; only the very rules that the same options would give, or all of a user."""
+    if everything:
+        if any(value for name, value in options.items() if name not in ("user", "host")):
+            raise click.UsageError(
+                "--all takes every rule of the user: leave the other options out"
+            )
+        filters = [AclFilter(principal=_principal(options["user"]))]
+    else:
+        filters = [AclFilter(*rule) for rule in _rules(**options)]
 
     async def take(admin: Admin) -> list[Acl]:
-        return [acl for rule in rules for acl in await admin.remove_rules(AclFilter(*rule))]
+        return [acl for one in filters for acl in await admin.remove_rules(one)]
 
     removed = ask_admin(broker, take)
     for rule in removed:

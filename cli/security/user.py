@@ -22,6 +22,7 @@ from cli.security.refusals import check_is_distinct, check_is_new
 from client.admin import Admin
 from client.core.security import ITERATIONS, SCRAM_MECHANISMS
 from client.errors import BrokerRefused
+from protocol.acl import AclFilter
 from protocol.error_codes import ErrorCode
 
 _T = TypeVar("_T")
@@ -225,9 +226,23 @@ def remove(*, name: str, data_dir: str | None, broker: BrokerOptions) -> None:
 
         _check_exists(data_dir)
         remove_user(data_dir, name)
+        rules = 0
     else:
-        _ask_about(name, broker, lambda admin: admin.remove_user(name))
+
+        async def work(admin: Admin) -> int:
+            await admin.remove_user(name)
+            try:
+                return len(await admin.rules(AclFilter(principal=f"User:{name}")))
+            except BrokerRefused:  # without an authorizer, or without the right to see rules
+                return 0
+
+        rules = _ask_about(name, broker, work)
     note(f"removed {name}")
+    if rules:
+        note(
+            f"rules that name {name}: {rules}; they stay, for tokens and for the next user of this "
+            f"name; to take them too: tidelog acl remove --user {name} --all"
+        )
 
 
 @command.command("export")

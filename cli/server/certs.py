@@ -17,7 +17,8 @@ from cli.options import BrokerOptions, ask_admin, broker_options, json_option
 from cli.output import note, print_json, print_table
 from cli.server.authority import AUTHORITY, AUTHORITY_KEY, SERVER, ensure_server_certificate
 from cli.server.checkup import in_force
-from cli.server.settings import command_line_settings, load_settings
+from cli.server.secure import SECURE, settings_of
+from cli.server.settings import command_line_settings, load_settings, settings_given
 from client.descriptions import ConfigEntry, ConfigSource
 from config.listeners import METRICS, parse_listeners, parse_protocol_map
 from config.security.keys import listener_security, scoped_name
@@ -38,17 +39,28 @@ def command() -> None:
 
 
 @command.command(short_help="Show each certificate, and when it expires.")
+@click.option("--data-dir", metavar="DIR", help="As for serve.")
 @click.option("--config", "config_file", metavar="FILE", help="As for serve.")
 @click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="As for serve.")
+@click.option("--secure", is_flag=True, help="As for serve, of a broker that was started once.")
 @json_option
-def show(*, config_file: str | None, pairs: tuple[str, ...], as_json: bool) -> int:
+def show(
+    *,
+    data_dir: str | None,
+    config_file: str | None,
+    pairs: tuple[str, ...],
+    secure: bool,
+    as_json: bool,
+) -> int:
     """Show whose each certificate is, where it serves and when it expires.
 
     Reads the files that the settings name, as the broker does when it starts; exit code 1 says
     that a listener has none that can be used.
     """
-    config = load_settings(config_file, command_line_settings(None, None, pairs))
-    config = in_force(config)
+    given = command_line_settings(data_dir, None, pairs)
+    if secure:
+        given |= settings_of(SECURE, settings_given(config_file, given))
+    config = in_force(load_settings(config_file, given))
     found: list[dict[str, Any]] = []
     for listener in config.listeners:
         settings = listener_security(config, listener).tls
@@ -73,6 +85,10 @@ def show(*, config_file: str | None, pairs: tuple[str, ...], as_json: bool) -> i
         )
     if as_json:
         print_json(found)
+    elif not found:
+        note(
+            "no listener of these settings has TLS; give those of the broker: --config, or --secure"
+        )
     else:
         columns = ("listener", "subject", "names", "expires", "days_left", "fingerprint", "problem")
         rows = [tuple(_cell(one.get(column, "")) for column in columns) for one in found]

@@ -24,6 +24,7 @@ from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.security.offline_users import PROPERTIES, add_administrator, users
 from cli.server.authority import AUTHORITY, SERVER, ensure_server_certificate
+from client.core.options import PASSWORD_MECHANISMS
 from config import BrokerConfig, Listener, Setting
 from config.broker_keys import BROKER_KEYS
 from config.security.keys import AUTHORIZERS, listener_security
@@ -138,18 +139,48 @@ def _for_clients(
 
 def how_to_connect(secured: Secured, config: BrokerConfig, ready: "ReadyInfo") -> Iterator[str]:
     """The command lines with which clients connect, as a shell reads them."""
-    listener = secured.listener
+    address = _address(secured.listener, config, ready)
+    yield shlex.join(("tidelog", "topic", "list", "-b", address, *secured.words))
+    if secured.properties is not None:
+        words = ("--bootstrap-server", address, *secured.words)
+        yield shlex.join(("kafka-topics.sh", "--list", *words))
+
+
+def how_to_connect_with_own_files(config: BrokerConfig, ready: "ReadyInfo") -> str:
+    """The same for the first listener of a broker whose users and certificates are not made here.
+
+    FILE and NAME stand for what its owner knows.
+    """
+    listener = config.listeners[0]
+    security = listener_security(config, listener)
+    words = ["tidelog", "topic", "list", "-b", _address(listener, config, ready)]
+    if security.tls is not None:
+        words += ["--tls-ca", "FILE"]
+        if security.tls.client_auth == "required":
+            words += ["--tls-cert", "FILE"]
+    if listener.protocol.startswith("SASL"):
+        passwords = [name for name in PASSWORD_MECHANISMS if name in security.mechanisms]
+        if passwords:
+            words += ["--user", "NAME", "--password-file", "FILE"]
+            if _MECHANISM not in passwords:
+                words += ["--sasl-mechanism", passwords[-1]]
+        elif "OAUTHBEARER" in security.mechanisms:
+            words += ["--token-file", "FILE"]
+        else:  # this program's commands have no Kerberos
+            words = ["kafka-topics.sh", "--list", "--bootstrap-server", words[4]]
+            words += ["--command-config", "FILE"]
+    return shlex.join(words)
+
+
+def _address(listener: Listener, config: BrokerConfig, ready: "ReadyInfo") -> str:
+    """Where clients of a listener connect."""
     host, port = listener.host, ready.ports[listener.name]
     for advertised in config.advertised_listeners:
         if advertised.name == listener.name:
             host, port = advertised.host, advertised.port or port
     if host in _ANY_HOST:
         host = "localhost"  # it is in the certificate, as these are not
-    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    yield shlex.join(("tidelog", "topic", "list", "-b", address, *secured.words))
-    if secured.properties is not None:
-        words = ("--bootstrap-server", address, *secured.words)
-        yield shlex.join(("kafka-topics.sh", "--list", *words))
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 # --- what the settings have to be ---------------------------------------------------------------

@@ -156,14 +156,15 @@ def command(
         settings |= settings_of(protocol, settings_given(config_file, settings))
     _make_first_users(read, is_secure=secure)
     secured = _set_up(protocol, read()) if secure or tls_self_signed else None
+    config = read()
 
     def announce(ready: "ReadyInfo") -> None:
         warn_if_slow()
-        _announce(ready, as_json, () if secured is None else secured(ready))
+        _announce(ready, as_json, _connecting(config, ready) if secured is None else secured(ready))
 
     try:
         return run(
-            read(), announce=announce, reread=reread, clock=_clock(clock_kind, clock_sessions)
+            config, announce=announce, reread=reread, clock=_clock(clock_kind, clock_sessions)
         )
     except StartError as error:
         raise CommandFailed(str(error)) from None
@@ -236,10 +237,19 @@ def _set_up(protocol: str, config: "BrokerConfig") -> "Callable[[ReadyInfo], Ite
     return lambda ready: how_to_connect(secured, config, ready)
 
 
+def _connecting(config: "BrokerConfig", ready: "ReadyInfo") -> Iterable[str]:
+    """How clients connect to a broker that was not set up here; nothing where the address does."""
+    if config.listeners[0].protocol == "PLAINTEXT":
+        return ()
+    from cli.server.secure import how_to_connect_with_own_files
+
+    return (how_to_connect_with_own_files(config, ready),)
+
+
 def _announce(ready: "ReadyInfo", as_json: bool, commands: Iterable[str]) -> None:
     """One line when clients are accepted; then how to connect, or hints for the next step.
 
-    `commands` connect to a broker that was set up with TLS; none else.
+    `commands` connect to a broker with TLS or users; there are none for another one.
     """
     if as_json:
         facts: dict[str, object] = {"event": "ready", **_facts(ready)}

@@ -240,9 +240,12 @@ class Connection(ABC):
 
     def _not_connected(self, reason: object) -> BrokerUnreachable:
         """The error for a connection that could not be opened."""
+        protocol = self._options.security.protocol
+        cure = ""
+        if not protocol.endswith("SSL"):
+            cure = " One with TLS needs its authority: --tls-ca FILE, or ssl.truststore.location"
         return BrokerUnreachable(
-            f"cannot connect to {self.address} ({self._options.security.protocol}): {reason}; is "
-            "the broker running, is the address right, and does the listener use this security "
-            "protocol?",
+            f"cannot connect to {self.address} ({protocol}): {reason}; is the broker running, is "
+            f"the address right, and does the listener use this security protocol?{cure}",
             broker=self.address,
         )

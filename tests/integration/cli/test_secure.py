@@ -16,10 +16,13 @@ from typing import Any
 
 import pytest
 
+from broker.net.addresses import ReadyInfo
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.server import authority
 from cli.server.authority import ensure_server_certificate
+from cli.server.secure import how_to_connect_with_own_files
+from config import load
 from storage.disk.files import RealFiles
 from tests.support.certificates import authority as authority_of_tests
 from tests.support.certificates import openssl, signed
@@ -311,6 +314,62 @@ def test_a_certificate_of_ones_own_is_shown(tmp_path: Path) -> None:
         assert trusting.returncode == 0, trusting.stderr
         assert as_printed(lines[2], tmp_path).returncode != 0  # the system's authorities
     assert not (data / "ca.pem").exists()
+
+
+def test_settings_of_ones_own_print_how_to_connect_too(tmp_path: Path) -> None:
+    """Before, the hints of a broker without security, which could not work."""
+    ca = authority_of_tests(tmp_path)
+    pem = signed(tmp_path, ca, "server")
+    data, secret = tmp_path / "data", tmp_path / "secret"
+    secret.write_text("a secret\n")
+    words = ("user", "add", "ann", "--password-file", str(secret), "--data-dir", str(data))
+    assert tidelog(*words).returncode == 0
+    settings = ("listeners=SASL_SSL://0.0.0.0:0", f"ssl.keystore.location={pem}")
+    given = [word for one in settings for word in ("--set", one)]
+    with secured(data, *given, listen="", option="--log-level=info") as (_, lines, _):
+        line = lines[2].replace("FILE", str(ca), 1).replace("FILE", str(secret))
+        done = as_printed(line.replace("NAME", "ann"), tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (("listeners=SSL://127.0.0.1:9092",), "--tls-ca FILE"),
+        (
+            ("listeners=SSL://127.0.0.1:9092", "listener.name.ssl.ssl.client.auth=required"),
+            "--tls-ca FILE --tls-cert FILE",
+        ),
+        (
+            ("listeners=SASL_PLAINTEXT://127.0.0.1:9092", "sasl.enabled.mechanisms=SCRAM-SHA-256"),
+            "--user NAME --password-file FILE --sasl-mechanism SCRAM-SHA-256",
+        ),
+        (
+            ("listeners=SASL_PLAINTEXT://127.0.0.1:9092", "sasl.enabled.mechanisms=OAUTHBEARER"),
+            "--token-file FILE",
+        ),
+    ],
+)
+def test_what_is_printed_fits_the_listener(settings: tuple[str, ...], words: str) -> None:
+    ready = ReadyInfo(
+        host="127.0.0.1", port=9092, metrics_port=None, node_id=1, cluster_id="c",
+        data_dir="data", ports={"SSL": 9092, "SASL_PLAINTEXT": 9092},
+    )  # fmt: skip
+    oauth = ("issuer=i", "audience=a")
+    config = load(
+        command_line=dict(
+            setting.split("=", 1)
+            for setting in (
+                *settings,
+                "ssl.keystore.location=server.pem",
+                "ssl.truststore.location=ca.pem",
+                "sasl.oauthbearer.jwks.endpoint.url=https://localhost/jwks",
+                *(f"sasl.oauthbearer.expected.{one}" for one in oauth),
+            )
+        )
+    )
+    line = how_to_connect_with_own_files(config, ready)
+    assert line == f"tidelog topic list -b 127.0.0.1:9092 {words}"
 
 
 def test_the_certificate_has_the_advertised_host(tmp_path: Path) -> None:

@@ -58,6 +58,12 @@ class As:
         assert done.returncode == code, done.stderr
         return done.stdout if code == 0 or done.stdout else done.stderr
 
+    def notes(self, *words: str) -> str:
+        """Standard error of a command that succeeds."""
+        done = tidelog(*words, server=self._server, **self._user)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
 
 @pytest.fixture
 def admin(server: RunningBroker, passwords: Path) -> As:
@@ -222,6 +228,26 @@ def test_users_of_a_running_broker(admin: As, server: RunningBroker, tmp_path: P
     assert (refused.returncode, "check the user name" in refused.stderr) == (1, True)
     gone = admin.run("user", "remove", "eve", code=ExitCode.NOT_FOUND)
     assert "there is no user 'eve' with a password" in gone
+
+
+def test_the_rules_of_a_user_who_is_removed_are_named_and_can_be_taken(admin: As) -> None:
+    """The next user of the name would have them."""
+    for name in ("zoe", "zo"):
+        admin.run("user", "add", name, "--generate")
+        admin.run("acl", "add", "--user", name, "--produce", "x")
+    said = admin.notes("user", "remove", "zoe")
+    cure = "tidelog acl remove --user zoe --all"
+    assert "rules that name zoe: 3" in said
+    assert said.rstrip().endswith(cure)
+    refused = admin.run(*cure.split()[1:], "--produce", "x", code=ExitCode.USAGE)
+    assert "--all takes every rule of the user" in refused
+    assert len(admin.run(*cure.split()[1:]).splitlines()) == 3
+    left = {rule["principal"] for rule in json.loads(admin.run("acl", "list", "--json"))}
+    assert "User:zo" in left
+    assert "User:zoe" not in left
+    assert "no such rule" in admin.run(*cure.split()[1:], code=ExitCode.NOT_FOUND)
+    admin.run("acl", "remove", "--user", "zo", "--all")
+    assert admin.notes("user", "remove", "zo") == "removed zo\n"
 
 
 def test_a_login_takes_the_only_line_of_its_file(server: RunningBroker, tmp_path: Path) -> None:

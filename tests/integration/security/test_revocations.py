@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 from shutil import copyfile
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ def live(place: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def running(place: Path, live: Path, tmp_path: Path) -> AsyncIterator[RunningBroker]:
-    settings = {
+    settings: dict[str, Any] = {
         "listeners": "SSL://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
         "ssl_keystore_location": str(place / "server.pem"),
         "ssl_truststore_location": str(place / "ca.pem"),

@@ -31,6 +31,18 @@ def test_what_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "kafka.example" in capsys.readouterr().out
 
 
+def test_what_is_shown_of_a_broker_without_tls_and_of_serve_secure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["certs", "show", "--set", "listeners=PLAINTEXT://127.0.0.1:0"]) == 0
+    shown = capsys.readouterr()
+    assert (shown.out, "no listener of these settings has TLS" in shown.err) == ("", True)
+    signed(tmp_path, authority(tmp_path), "server", addresses="DNS:kafka.example")
+    assert run(["certs", "show", "--json", "--secure", "--data-dir", str(tmp_path)]) == 0
+    (one,) = json.loads(capsys.readouterr().out)
+    assert (one["listener"], one["names"]) == ("SASL_SSL", ["kafka.example"])
+
+
 def test_a_new_certificate_is_made_once_and_serves_its_names(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
