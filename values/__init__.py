@@ -1,5 +1,5 @@
-"""How values are declared, and the one value that every package may ask for.
+"""How values are declared, and the few values that every package may ask for.
 
-Owns the decorator of all classes of values that a start imports, and the version. Imports
-no other package, and all others may import it.
+Owns the decorator of all classes of values that a start imports, the version, and limits that
+several packages check. Imports no other package, and all others may import it.
 """

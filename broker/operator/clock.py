@@ -31,22 +31,21 @@ from urllib.parse import parse_qsl
 
 from broker.clocks.settable_clock import RATE_MAX, SettableClock
 from broker.operator.http import names_this_machine
+from values.limits import CLOCK_STEP_MAX_MS
 
 if TYPE_CHECKING:
     from broker.groups.coordinator import GroupCoordinator
     from broker.metrics import Metrics
     from broker.operator.port_access import Question
 
-STEP_MAX_MS: Final = 10 * 365 * 86_400_000
-"""The most that one command moves the clock: ten years, beyond which a unit is wrong."""
 WALL_MAX_MS: Final = 253_402_300_799_999
 """The end of the year 9999."""
 
 _RANGES: Final[Mapping[str, tuple[float, float]]] = {
     "rate": (0, RATE_MAX),
     "set_ms": (0, WALL_MAX_MS),
-    "advance_ms": (0, STEP_MAX_MS),
-    "jump_ms": (-STEP_MAX_MS, STEP_MAX_MS),
+    "advance_ms": (0, CLOCK_STEP_MAX_MS),
+    "jump_ms": (-CLOCK_STEP_MAX_MS, CLOCK_STEP_MAX_MS),
 }
 
 Reply = tuple[int, bytes]
@@ -91,7 +90,7 @@ class ClockControl:
     async def _apply(self, changes: Mapping[str, float]) -> dict[str, float]:
         clock = self._clock
         target_ms = changes.get("set_ms", clock.wall_ms())
-        if abs(target_ms - clock.wall_ms()) > STEP_MAX_MS:
+        if abs(target_ms - clock.wall_ms()) > CLOCK_STEP_MAX_MS:
             raise ValueError(
                 f"set_ms={target_ms:.0f} is more than ten years from {clock.wall_ms()}, where the "
                 "clock stands; go there in several steps"

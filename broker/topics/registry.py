@@ -13,7 +13,6 @@ handler keeps a `Log` across a wait without a new lookup.
 Source: Kafka's `Topic.validate`, `KafkaApis`, `ReplicaManager.getPartitionOrError`.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -40,6 +39,7 @@ from broker.topics.peers import Peers
 from broker.topics.windows import Windows, WindowTopic
 from config import BrokerConfig, ConfigErrors, check_group_overrides, with_dynamic
 from config.describe import DescribedSetting, TopicDescriptions
+from protocol.topic_names import CHARACTERS, LENGTH_MAX, wrong_characters
 from storage.directory.claim import KRAFT_METADATA_TOPIC
 from storage.directory.data_dir import DataDir, Topic
 from storage.directory.metadata import FIRST_WORKER
@@ -73,9 +73,6 @@ NO_TOPIC_ID = bytes(16)
 NO_LEADER_EPOCH = -1
 """The requester does not know the leader epoch and wants no check."""
 
-_NAME_LENGTH_MAX = 249
-_NAME_PATTERN = re.compile(r"[a-zA-Z0-9._-]+")
-
 
 def check_topic_name(name: str) -> None:
     """Accept `name` as the name of a topic.
@@ -84,21 +81,20 @@ def check_topic_name(name: str) -> None:
         InvalidTopicName: with the name, the allowed form and a cure.
     """
     if not name:
-        raise InvalidTopicName("Topic name is empty; give it 1 to 249 of a-z A-Z 0-9 . _ -")
+        raise InvalidTopicName(f"Topic name is empty; give it 1 to {LENGTH_MAX} of {CHARACTERS}")
     if name in (".", ".."):
         raise InvalidTopicName(
             f"Topic name {name!r} would be a directory of its own; add at least one other character"
         )
-    if len(name) > _NAME_LENGTH_MAX:
+    if len(name) > LENGTH_MAX:
         raise InvalidTopicName(
             f"Topic name {name[:40]!r}... has {len(name)} characters; "
-            f"at most {_NAME_LENGTH_MAX} are allowed, shorten it"
+            f"at most {LENGTH_MAX} are allowed, shorten it"
         )
-    if _NAME_PATTERN.fullmatch(name) is None:
-        wrong = sorted(set(_NAME_PATTERN.sub("", name)))[:5]
+    if wrong := wrong_characters(name):
         raise InvalidTopicName(
-            f"Topic name {name[:80]!r} contains {', '.join(map(repr, wrong))}; "
-            "allowed are a-z A-Z 0-9 . _ -, replace the others"
+            f"Topic name {name[:80]!r} contains {wrong}; allowed are {CHARACTERS}, "
+            "replace the others"
         )
 
 

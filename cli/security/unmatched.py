@@ -11,6 +11,7 @@ from broker.security.acls import OPERATIONS_OF
 from broker.topics.registry import check_topic_name
 from config.listeners import canonical_address
 from protocol.acl import WILDCARD, Acl, Operation, PatternType, Permission, ResourceType
+from protocol.topic_names import CHARACTERS, LENGTH_MAX
 
 
 def why_it_never_matches(acl: Acl, super_users: Iterable[Principal]) -> str | None:
@@ -24,7 +25,7 @@ def why_it_never_matches(acl: Acl, super_users: Iterable[Principal]) -> str | No
         return "since a host is one address or *, neither a name nor a network"
     resource = ResourceType(acl.resource_type)
     if resource is ResourceType.TOPIC and not _may_name_a_topic(acl):
-        return "since names of topics have at most 249 of a-z A-Z 0-9 . _ -"
+        return f"since names of topics have at most {LENGTH_MAX} of {CHARACTERS}"
     if acl.operation not in (Operation.ALL, *OPERATIONS_OF[resource]):
         return f"since {Operation(acl.operation).name} is never done to a {resource.name.lower()}"
     if acl.permission == Permission.DENY and acl.principal in map(str, super_users):

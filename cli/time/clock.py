@@ -10,6 +10,7 @@ from cli.output import format_count
 from cli.time.options import metrics_options, print_document
 from client.admin import Admin
 from client.times import format_duration, format_time, parse_time
+from values.limits import CLOCK_STEP_MAX_MS
 
 
 def _checked(text: str) -> str:
@@ -19,8 +20,6 @@ def _checked(text: str) -> str:
 
 
 _WHEN = TimeType("TIME", _checked)
-_STEP_MAX_MS: Final = 10 * 365 * 86_400_000
-"""The most by which a broker moves its clock at once."""
 _NEGATIVE: Final = re.compile(r"-\d")
 
 
@@ -110,10 +109,10 @@ def resume(*, rate: float, **options: Any) -> None:
 
 
 def _check_step(duration_ms: int) -> None:
-    if abs(duration_ms) > _STEP_MAX_MS:
+    if abs(duration_ms) > CLOCK_STEP_MAX_MS:
         raise click.UsageError(
             f"{format_duration(duration_ms)} is too far for one step: a clock moves by at most "
-            f"{format_duration(_STEP_MAX_MS)} (ten years) at once; take several steps"
+            f"{format_duration(CLOCK_STEP_MAX_MS)} (ten years) at once; take several steps"
         )
 
 

@@ -1,16 +1,12 @@
 """``tidelog window``: the name under which any Kafka client reads the records of a span of time."""
 
-import re
-
 import click
 
 from cli.options import TIME
 from cli.time.options import print_document
 from client.times import format_time
 from protocol.time_windows import MARK, window_name
-
-_NAME_LENGTH_MAX = 249
-_ALLOWED = re.compile(r"[a-zA-Z0-9._-]")
+from protocol.topic_names import CHARACTERS, LENGTH_MAX, wrong_characters
 
 
 @click.command()
@@ -32,19 +28,18 @@ def command(*, topic: str, from_ms: int, to_ms: int | None, as_json: bool) -> No
             f"--to ({format_time(to_ms)}) is not after --from ({format_time(from_ms)}), so there "
             "is nothing in between"
         )
-    if wrong := sorted(set(_ALLOWED.sub("", topic))):
+    if wrong := wrong_characters(topic):
         raise click.UsageError(
-            f"TOPIC is {topic[:40]!r}, and no topic's name has {', '.join(map(repr, wrong[:5]))}; "
-            "allowed are a-z A-Z 0-9 . _ -"
+            f"TOPIC is {topic[:40]!r}, and no topic's name has {wrong}; allowed are {CHARACTERS}"
         )
     if from_ms < 0:
         raise click.UsageError(f"--from ({format_time(from_ms)}) lies before 1970")
     name = window_name(topic, from_ms, to_ms)
-    if not topic or len(name) > _NAME_LENGTH_MAX:
-        longest = _NAME_LENGTH_MAX - len(name) + len(topic)
+    if not topic or len(name) > LENGTH_MAX:
+        longest = LENGTH_MAX - len(name) + len(topic)
         raise click.UsageError(
             f"TOPIC has {len(topic)} characters; a window of it needs 1 to {longest}, because "
-            f"names have at most {_NAME_LENGTH_MAX} and {MARK} with the times is part of it"
+            f"names have at most {LENGTH_MAX} and {MARK} with the times is part of it"
         )
     if as_json:
         print_document({"name": name, "topic": topic, "from_ms": from_ms, "to_ms": to_ms})
