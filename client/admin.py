@@ -12,6 +12,7 @@ those about delegation tokens from `client.core.tokens`; requests about offsets 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
@@ -54,6 +55,7 @@ from client.descriptions import (
     NewTopic,
     ResourceType,
 )
+from client.errors import BrokerRefused
 from client.types import (
     Broker,
     OffsetAndTimestamp,
@@ -74,6 +76,7 @@ from protocol.api.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from protocol.time_windows import topic_of
 
 _SET = 0
 _DELETE = 1
@@ -164,6 +167,18 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
         check_text("topic", name)
         self._cluster.forget_topic(name)
         return await self._cluster.topic(name)
+
+    async def served_windows(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        """Those of the names under which the brokers serve a time window of a topic.
+
+        Windows are in no list of topics, so each name that may be one is asked for.
+        """
+        found = {}
+        for name in names:
+            if topic_of(name) != name:
+                with suppress(BrokerRefused):
+                    found[name] = await self.describe_topic(name)
+        return found
 
     async def create_topic(
         self,

@@ -154,8 +154,9 @@ class Move:
 async def ends_of_existing(
     admin: Admin, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """The ends of those partitions whose topic still exists: positions outlive topics."""
+    """The ends of those partitions whose topic or window exists: positions outlive topics."""
     topics = await admin.topics(internal=True)
+    topics |= await admin.served_windows({tp.topic for tp in partitions} - topics.keys())
     existing = [
         tp
         for tp in partitions

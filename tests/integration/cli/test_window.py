@@ -8,7 +8,14 @@ import sys
 from pathlib import Path
 
 from cli.exit_codes import ExitCode
+from client.admin import Admin
+from client.types import TopicPartition
+from protocol.time_windows import window_name
 from tests.support.cli import ROOT, environment, tidelog
+from tidelog.testing import Seed, running_broker
+from tidelog.testing.topics import run
+
+START = 1_767_225_600_000  # 2026-01-01T00:00Z
 
 COMMANDS = re.compile(r"^ {4}(.+)$", re.M)
 STOP = "\nkill %1\nwait %1\n"
@@ -31,6 +38,29 @@ def test_a_span_without_records_is_refused() -> None:
     long = tidelog("window", "t" * 210, "--from", "2026-11-01T10:00Z", "--to", "2026-12-01T10:00Z")
     assert long.returncode == ExitCode.USAGE
     assert "needs 1 to 209" in long.stderr
+
+
+def test_a_group_of_a_window_has_its_lag_and_is_moved() -> None:
+    """Windows are in no list of topics, so their names are asked for."""
+    window = window_name("flights", START + 1000, START + 4000)
+    with running_broker(settings={"time.windows.enable": "true"}) as broker:
+        records = [Seed(str(n), timestamp_ms=START + 1000 * n) for n in range(6)]
+        broker.create_topic("flights", records)
+
+        async def commit() -> None:
+            async with Admin(broker.bootstrap) as admin:
+                await admin.alter_group_offsets("hour", {TopicPartition(window, 0): 2})
+
+        run(commit)
+        at = ("-b", broker.bootstrap)
+        shown = json.loads(tidelog("group", "describe", "hour", "--json", *at).stdout)
+        (position,) = shown["positions"]
+        assert (position["topic"], position["position"], position["end"]) == (window, 2, 6)
+        assert position["lag"] == 4
+        moved = tidelog("group", "reset", "hour", "--to-earliest", "--execute", *at)
+        assert (moved.returncode, moved.stderr) == (ExitCode.OK, "")
+        shown = json.loads(tidelog("group", "describe", "hour", "--json", *at).stdout)
+        assert shown["positions"][0]["position"] == 1
 
 
 def test_the_example_of_the_page_on_time(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Moving a group whose positions outlived a topic."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -28,6 +29,9 @@ class FakeAdmin:
 
     async def group_offsets(self, _: str) -> dict[TopicPartition, OffsetAndMetadata]:
         return {STAYS: OffsetAndMetadata(5), GOES: OffsetAndMetadata(5)}
+
+    async def served_windows(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        return {}
 
     async def topics(self, *, internal: bool) -> dict[str, TopicInfo]:
         partitions: Any = {0: None}
