@@ -192,12 +192,14 @@ class _Parser:
                 return parse_time(text, now_ms=self._now_ms, zone=self._zone)
             except InvalidTime as error:
                 raise InvalidUse(f"time: {error}") from None
+        number = _number(text)
+        if field in _WHOLE:
+            if not isinstance(number, int):
+                raise InvalidUse(f"{field} is compared with a whole number, not with '{text}'")
+            return number
         words: dict[str, Literal] = {"true": True, "false": False, "null": None}
         if not is_quoted and text in words:
             return words[text]
-        number = _number(text)
-        if field in _WHOLE and not isinstance(number, int):
-            raise InvalidUse(f"{field} is compared with a whole number, not with '{text}'")
         return text if is_quoted or number is None else number
 
 
@@ -259,6 +261,15 @@ def _is_ordered(found: Any, term: Compare) -> bool:
 
 def _as_text(found: Any) -> str:
     return found if isinstance(found, str) else str(found)
+
+
+def filter_by_key(key: bytes | None) -> str | None:
+    """The filter for records with a key; None for none, and for one that is too long for a filter."""
+    if key is None or len(key) > LENGTH_MAX:
+        return None
+    quoted = re.sub(r'[\\"]', r"\\\g<0>", text_of(key))
+    text = f'key = "{quoted}"'
+    return text if len(text) <= LENGTH_MAX else None
 
 
 def is_field(name: str) -> bool:

@@ -31,16 +31,19 @@ _STRING_OR_BRACKET: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re
 
 def text_of(data: bytes) -> str:
     """The text of bytes: UTF-8 where they are, else hexadecimal digits."""
-    text = as_text(data[:SHOWN_BYTES])
+    text = as_text(data[:SHOWN_BYTES], is_cut=len(data) > SHOWN_BYTES)
     return data[:SHOWN_BYTES].hex() if text is None else text
 
 
-def as_text(data: bytes) -> str | None:
-    """The bytes as UTF-8 without control characters; a character cut at the end is dropped."""
+def as_text(data: bytes, *, is_cut: bool = False) -> str | None:
+    """The bytes as UTF-8 without control characters; None where they are not that.
+
+    With `is_cut` they are the start of more, and a character that is cut at their end is dropped.
+    """
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        if error.start < len(data) - 3 or error.reason != "unexpected end of data":
+        if not is_cut or error.start < len(data) - 3 or error.reason != "unexpected end of data":
             return None
         text = data[: error.start].decode("utf-8")
     return None if _CONTROL.search(text) else text
@@ -139,7 +142,7 @@ def shown_structure(name: str, tree: Any, data: bytes, note: str = "") -> dict[s
 
 def _as(name: str, part: bytes, *, is_cut: bool) -> str | None:
     if name == "text":
-        return as_text(part)
+        return as_text(part, is_cut=is_cut)
     if name == "hex":
         return _hex_dump(part)
     if is_cut:
@@ -216,7 +219,7 @@ def preview(data: bytes | None) -> str | None:
     if data is None:
         return None
     part = data[: 2 * PREVIEW_CHARACTERS]
-    text = as_text(part)
+    text = as_text(part, is_cut=len(part) < len(data))
     if text is None:
         tree = _parse_msgpack(data) if len(data) <= SHOWN_BYTES else None
         if tree is None:

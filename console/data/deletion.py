@@ -7,6 +7,7 @@ would go.
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from client.core.offsets import EARLIEST
@@ -41,17 +42,22 @@ async def preview_deletion(
     ]
     cut = [row for row in rows if row["now"] < row["then"]]
     await asyncio.gather(*(add_neighbours(hub, row) for row in cut[:PREVIEWS_MAX]))
-    try:
-        readers = (await readers_of(hub, topic))["readers"]
-    except ClientError:
-        readers = []
+    readers: dict[str, Any] = {"readers": [], "groups_unknown": None}
+    with suppress(ClientError):
+        readers = await readers_of(hub, topic)
     then = {row["partition"]: row["then"] for row in rows}
     losers = [
         {**one, "lost": then[one["partition"]] - one["position"]}
-        for one in readers
+        for one in readers["readers"]
         if one["position"] < then.get(one["partition"], 0)
     ]
-    return {"topic": topic, "time_ms": time_ms, "positions": rows, "losers": losers}
+    return {
+        "topic": topic,
+        "time_ms": time_ms,
+        "positions": rows,
+        "losers": losers,
+        "groups_unknown": readers["groups_unknown"],
+    }
 
 
 async def delete_previewed(

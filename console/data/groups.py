@@ -17,10 +17,11 @@ from typing import Any, Final, NamedTuple
 from client.core.offsets import EARLIEST, LATEST
 from client.descriptions import GroupInfo
 from client.errors import BrokerRefused, ClientError, InvalidUse
-from client.types import TopicPartition
+from client.types import OffsetAndMetadata, TopicPartition
 from console.data.decoders import preview
 from console.data.hub import Hub
 from protocol.error_codes import ErrorCode
+from protocol.records.layout import NO_TIMESTAMP
 
 SAMPLE_S: Final = 10.0
 SAMPLES_KEPT: Final = 360
@@ -174,25 +175,32 @@ class LagWatch:
         latest: dict[str, dict[str, Any]] = {}
         for row, (lag, of_topics) in zip(rows, lags, strict=False):
             row |= lag
-            for topic, lag_ms in of_topics.items():
-                if topic not in latest or lag_ms > latest[topic]["lag_ms"]:
-                    latest[topic] = {"group": row["group"], "lag_ms": lag_ms}
+            for topic, behind in of_topics.items():
+                if topic not in latest or _is_later(behind, latest[topic]):
+                    latest[topic] = {"group": row["group"], **behind}
         return {"groups": rows, "with_lag": min(len(rows), GROUPS_MAX), "topics": latest}
 
-    async def _summary(self, group_id: str) -> tuple[dict[str, Any], dict[str, int]]:
-        """(the group's lag, its lag in time of each topic)."""
+    async def _summary(self, group_id: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+        """(the group's lag, its lag in each topic)."""
         try:
             rows = await self._positions(group_id, None)
         except ClientError as error:
             return {"error": str(error)}, {}
         sample = _sample(rows, await self._hub.now_ms())
         self._keep(group_id, sample)
-        slope = trend_of(self._series[group_id].samples()).slope
-        of_topics: dict[str, int] = {}
+        by_topic: dict[str, list[dict[str, Any]]] = {}
         for row in rows:
-            if row["lag_ms"] is not None:
-                of_topics[row["topic"]] = max(row["lag_ms"], of_topics.get(row["topic"], 0))
-        return {"records": sample.records, "lag_ms": sample.lag_ms, "slope": slope}, of_topics
+            if row["position"] is not None:
+                by_topic.setdefault(row["topic"], []).append(row)
+        of_topics = {topic: _lag_of(some) for topic, some in by_topic.items()}
+        lag = _lag_of(rows)
+        slope = self._trend(group_id, lag).slope
+        return {**lag, "slope": slope}, of_topics
+
+    def _trend(self, group_id: str, lag: Mapping[str, Any]) -> Trend:
+        if lag["lag_ms"] is None:
+            return Trend(None, None, "The records have no time, so the lag has none.")
+        return trend_of(self._series[group_id].samples())
 
     async def described(self, group_id: str) -> dict[str, Any]:
         """One group: members, positions with both lags, samples and the trend."""
@@ -218,13 +226,14 @@ class LagWatch:
             ],
             "positions": rows,
             "samples": [[s.at_ms, s.records, s.lag_ms] for s in samples],
-            "trend": trend_of(samples)._asdict(),
+            **_lag_of(rows),
+            "trend": self._trend(group_id, _lag_of(rows))._asdict(),
         }
 
     async def _positions(self, group_id: str, info: GroupInfo | None) -> list[dict[str, Any]]:
         committed = await self._hub.admin.group_offsets(group_id)
         owners = {tp: member for member in (info.members if info else ()) for tp in member.partitions}
-        topics = await self._hub.topics()
+        topics = await self._hub.named({tp.topic for tp in {*committed, *owners}})
         partitions = [
             tp
             for tp in sorted({*committed, *owners})
@@ -302,9 +311,24 @@ class LagWatch:
 
 
 def _age(first_ms: int | None, now_ms: int, *, is_behind: bool) -> int | None:
+    """The age of the first record that is not committed; None without one, or without its time."""
     if not is_behind:
         return 0
-    return None if first_ms is None else max(0, now_ms - first_ms)
+    return None if first_ms is None or first_ms == NO_TIMESTAMP else max(0, now_ms - first_ms)
+
+
+def _lag_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The lag of positions together; that in time is None where none of those behind has one."""
+    records = sum(row["lag"] or 0 for row in rows)
+    ages = [row["lag_ms"] for row in rows if row["lag"] and row["lag_ms"] is not None]
+    return {"records": records, "lag_ms": max(ages, default=None if records else 0)}
+
+
+def _is_later(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    def rank(lag: Mapping[str, Any]) -> tuple[int, int]:
+        return lag["lag_ms"] or 0, lag["records"]
+
+    return rank(one) > rank(other)
 
 
 def _sample(rows: Sequence[Mapping[str, Any]], now_ms: int) -> Sample:
@@ -319,17 +343,32 @@ def _sample(rows: Sequence[Mapping[str, Any]], now_ms: int) -> Sample:
 
 
 async def readers_of(hub: Hub, topic: str) -> dict[str, Any]:
-    """The positions of groups in a topic, as far as the first `GROUPS_MAX` groups have some."""
-    groups = (await hub.admin.groups())[:GROUPS_MAX]
-    found = await asyncio.gather(*(hub.admin.group_offsets(one.group_id) for one in groups))
+    """The positions of groups in a topic, as far as the first `GROUPS_MAX` groups have some.
+
+    `groups_unknown` is how many groups may have others: further ones, and those that the brokers
+    did not answer for.
+    """
+    groups = await hub.admin.groups()
+    asked = groups[:GROUPS_MAX]
+    answers = await asyncio.gather(*(_offsets_of(hub, one.group_id) for one in asked))
     return {
         "readers": [
             {"group": group.group_id, "partition": tp.partition, "position": position.offset}
-            for group, positions in zip(groups, found, strict=True)
-            for tp, position in positions.items()
+            for group, positions in zip(asked, answers, strict=True)
+            for tp, position in (positions or {}).items()
             if tp.topic == topic
         ],
+        "groups_unknown": len(groups) - len(asked) + answers.count(None),
     }
+
+
+async def _offsets_of(
+    hub: Hub, group_id: str
+) -> dict[TopicPartition, OffsetAndMetadata] | None:
+    try:
+        return await hub.admin.group_offsets(group_id)
+    except BrokerRefused:
+        return None
 
 
 # Moving a group.
@@ -347,7 +386,7 @@ async def preview_reset(
     """
     await hub.admin.require_no_members(group_id)
     committed = await hub.admin.group_offsets(group_id)
-    known = await hub.topics(is_fresh=True)
+    known = await hub.named({*topics, *(tp.topic for tp in committed)}, is_fresh=True)
     partitions = [tp for tp in committed if not topics or tp.topic in topics]
     partitions += [
         TopicPartition(name, number)

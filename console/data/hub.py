@@ -7,7 +7,7 @@ it explains, forecasts and counts what Kafka's protocol has no request for.
 import asyncio
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -91,6 +91,12 @@ class Hub:
             topics = await self.admin.topics(internal=True)
             self._topics = (time.monotonic(), topics)
         return topics
+
+    async def named(self, names: Iterable[str], *, is_fresh: bool = False) -> dict[str, TopicInfo]:
+        """Those of the names that are topics, or time windows that the brokers serve."""
+        topics = await self.topics(is_fresh=is_fresh)
+        found = {name: topics[name] for name in names if name in topics}
+        return found | await self.admin.served_windows(set(names) - found.keys())
 
     async def partitions(
         self, topic: str, chosen: frozenset[int] | None = None

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from client.aio.reading import ReadRecords
 from client.core.offsets import EARLIEST, LATEST
-from client.errors import ClientError, InvalidUse
+from client.errors import BrokerRefused, ClientError, InvalidUse
 from client.types import ConsumerRecord, TopicPartition
 from console.data.conditions import Bounds, Condition, bounds_of, fulfils
 from console.data.decoders import row_of
@@ -35,6 +35,8 @@ _PARTITION_BYTES: Final = 128 * 1024
 _TURN_S: Final = 0.02
 _EXAMINED_S: Final = 1.0
 """An answer that took the page's whole time is still examined for so long."""
+_GAP_FACTOR: Final = 16
+"""The search for the record before another one looks so many times as far back each time."""
 _SEGMENTS_MAX: Final = 10_000
 
 Span = tuple[int, int]
@@ -393,6 +395,57 @@ async def read_one(
         f"{partition} has no record at offset {offset}: it was removed by compaction or retention, "
         "is the mark of a transaction, or does not exist yet"
     )
+
+
+async def neighbours_of(
+    hub: Hub, partition: TopicPartition, offset: int
+) -> tuple[ConsumerRecord | None, ConsumerRecord | None]:
+    """The records before and after an offset, also where compaction has left gaps between them.
+
+    None is the end of the log, or a gap that is too wide to look across.
+    """
+    try:
+        starts = await hub.admin.list_offsets({partition: EARLIEST})
+        ends = await hub.admin.list_offsets({partition: LATEST})
+        first = hit.offset if (hit := starts[partition]) else 0
+        end = hit.offset if (hit := ends[partition]) else 0
+        return await _last_before(hub, partition, first, offset), await _first_in(
+            hub, Lane(partition, [(offset + 1, end)] if offset + 1 < end else [])
+        )
+    except BrokerRefused:
+        return None, None
+
+
+async def _first_in(hub: Hub, lane: Lane) -> ConsumerRecord | None:
+    budget = Budget(bytes_left=_ANSWER_BYTES)
+    while lane.spans and not budget.is_spent:
+        if found := await _read_batch(hub, lane, budget):
+            return found[0]
+    return None
+
+
+async def _last_before(
+    hub: Hub, partition: TopicPartition, first: int, offset: int
+) -> ConsumerRecord | None:
+    budget = Budget(bytes_left=_ANSWER_BYTES)
+    stop, step = offset, 1
+    while first < stop:
+        lane = Lane(partition, [(max(first, stop - step), stop)])
+        last: ConsumerRecord | None = None
+        stop, step = lane.spans[0][0], step * _GAP_FACTOR
+        while lane.spans:
+            if budget.is_spent:
+                return None
+            found = await _read_batch(hub, lane, budget)
+            last = found[-1] if found else last
+        if last is not None:
+            return last
+    return None
+
+
+async def _read_batch(hub: Hub, lane: Lane, budget: Budget) -> list[ConsumerRecord]:
+    found = await hub.admin.read_records({lane.partition: lane.spans[0][0]}, partition_max_bytes=1)
+    return _advance(lane, found[lane.partition], budget)
 
 
 def batch_of(entry: Entry) -> dict[str, Any]:

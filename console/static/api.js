@@ -19,7 +19,7 @@ export function address(path, params = {}) {
   return `/api${path}?${query}`;
 }
 
-async function read(request) {
+async function answerOf(request) {
   let response;
   try {
     response = await request;
@@ -27,18 +27,34 @@ async function read(request) {
     if (error.name === "AbortError") throw error;
     throw new Refused("The console does not answer: is its process still running?", 0);
   }
+  if (response.ok) return response;
   let document = {};
   try {
     document = await response.json();
   } catch {
-    if (response.ok) throw new Refused("The console's answer is not JSON.", response.status);
+    // A refusal without a document has its status alone.
   }
-  if (!response.ok) throw new Refused(document.error ?? `Status ${response.status}`, response.status, document);
-  return document;
+  throw new Refused(document.error ?? `Status ${response.status}`, response.status, document);
+}
+
+async function read(request) {
+  const response = await answerOf(request);
+  try {
+    return await response.json();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refused("The console's answer is not JSON.", response.status);
+  }
 }
 
 export function get(path, params, signal) {
   return read(fetch(address(path, params), { signal }));
+}
+
+/** An answer that is no document. */
+export async function getBytes(path, params, signal) {
+  const response = await answerOf(fetch(address(path, params), { signal }));
+  return new Uint8Array(await response.arrayBuffer());
 }
 
 export function post(path, body, params = {}) {

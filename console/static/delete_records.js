@@ -7,6 +7,10 @@ import { formatCount, formatTime, plural } from "./time.js";
 
 const SHOWN = 200;
 
+/** Says that groups may lose records of which the page does not know; null is that none could be asked. */
+export const unasked = (count) => count !== 0 && el("div", { class: "note warn" },
+  count === null ? "The groups could not be asked, so it is not known which of them lose records that they have not read." : `The positions of ${plural(count, "more group")} are not known: they may lose records that they have not read.`);
+
 export function deletionForm(root, { name, reload }) {
   const before = el("input", { "aria-label": "Older than", "data-key": "t", placeholder: "-30d, 2026-11-01T10:00Z", size: 34 });
   const result = el("div", { "aria-live": "polite" });
@@ -26,6 +30,7 @@ export function deletionForm(root, { name, reload }) {
         plan.losers.length > 0 && [el("div", { class: "note warn" }, "These groups would lose records that they have not read:"), table([
           { title: "Group", class: "name", cell: (one) => groupLink(one.group) },
           { title: "Partition", right: true, cell: (one) => one.partition }, { title: "Unread records lost", right: true, cell: (one) => formatCount(one.lost) }], plan.losers)],
+        unasked(plan.groups_unknown),
         rows.length > 0 && table([
           { title: "Partition", right: true, cell: (row) => row.partition },
           { title: "Starts at", right: true, cell: (row) => formatCount(row.now) }, { title: "Then", right: true, cell: (row) => formatCount(row.then) },

@@ -32,7 +32,7 @@ export function inspector(root, { name, partition, offset, close, signal }) {
     return [el("div", { class: "bar" }, el("h2", {}, which === "key" ? "Key" : "Value"), el("span", { class: "tag" }, shown.format), el("span", { class: "dim" }, formatSize(shown.size)), el("span", { class: "grow" }),
       choice(FORMATS, formats[which], (value) => { formats[which] = value; load(); }, `Format of the ${which}`),
       tree && choice([["text", "as text"], ["tree", "as a tree"]], asTree[which] ? "tree" : "text", form, `Form of the ${which}`),
-      which === "key" && shown.format === "text" && !shown.is_cut && el("a", { href: sameKey(name, shown.text), title: "All records of the topic with this key" }, "Same key"),
+      which === "key" && record.same_key && el("a", { href: `/topics/${part(name)}?${new URLSearchParams({ f: record.same_key })}`, title: "All records of the topic with this key" }, "Same key"),
       copyButton("Copy", shown.text), shown.size > 0 && el("a", { href: raw, download: "" }, "Download")),
     shown.note && el("div", { class: "note" }, shown.note),
     shown.is_cut && el("div", { class: "note warn" }, "Only the first 256 KiB are shown; the download has all of it."),
@@ -75,12 +75,6 @@ function batchWords(batch) {
   const range = batch.first_offset === null ? `up to offset ${formatCount(batch.last_offset)}` : batch.first_offset === batch.last_offset ? `offset ${formatCount(batch.last_offset)} alone` : `offsets ${formatCount(batch.first_offset)} to ${formatCount(batch.last_offset)}`;
   return [range, batch.records !== null && plural(batch.records, "record"), formatSize(batch.size_bytes), batch.codec === "none" ? "not compressed" : batch.codec, `format ${batch.format}`,
     batch.producer_id !== null && `producer ${batch.producer_id} from sequence ${formatCount(batch.base_sequence)}`, batch.is_transactional && "in a transaction"].filter(Boolean).join(", ");
-}
-
-/** The topic's page with a filter by this key. */
-function sameKey(name, key) {
-  const quoted = key.replace(/[\\"]/g, "\\$&");
-  return `/topics/${part(name)}?${new URLSearchParams({ f: `key = "${quoted}"` })}`;
 }
 
 function distance(ms, other) {

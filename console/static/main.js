@@ -1,6 +1,6 @@
 // The frame of every page: navigation, zone, theme, keys, and which module draws an address.
 import { groupName } from "./api.js";
-import { button, choice, el, failure, replace, skeleton } from "./dom.js";
+import { button, choice, el, failure, notice, replace, skeleton } from "./dom.js";
 import { initKeys } from "./keys.js";
 import { navigate, param, prefer, preference, setParams, settings } from "./state.js";
 
@@ -42,7 +42,7 @@ function drawTop(current) {
       prefer("zone", name);
       setParams({ zone: name });
     } catch {
-      // Not a zone: the choice stays as it was.
+      if (name) notice(`This browser knows no zone ${name}: write one such as Asia/Tokyo.`);
     }
     show();
   };

@@ -2,7 +2,7 @@
 import { get, post } from "./api.js";
 import { button, card, copyButton, el, failure, labelled, replace } from "./dom.js";
 import { command, settings } from "./state.js";
-import { formatCount, formatDuration, formatTime } from "./time.js";
+import { formatDuration, formatTime, plural } from "./time.js";
 
 const STEPS = [["1 min", 60_000], ["1 h", 3_600_000], ["1 d", 86_400_000], ["8 d", 8 * 86_400_000], ["30 d", 30 * 86_400_000]];
 
@@ -27,7 +27,7 @@ export async function show(root, { signal, refresh }) {
     try {
       const found = await post("/clock", body);
       draw(found);
-      replace(result, el("div", { class: "note" }, `${formatCount(found.fired)} jobs ran, ${formatCount(found.segments_deleted)} segments and ${formatCount(found.groups_expired)} groups were deleted, in ${formatDuration(found.took_ms)}.`));
+      replace(result, el("div", { class: "note" }, `${plural(found.fired, "job")} ran, in ${formatDuration(found.took_ms)}. Deleted: ${plural(found.segments_deleted, "segment")}, ${plural(found.groups_expired, "group")}.`));
     } catch (error) {
       replace(result, failure(error));
     }

@@ -42,8 +42,7 @@ export async function show(root, { words: [name], signal }) {
   const moving = el("div");
 
   function draw(group) {
-    const records = group.positions.reduce((sum, row) => sum + (row.lag ?? 0), 0);
-    const lag = Math.max(0, ...group.positions.map((row) => row.lag_ms ?? 0));
+    const { records, lag_ms: lag } = group;
     redraw(body,
       el("div", { class: "head" }, el("h1", {}, shownName(name)), el("span", { class: "tag" }, group.state), el("span", { class: "dim" }, group.assignor), el("span", { class: "grow" }),
         copyButton("Copy as command", command("group", "describe", name))),

@@ -99,7 +99,7 @@ export async function show(root, { signal }) {
   const draw = (found) => replace(root, el("div", { class: "head" }, el("h1", {}, "Users and rules")),
     section("Users", found.users, [
       { title: "User", class: "name", cell: (one) => one.name }, { title: "Credentials (iterations)", cell: (one) => one.mechanisms.join(", ") },
-      { title: "Change", right: true, cell: (one) => canChange && [button("Password…", () => changePassword(one.name), { "aria-label": `Change the password of ${one.name}` }), " ", button("Remove…", () => removeUser(one.name), { "aria-label": `Remove ${one.name}` })] },
+      { title: "Change", class: "act", right: true, cell: (one) => canChange && [button("Password…", () => changePassword(one.name), { "aria-label": `Change the password of ${one.name}` }), " ", button("Remove…", () => removeUser(one.name), { "aria-label": `Remove ${one.name}` })] },
     ], "There are no users with SCRAM passwords.", ["user", "list"], button("Add a user…", addUser)),
     section("Access rules", found.rules, [
       { title: "Who", class: "mono name", cell: (one) => one.principal },
@@ -107,11 +107,11 @@ export async function show(root, { signal }) {
       { title: "What", cell: (one) => one.operation },
       { title: "On", cell: (one) => one.resource }, { title: "Name", class: "mono name", cell: (one) => one.name },
       { title: "Pattern", cell: (one) => one.pattern }, { title: "From", class: "mono name", cell: (one) => one.host },
-      { title: "Change", right: true, cell: (one) => canChange && button("Remove…", () => removeRule(one), { "aria-label": `Remove the rule of ${one.principal} to ${one.operation} ${one.resource} ${one.name}` }) },
+      { title: "Change", class: "act", right: true, cell: (one) => canChange && button("Remove…", () => removeRule(one), { "aria-label": `Remove the rule of ${one.principal} to ${one.operation} ${one.resource} ${one.name}` }) },
     ], "There are no access rules.", ["acl", "list"], button("Add a rule…", addRule)),
     section("Quotas", found.quotas, [
       { title: "For", class: "name", cell: (one) => pairs(one.entity) }, { title: "Limits", class: "mono name", cell: (one) => pairs(one.limits) },
-      { title: "Change", right: true, cell: (one) => canChange && button("Remove…", () => removeQuota(one), { "aria-label": `Remove the quota of ${pairs(one.entity)}` }) },
+      { title: "Change", class: "act", right: true, cell: (one) => canChange && button("Remove…", () => removeQuota(one), { "aria-label": `Remove the quota of ${pairs(one.entity)}` }) },
     ], "There are no quotas.", ["quota", "list"], button("Set a quota…", setQuota)));
   await load();
 }

@@ -2,7 +2,7 @@
 import { get, part } from "./api.js";
 import { el, replace, skeleton } from "./dom.js";
 import { param, settings } from "./state.js";
-import { formatAge, formatCount, formatSize, formatTime, plural } from "./time.js";
+import { formatAge, formatSize, formatTime, plural } from "./time.js";
 
 /** @type {[string, string, () => Promise<{show: Function}>][]} */
 const TABS = [
@@ -32,7 +32,7 @@ export async function show(root, { words: [name], signal, refresh }) {
   };
   replace(root,
     el("div", { class: "head" }, el("h1", {}, name), topic.is_internal && el("span", { class: "tag" }, "internal"), topic.window && windowOf(topic.window), el("span", { class: "grow" }),
-      el("span", { class: "dim" }, [plural(topic.count, "partition"), `${formatCount(offsets)} offsets`, topic.bytes !== null && formatSize(topic.bytes),
+      el("span", { class: "dim" }, [plural(topic.count, "partition"), plural(offsets, "offset"), topic.bytes !== null && formatSize(topic.bytes),
         newest >= 0 && `newest ${formatAge(newest, topic.now_ms)}`].filter(Boolean).join(" · "))),
     el("nav", { class: "tabs", "aria-label": "About the topic" }, shown.map(([key, text]) =>
       el("a", { href: link(key), "aria-current": key === chosen[0] ? "page" : null, title: key === "" ? `newest record ${formatTime(newest)}` : null }, text))),

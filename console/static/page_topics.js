@@ -23,7 +23,7 @@ export async function show(root, { signal, refresh }) {
   const more = { details: null, now: Date.now(), days: null, latest: null };
   const draw = () => {
     const { details, now } = more;
-    const of = (row, field) => details?.[row.name]?.[field];
+    const of = (row, field) => details?.get(row.name)?.[field];
     const wait = (value) => (details ? value : "…");
     replace(list, table([
       { title: "Topic", class: "name", cell: (row) => [el("a", { href: `/topics/${encodeURIComponent(row.name)}` }, row.name), row.is_internal && el("span", { class: "tag" }, "internal")] },
@@ -37,10 +37,10 @@ export async function show(root, { signal, refresh }) {
         const newest = of(row, "newest_ms");
         return wait(el("span", { title: formatTime(newest), class: newest > now ? "bad" : null }, formatAge(newest, now)));
       } },
-      { title: "Last 24 h", cell: (row) => (more.days ? spark(more.days[row.name] ?? []) : "…") },
+      { title: "Last 24 h", cell: (row) => (more.days ? spark(more.days.get(row.name) ?? []) : "…") },
       { title: "Latest group", class: "name", cell: (row) => {
-        const group = more.latest?.[row.name];
-        return group ? [groupLink(group.group), el("span", { class: "dim" }, ` ${group.lag_ms ? formatDuration(group.lag_ms) : "at the end"}`)] : more.latest ? "-" : "…";
+        const group = more.latest?.get(row.name);
+        return group ? [groupLink(group.group), el("span", { class: "dim" }, ` ${behind(group)}`)] : more.latest ? "-" : "…";
       } },
     ], rows, { label: "Topics" }));
   };
@@ -59,21 +59,30 @@ export async function show(root, { signal, refresh }) {
   if (!rows.length) return;
   draw();
   const names = { name: rows.map((row) => row.name) };
+  // By name in a Map: an object has more names than its own, such as "constructor".
   const part = async (path, params, take) => {
     try {
-      take(await get(path, params, signal));
+      take(byName(await get(path, params, signal)));
     } catch {
-      take({ topics: {} }); // These columns stay empty; the list itself has its own error.
+      take(new Map()); // These columns stay empty; the list itself has its own error.
     }
     if (!signal.aborted) draw();
   };
   const details = Promise.all([get("/topic-details", names, signal), get("/time", { text: "now" }, signal)]);
-  part("/topic-days", names, ({ topics }) => { more.days = topics; });
-  part("/groups", {}, ({ topics }) => { more.latest = topics; });
+  part("/topic-days", names, (days) => { more.days = days; });
+  part("/groups", {}, (latest) => { more.latest = latest; });
   const [answer, time] = await details;
-  more.details = answer.topics;
+  more.details = byName(answer);
   more.now = time.now_ms;
   if (!signal.aborted) draw();
+}
+
+const byName = ({ topics }) => new Map(Object.entries(topics));
+
+/** How far the group is behind: in time, else in records. */
+function behind({ records, lag_ms: lag }) {
+  if (!records) return "at the end";
+  return lag ? formatDuration(lag) : plural(records, "record");
 }
 
 /** A day as bars without a scale. */

@@ -1,6 +1,7 @@
 // What other retention settings would delete, before anything is changed.
 import { get, part, post } from "./api.js";
 import { button, canvas, card, colour, copyButton, el, failure, groupLink, incomplete, labelled, notice, numbers, replace, table } from "./dom.js";
+import { unasked } from "./delete_records.js";
 import { fate, reasonOf } from "./segment_map.js";
 import { command, settings } from "./state.js";
 import { formatCount, formatDuration, formatSize, formatTick, formatTime, plural, ticks } from "./time.js";
@@ -38,7 +39,7 @@ export async function simulator(root, { name, plan, partition, count, signal, re
 
   async function run() {
     try {
-      readers ??= (await get(`/topics/${part(name)}/readers`, {}, signal)).readers;
+      readers ??= await get(`/topics/${part(name)}/readers`, {}, signal);
       last = await ask();
       preview(last, last.settings["retention.ms"]);
       draw();
@@ -51,7 +52,7 @@ export async function simulator(root, { name, plan, partition, count, signal, re
     const gone = going(last);
     const left = last.partitions.flatMap((one) => one.segments).filter((one) => fate(one, last.now_ms)[0] !== "bad");
     const oldest = Math.min(...left.map((one) => one.min_timestamp ?? Infinity).filter((time) => time >= 0));
-    const losers = lost(gone, readers);
+    const losers = lost(gone, readers.readers);
     const isChanged = last.settings["retention.ms"] !== before["retention.ms"] || last.settings["retention.bytes"] !== before["retention.bytes"];
     const size = last.partitions.reduce((sum, one) => sum + one.segments.reduce((inner, segment) => inner + segment.size_bytes, 0), 0);
     const rate = last.partitions.reduce((sum, one) => sum + (one.bytes_per_day ?? 0), 0);
@@ -66,6 +67,7 @@ export async function simulator(root, { name, plan, partition, count, signal, re
       losers.length > 0 && [el("div", { class: "note warn" }, "These groups would lose records that they have not read:"), table([
         { title: "Group", class: "name", cell: (one) => groupLink(one.group) },
         { title: "Partition", right: true, cell: (one) => one.partition }, { title: "Unread records lost", right: true, cell: (one) => formatCount(one.lost) }], losers)],
+      gone.length > 0 && unasked(readers.groups_unknown),
       rate > 0 ? curve(last, size) : el("p", { class: "dim" }, "No forecast of the size: too few segments, or too little time between them, to know how fast the topic grows."),
       el("p", { class: "dim" }, `Retention runs every ${formatDuration(last.check_interval_ms)}; a segment goes as a whole.`),
       el("div", { class: "bar" },

@@ -1,5 +1,5 @@
 // Write one record, new or like an existing one.
-import { get, part, post } from "./api.js";
+import { get, getBytes, part, post } from "./api.js";
 import { button, card, choice, copyButton, el, failure, labelled, replace } from "./dom.js";
 import { command, param, shell } from "./state.js";
 import { formatSize, formatTime, isoTime, plural } from "./time.js";
@@ -32,8 +32,7 @@ export async function show(root, { name, signal }) {
     const like = await get(`/topics/${part(name)}/record`, { partition: from, offset }, signal);
     original = like;
     for (const [box, which] of [[key, "key"], [value, "value"]]) {
-      const raw = await fetch(`/api/topics/${part(name)}/raw?${new URLSearchParams({ partition: from, offset, part: which })}`);
-      const bytes = new Uint8Array(await raw.arrayBuffer());
+      const bytes = await getBytes(`/topics/${part(name)}/raw`, { partition: from, offset, part: which }, signal);
       encodings[which] = like[which].format === "null" ? (which === "key" ? "text" : "null") : encodingOf(bytes, which);
       box.value = encodings[which] === "hex" ? Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("") : decode(bytes);
     }

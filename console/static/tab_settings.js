@@ -59,7 +59,7 @@ export async function show(root, { topic, name, signal, refresh }) {
       { title: "", class: "nowrap dim", cell: meaning },
       { title: "Source", class: "nowrap", cell: (one) => el("span", { class: one.is_set_here ? "tag good" : "tag" }, one.source) },
       { title: "Meaning", class: "dim", cell: (one) => one.documentation },
-      { title: "", cell: (one) => settings.readOnly !== "1" && !topic.window && !one.is_read_only && button("Change…", () => edit(one), { "aria-label": `Change ${one.name}` }) },
+      { title: "", class: "act", cell: (one) => settings.readOnly !== "1" && !topic.window && !one.is_read_only && button("Change…", () => edit(one), { "aria-label": `Change ${one.name}` }) },
     ], rows));
   }
 

@@ -51,7 +51,7 @@ export const isoTime = (ms) => (ms < CALENDAR_END ? formatTime(ms).replace(" ", 
 export function formatTick(ms, spanMs) {
   if (Math.abs(ms) > 8.64e15) return "";
   const p = partsOf(ms);
-  if (spanMs > 400 * DAY) return `${p.year}-${p.month}`;
+  if (spanMs > 400 * DAY) return `${p.year}-${p.month}-${p.day}`;
   if (spanMs > 12 * DAY) return `${p.month}-${p.day}`;
   if (spanMs > DAY / 2) return `${p.month}-${p.day} ${p.hour}:${p.minute}`;
   if (spanMs > 300_000) return `${p.hour}:${p.minute}`;
@@ -61,12 +61,23 @@ export function formatTick(ms, spanMs) {
 
 const STEPS = [1, 5, 10, 50, 100, 500, 1e3, 5e3, 15e3, 6e4, 3e5, 9e5, 1.8e6, 3.6e6, 1.08e7, 2.16e7, 4.32e7, DAY, 2 * DAY, 7 * DAY, 14 * DAY, 30 * DAY, 91 * DAY, 365 * DAY, 3650 * DAY];
 
-/** Round times between two, about `count` of them. */
+/** How far the clocks of the page's zone are ahead of UTC at a time, in ms. */
+function aheadOfUtc(ms) {
+  if (zoneName() === "UTC" || Math.abs(ms) > 8.64e15) return 0;
+  const [, sign, hours, minutes, seconds = "0"] = /([+-])(\d\d):(\d\d)(?::(\d\d))?/.exec(partsOf(ms).offset) ?? [];
+  return sign ? Number(`${sign}1`) * (Number(hours) * 3600 + Number(minutes) * 60 + Number(seconds)) * 1000 : 0;
+}
+
+/** Times between two, about `count` of them, that are round on the clocks of the page's zone. */
 export function ticks(from, to, count) {
   const step = STEPS.find((one) => (to - from) / one <= count) ?? Math.ceil((to - from) / count);
   const found = [];
-  for (let at = Math.ceil(from / step) * step; at <= to; at += step) found.push(at);
-  return found;
+  for (let clock = Math.ceil((from + aheadOfUtc(from)) / step) * step; ; clock += step) {
+    const at = clock - aheadOfUtc(clock - aheadOfUtc(clock));
+    if (at > to) return found;
+    // Where clocks go back, a round time may come twice.
+    if (at >= from && at > (found[found.length - 1] ?? -Infinity)) found.push(at);
+  }
 }
 
 /** @type {[number, string][]} */

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 from starlette.requests import Request
 
 from client.errors import InvalidTime, InvalidUse
-from client.times import UTC, parse_time
+from client.times import UTC, format_time, parse_time
 from client.types import TopicPartition
 from console.data.groups import LagWatch
 from console.data.hub import Hub
@@ -92,6 +92,22 @@ async def time_of(request: Request, name: str) -> int | None:
         return parse_time(text, now_ms=now_ms, zone=zone_of(request))
     except InvalidTime as error:
         raise InvalidTime(f"{name}: {error}") from None
+
+
+async def span_of(request: Request) -> tuple[int | None, int | None]:
+    """The times ``from`` and ``to`` of the address in ms; None where one is left out.
+
+    Raises:
+        InvalidTime: one is none, or they are in the wrong order.
+    """
+    from_ms, to_ms = await time_of(request, "from"), await time_of(request, "to")
+    if from_ms is not None and to_ms is not None and to_ms <= from_ms:
+        zone = zone_of(request)
+        raise InvalidTime(
+            f"to={format_time(to_ms, zone)} is not after from={format_time(from_ms, zone)}, so "
+            "there is nothing in between: give the earlier time first"
+        )
+    return from_ms, to_ms
 
 
 def partitions_of(request: Request) -> frozenset[int] | None:

@@ -8,13 +8,12 @@ from starlette.routing import Route
 
 from client.errors import BrokerRefused, InvalidUse
 from client.times import find_unit_mistake, format_time
-from client.types import TopicPartition
+from client.types import ConsumerRecord
 from console.data import overview, records, timeline
-from console.data.conditions import parse_condition
+from console.data.conditions import filter_by_key, parse_condition
 from console.data.decoders import FORMATS, portable
 from console.data.groups import readers_of
 from console.data.held import held_partitions
-from console.data.hub import Hub
 from console.data.skew import sample_times
 from console.web import questions as ask
 from console.web.answers import answer, failure
@@ -79,12 +78,13 @@ async def topic(request: Request) -> Response:
 
 async def draw_timeline(request: Request) -> Response:
     """The bars of a topic."""
+    from_ms, to_ms = await ask.span_of(request)
     return answer(
         await timeline.draw(
             ask.hub_of(request),
             request.path_params["topic"],
-            from_ms=await ask.time_of(request, "from"),
-            to_ms=await ask.time_of(request, "to"),
+            from_ms=from_ms,
+            to_ms=to_ms,
             chosen=ask.partitions_of(request),
             buckets=ask.number_of(request, "buckets", timeline.EDGES_MAX, 1, timeline.EDGES_MAX),
             has_sizes=ask.text_of(request, "unit") == "bytes",
@@ -96,10 +96,11 @@ async def window_of(request: Request, *, limit: int | None = None) -> records.Wi
     """The window of records that an address asks for."""
     now_ms = await ask.hub_of(request).now_ms()
     condition = parse_condition(ask.text_of(request, "f"), now_ms=now_ms, zone=ask.zone_of(request))
+    from_ms, to_ms = await ask.span_of(request)
     return records.Window(
         topic=request.path_params["topic"],
-        from_ms=await ask.time_of(request, "from"),
-        to_ms=await ask.time_of(request, "to"),
+        from_ms=from_ms,
+        to_ms=to_ms,
         chosen=ask.partitions_of(request),
         condition=condition,
         order=ask.text_of(request, "order", "time"),
@@ -127,6 +128,7 @@ async def record(request: Request) -> Response:
         if name not in ("", *FORMATS):
             raise InvalidUse(f"{part}_format={name[:20]}: choose {', '.join(FORMATS)}")
     found, batch = await records.read_one(hub, partition, offset)
+    before, after = await records.neighbours_of(hub, partition, offset)
     now_ms = await hub.now_ms()
     return answer(
         {
@@ -147,18 +149,15 @@ async def record(request: Request) -> Response:
             "headers_count": len(found.headers),
             "key": await registry.shown(found.key, formats["key"]),
             "value": await registry.shown(found.value, formats["value"]),
-            "previous": await _time_at(hub, partition, offset - 1),
-            "next": await _time_at(hub, partition, offset + 1),
+            "same_key": filter_by_key(found.key),
+            "previous": _place(before),
+            "next": _place(after),
         }
     )
 
 
-async def _time_at(hub: Hub, partition: TopicPartition, offset: int) -> dict[str, int] | None:
-    try:
-        found, _ = await records.read_one(hub, partition, offset)
-    except (InvalidUse, BrokerRefused):
-        return None
-    return {"offset": found.offset, "time_ms": found.timestamp_ms}
+def _place(found: ConsumerRecord | None) -> dict[str, int] | None:
+    return found and {"offset": found.offset, "time_ms": found.timestamp_ms}
 
 
 async def raw_record(request: Request) -> Response:

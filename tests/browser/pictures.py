@@ -231,7 +231,7 @@ def _lag(page: Page, broker: RunningBroker) -> None:
 
 def _clock(page: Page, broker: RunningBroker) -> None:
     page.get_by_role("button", name="1 min", exact=True).click()
-    page.get_by_text("jobs ran").wait_for()
+    page.get_by_text(re.compile("jobs? ran")).wait_for()
 
 
 PICTURES = {

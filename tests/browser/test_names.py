@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 
 TOPIC = "t" * 249
 LONG = "n" * 240
+OF_OBJECTS = ["constructor", "toString", "__proto__"]
 STRANGE = [".", "..", "../..", "a/b", "a/", "%2e%2e", "50%", "=..", "x?y#z", " ", "two\nlines"]
 NOW = 1_767_225_600_000  # 2026-01-01T00:00Z
 AHEAD_MS = 600_000
@@ -38,6 +39,8 @@ async def fill(broker: RunningBroker) -> None:
         await admin.alter_group_offsets(LONG, {TopicPartition(TOPIC, 0): 0})
         for group in STRANGE:
             await admin.alter_group_offsets(group, {TopicPartition(TOPIC, 0): 1})
+        for name in OF_OBJECTS:
+            await admin.create_topic(name)
         await admin.set_user(LONG, "tide-pool")
         await admin.alter_quotas({"user": LONG, "client-id": LONG}, {"producer_byte_rate": 1e6})
         rule = Acl(
@@ -72,6 +75,25 @@ def test_a_long_name_pushes_nothing_out_of_sight(page: Page, path: str) -> None:
     expect(page.locator(".skeleton")).to_have_count(0)
     page.wait_for_load_state("networkidle")
     assert page.evaluate(WIDER) == []
+
+
+@pytest.mark.parametrize("topic", OF_OBJECTS)
+def test_a_topic_may_have_a_name_that_every_object_of_a_script_has(page: Page, topic: str) -> None:
+    page.goto("/topics")
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name=topic, exact=True))
+    expect(row.get_by_role("cell").last).to_have_text("-")
+    expect(row.get_by_role("cell").nth(8)).to_have_text("-")
+    page.goto(f"/topics/{topic}")
+    expect(page.get_by_text("This topic has no records yet.")).to_be_visible()
+
+
+def test_a_list_without_its_last_columns_has_its_rows(page: Page) -> None:
+    page.route("**/api/topic-days**", lambda route: route.fulfill(status=503))
+    page.route("**/api/groups**", lambda route: route.fulfill(status=503))
+    page.goto("/topics")
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name="constructor"))
+    expect(row.get_by_role("cell").last).to_have_text("-")
+    expect(row.get_by_role("cell").nth(8)).to_have_text("-")
 
 
 def test_a_long_name_fits_where_a_group_is_moved(page: Page) -> None:

@@ -43,6 +43,7 @@ async def fill(broker: RunningBroker) -> None:
             for number in range(40):
                 await producer.send("wide", b"x", partition=number, timestamp_ms=START)
             await producer.flush()
+        await admin.set_user("dashboards-of-the-night-watch", "tide-pool")
         await admin.alter_group_offsets("billing", {TopicPartition("flights", 0): 20})
 
 
@@ -82,6 +83,41 @@ def test_a_record_comes_into_sight_on_a_narrow_screen(page: Page) -> None:
     page.locator("tr.row").nth(2).click()
     expect(page.get_by_label("Record", exact=True)).to_be_in_viewport()
     expect(page.get_by_label("The value", exact=True)).to_have_text("2")
+
+
+@pytest.mark.parametrize("path", ["/security", "/topics/flights?tab=settings"])
+def test_what_can_be_changed_is_in_sight_on_a_narrow_screen(page: Page, path: str) -> None:
+    page.set_viewport_size({"width": 420, "height": 900})
+    page.goto(path)
+    expect(page.locator("td.act button").first).to_be_visible()
+    ends = "(all) => all.map((one) => one.getBoundingClientRect().right)"
+    assert 300 < max(page.locator("td.act button").evaluate_all(ends)) <= 420
+
+
+def test_a_record_that_cannot_be_read_again_is_not_produced_as_its_error(page: Page) -> None:
+    refusal = '{"error": "the brokers do not answer"}'
+    page.route("**/raw?**", lambda route: route.fulfill(status=503, body=refusal))
+    page.goto("/topics/flights?tab=produce&from=0:1")
+    expect(page.get_by_role("alert")).to_contain_text("the brokers do not answer")
+    expect(page.get_by_role("textbox", name="Value")).to_have_count(0)
+
+
+def test_groups_that_may_lose_records_are_counted(page: Page) -> None:
+    """Where records would go, by a deletion or by other settings."""
+    readers = '{"readers": [], "groups_unknown": 3}'
+    page.route("**/readers?**", lambda route: route.fulfill(body=readers))
+    page.goto("/topics/flights?tab=segments")
+    page.get_by_label("retention.ms", exact=True).fill("1h")
+    expect(page.get_by_text("The positions of 3 more groups are not known")).to_be_visible()
+    plan = (
+        '{"time_ms": 1, "losers": [], "groups_unknown": null, "positions": '
+        '[{"topic": "flights", "partition": 0, "now": 0, "then": 5, "end": 9, "is_end": false}]}'
+    )
+    page.route("**/deletion-preview?**", lambda route: route.fulfill(body=plan))
+    page.goto("/topics/flights?tab=partitions")
+    page.get_by_label("Older than", exact=True).fill("-1h")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_text("The groups could not be asked")).to_be_visible()
 
 
 def test_an_unreachable_address_is_named(chromium: Browser, errors: Errors) -> None:

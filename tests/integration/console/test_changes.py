@@ -3,15 +3,20 @@
 import json
 import logging
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from client.admin import Admin
 from client.consumer import Consumer
+from client.core.groups import GroupAdmin
+from client.errors import BrokerRefused
 from client.types import TopicPartition
+from protocol.error_codes import ErrorCode
+from protocol.time_windows import window_name
 from tests.integration.console.conftest import Browser, Open
-from tidelog.testing import InProcessBroker, Seed
+from tidelog.testing import InProcessBroker, Seed, in_process_broker
 
 START = 1_767_225_600_000
 
@@ -45,6 +50,96 @@ async def test_groups_have_lag_in_records_and_time(
     await browser.ask("/groups/none", 404)
     readers = (await browser.ask("/topics/t/readers"))["readers"]
     assert {one["position"] for one in readers} == {5}
+
+
+async def test_records_without_a_time_give_no_lag_in_time(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    """Not 56 years; and where only some of the records have one, theirs counts."""
+    await seed_group(broker)
+    await broker.create_topic("timeless", [Seed(str(n), timestamp_ms=-1) for n in range(7)])
+    async with Admin(broker.bootstrap) as admin:
+        await admin.alter_group_offsets("none", {TopicPartition("timeless", 0): 2})
+        await admin.alter_group_offsets("g", {TopicPartition("timeless", 0): 2})
+    listed = await browser.ask("/groups")
+    lags = {row["group"]: (row["records"], row["lag_ms"]) for row in listed["groups"]}
+    assert lags == {"g": (95, 190_000), "none": (5, None)}
+    assert listed["topics"]["timeless"]["lag_ms"] is None
+    assert listed["topics"]["timeless"]["records"] == 5
+    assert listed["topics"]["t"] == {"group": "g", "records": 90, "lag_ms": 190_000}
+    found = await browser.ask("/groups/none")
+    assert [one["lag_ms"] for one in found["positions"]] == [None]
+    assert (found["records"], found["lag_ms"]) == (5, None)
+    assert "no time" in found["trend"]["sentence"]
+    found = await browser.ask("/groups/g")
+    assert (found["records"], found["lag_ms"]) == (95, 190_000)
+
+
+async def test_the_latest_group_of_a_topic_is_by_time_then_by_records(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    """A record ahead of the clock is no lag in time, and its group is not at the end."""
+    await broker.clock.freeze(START)
+    await broker.create_topic("t", [Seed(str(n), timestamp_ms=START + 1000) for n in range(9)])
+    async with Admin(broker.bootstrap) as admin:
+        for group, offset in (("a", 9), ("b", 2), ("c", 8)):
+            await admin.alter_group_offsets(group, {TopicPartition("t", 0): offset})
+    latest = (await browser.ask("/groups"))["topics"]["t"]
+    assert latest == {"group": "b", "records": 7, "lag_ms": 0}
+
+
+async def test_a_group_that_reads_a_window_has_its_lag_there_and_is_moved(
+    open_console: Open, tmp_path: Path
+) -> None:
+    """Windows are in no list of topics; one of a topic that is gone is left out as topics are."""
+    settings = {"time.windows.enable": "true"}
+    async with in_process_broker(tmp_path / "windows", settings=settings) as broker:
+        await seed_group(broker)
+        window = window_name("t", START + 20_000, START + 60_000)
+        gone = window_name("gone", START + 20_000, START + 60_000)
+        positions = {TopicPartition(window, number): 15 for number in (0, 1)}
+        async with Admin(broker.bootstrap) as admin:
+            await admin.create_topic("gone")
+            await admin.alter_group_offsets("hour", {**positions, TopicPartition(gone, 0): 0})
+            await admin.delete_topic("gone")
+            await admin.alter_group_offsets("hour", positions)
+        async with open_console(bootstrap=broker.bootstrap) as browser:
+            found = await browser.ask("/groups/hour")
+            seen = [(one["topic"], one["position"], one["end"]) for one in found["positions"]]
+            assert seen == [(window, 15, 50)] * 2
+            assert (found["records"], found["lag_ms"]) == (70, 170_000)
+            plan = await browser.change("/groups/hour/reset-preview", to="2026-01-01T00:00:40Z")
+            assert [one["then"] for one in plan["positions"]] == [20, 20]
+            await browser.change("/groups/hour/reset", positions=plan["positions"])
+            assert await committed(broker, "hour") == {0: 20, 1: 20}
+
+
+async def test_groups_that_were_not_asked_are_counted(
+    broker: InProcessBroker, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deletion must not seem harmless because its losers were not looked for."""
+    await seed_group(broker)
+    async with Admin(broker.bootstrap) as admin:
+        for name in ("x", "y"):
+            await admin.alter_group_offsets(name, {TopicPartition("t", 0): 1})
+    before = "2026-01-01T00:01:00Z"
+    plan = await browser.change("/topics/t/deletion-preview", before=before)
+    assert ({one["group"] for one in plan["losers"]}, plan["groups_unknown"]) == (
+        {"g", "x", "y"},
+        0,
+    )
+    monkeypatch.setattr("console.data.groups.GROUPS_MAX", 2)
+    assert (await browser.ask("/topics/t/readers"))["groups_unknown"] == 1
+    asked = GroupAdmin.group_offsets
+
+    async def refused(self: Any, group_id: str) -> Any:
+        if group_id == "g":
+            raise BrokerRefused("group g", ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        return await asked(self, group_id)
+
+    monkeypatch.setattr(GroupAdmin, "group_offsets", refused)
+    plan = await browser.change("/topics/t/deletion-preview", before=before)
+    assert (len(plan["losers"]), plan["groups_unknown"]) == (1, 2)
 
 
 async def test_lag_trend_turns_when_consumer_stops(

@@ -5,6 +5,7 @@ import json
 import math
 import random
 import time
+import zoneinfo
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -375,6 +376,77 @@ async def test_compacted_and_deleted_logs_are_read(
         rows = await all_pages(browser, "t", order=order, limit="7")
         assert sorted(row["offset"] for row in rows) == list(range(20, 50))
     assert "error" in await browser.ask("/topics/t/record", 404, offset=3)
+    assert (await browser.ask("/topics/t/record", offset=20))["previous"] is None
+
+
+async def test_neighbours_are_found_across_what_compaction_removed(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    """Each record of a compacted log leads to the ones before and after it, however far."""
+    await broker.clock.freeze(START)
+    settings = {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0.01",
+        "segment.ms": "1000",
+    }
+    await broker.create_topic("t", settings=settings)
+    async with Producer(broker.bootstrap) as producer:
+        for n in range(1200):
+            kept = n in (0, 3, 4, 40, 400, 1100)
+            key = b"kept %d" % n if kept else b"again"
+            await producer.send("t", b"v", key=key, timestamp_ms=START + n)
+            if n % 50 == 0:
+                await producer.flush()
+        await producer.flush()
+        await producer.send_and_wait("t", b"v", key=b"again", timestamp_ms=START + HOUR)
+    await broker.clock.advance("2h")
+    rows = await all_pages(browser, "t", limit="1000")
+    offsets = sorted(row["offset"] for row in rows)
+    assert offsets == [0, 3, 4, 40, 400, 1100, *offsets[6:]]
+    assert len(offsets) < 10
+    for before, offset, after in zip([None, *offsets], offsets, [*offsets[1:], None], strict=False):
+        found = await browser.ask("/topics/t/record", offset=offset)
+        near = [one and one["offset"] for one in (found["previous"], found["next"])]
+        assert near == [before, after]
+
+
+async def test_a_key_leads_to_all_records_that_have_it(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    """Also keys that are numbers, JSON or no text; one too long for a filter leads nowhere."""
+    keys = [b"17", b'{"id": "a b"}', b"\xff\x00", b"", b'a"\\', b"k" * 2000, None]
+    await broker.create_topic("t", [Seed("v", key=key) for key in keys * 2])
+    for offset, key in enumerate(keys):
+        text = (await browser.ask("/topics/t/record", offset=offset))["same_key"]
+        if key is None or len(key) > 1000:
+            assert text is None
+            continue
+        found = await browser.ask("/topics/t/records", f=text)
+        assert [row["offset"] for row in found["rows"]] == [offset, offset + len(keys)]
+
+
+async def test_zones_do_not_depend_on_the_machine(browser: Browser) -> None:
+    """A browser sends its own zone, and some say Asia/Calcutta, which small systems lack."""
+    zoneinfo.reset_tzpath(to=())
+    zoneinfo.ZoneInfo.clear_cache()
+    try:
+        found = await browser.ask("/time", text="2026-01-01", tz="Asia/Calcutta")
+        assert found["ms"] == START - 11 * HOUR // 2
+    finally:
+        zoneinfo.reset_tzpath()
+        zoneinfo.ZoneInfo.clear_cache()
+
+
+@pytest.mark.parametrize("page", ["timeline", "records", "export"])
+async def test_a_range_the_wrong_way_round_is_refused(
+    broker: InProcessBroker, browser: Browser, page: str
+) -> None:
+    await broker.create_topic("t", [Seed("v", timestamp_ms=START)])
+    late, early = "2026-01-02T09:00:00", "2026-01-01T09:00:00"
+    for start, end in ((late, early), (late, late)):
+        span = {"from": start, "to": end, "tz": "Asia/Tokyo"}
+        found = await browser.ask(f"/topics/t/{page}", 400, **span)
+        assert f"to={end}.000+09:00 is not after from=2026-01-02" in found["error"]
 
 
 async def test_one_record_in_full(broker: InProcessBroker, browser: Browser) -> None:

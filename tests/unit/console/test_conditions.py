@@ -13,6 +13,7 @@ from console.data.conditions import (
     Condition,
     Not,
     bounds_of,
+    filter_by_key,
     fulfils,
     parse_condition,
 )
@@ -58,6 +59,7 @@ ORDER = b'{"user": {"id": 17, "name": "Ann"}, "lines": [{"sku": "a"}, {"sku": "b
         ("value.lines[2].sku != b", True),
         ("value.paid = true", True),
         ("value.paid = 1", False),
+        ('partition = "3" and offset = "41"', True),
         ("value.nothing = null", False),
         ("not value.user.id = 17 or key = k", True),
         ("not (value.user.id = 17 or key = k)", False),
@@ -99,6 +101,22 @@ def test_values_that_are_no_json_are_text() -> None:
     assert not fulfils(parse("value ~ x"), record(None))
 
 
+@given(st.binary(max_size=500) | st.text(max_size=200).map(str.encode), st.binary(max_size=3))
+def test_a_filter_by_a_key_selects_it_and_no_other(key: bytes, end: bytes) -> None:
+    text = filter_by_key(key)
+    assert text is not None
+    assert fulfils(parse(text), record(key=key))
+    assert fulfils(parse(text), record(key=key + end)) == (end == b"")
+
+
+def test_what_no_filter_can_say_of_a_key() -> None:
+    assert filter_by_key(None) is None
+    assert filter_by_key(b"k" * 992) is not None
+    assert filter_by_key(b"k" * 993) is None
+    assert filter_by_key(b'"' * 600) is None
+    assert filter_by_key(b"\xff" * 900) is None
+
+
 @pytest.mark.parametrize(
     ("text", "word"),
     [
@@ -110,6 +128,8 @@ def test_values_that_are_no_json_are_text() -> None:
         ("(key = k", ")"),
         ("key = k key = k", "not expected"),
         ("partition = x", "whole number"),
+        ("partition = true", "whole number"),
+        ("size > null", "whole number"),
         ("offset = 1.5", "whole number"),
         ("time > soon", "time"),
         ("time > 1700000000", "seconds"),

@@ -23,6 +23,7 @@ from console.data.decoders import (
     preview,
     shown,
     structure_of,
+    text_of,
 )
 from console.data.registry import Registry
 
@@ -73,6 +74,15 @@ def test_a_format_of_choice_that_does_not_fit_says_so() -> None:
     assert found["format"] == "hex"
     assert "not json" in found["note"]
     assert shown(b"abc", "hex")["text"].startswith("00000000  61 62 63")
+
+
+@pytest.mark.parametrize("data", [b"abc\xc2", b'{"a": 1}\xe2\x82', b"\xf0\x9f\x98"])
+def test_bytes_that_end_in_a_part_of_a_character_are_no_text(data: bytes) -> None:
+    """Else the last bytes would not be seen: two values that differ would look the same."""
+    assert shown(data)["format"] == "hex"
+    assert shown(data, "text")["note"] == "these bytes are not text"
+    assert preview(data) == f"0x{data.hex()}"
+    assert text_of(data) == data.hex()
 
 
 def test_large_values_are_cut_and_small_characters_stay_whole() -> None:
