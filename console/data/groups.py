@@ -15,7 +15,7 @@ from statistics import StatisticsError, linear_regression
 from typing import Any, Final, NamedTuple
 
 from client.core.offsets import EARLIEST, LATEST
-from client.descriptions import GroupInfo
+from client.descriptions import GroupInfo, GroupListing
 from client.errors import BrokerRefused, ClientError, InvalidUse
 from client.types import OffsetAndMetadata, TopicPartition
 from console.data.decoders import preview
@@ -171,7 +171,7 @@ class LagWatch:
             }
             for one in groups
         ]
-        lags = await asyncio.gather(*(self._summary(row["group"]) for row in rows[:GROUPS_MAX]))
+        lags = await asyncio.gather(*(self._summary(one) for one in groups[:GROUPS_MAX]))
         latest: dict[str, dict[str, Any]] = {}
         for row, (lag, of_topics) in zip(rows, lags, strict=False):
             row |= lag
@@ -180,10 +180,13 @@ class LagWatch:
                     latest[topic] = {"group": row["group"], **behind}
         return {"groups": rows, "with_lag": min(len(rows), GROUPS_MAX), "topics": latest}
 
-    async def _summary(self, group_id: str) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    async def _summary(
+        self, group: GroupListing
+    ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         """(the group's lag, its lag in each topic)."""
+        group_id = group.group_id
         try:
-            rows = await self._positions(group_id, None)
+            rows = await self._positions(group_id, None, is_share=_is_share(group))
         except ClientError as error:
             return {"error": str(error)}, {}
         sample = _sample(rows, await self._hub.now_ms())
@@ -199,18 +202,25 @@ class LagWatch:
 
     def _trend(self, group_id: str, lag: Mapping[str, Any]) -> Trend:
         if lag["lag_ms"] is None:
-            return Trend(None, None, "The records have no time, so the lag has none.")
+            return Trend(None, None, "The next records carry no time, or could not be read, so the lag has none.")
         return trend_of(self._series[group_id].samples())
 
     async def described(self, group_id: str) -> dict[str, Any]:
         """One group: members, positions with both lags, samples and the trend."""
         self._keep_sampling()
-        info = await self._hub.admin.describe_group(group_id)
-        rows = await self._positions(group_id, info)
+        is_share = any(
+            one.group_id == group_id and _is_share(one) for one in await self._hub.admin.groups()
+        )
+        if is_share:
+            info = await self._hub.admin.describe_share_group(group_id)
+        else:
+            info = await self._hub.admin.describe_group(group_id)
+        rows = await self._positions(group_id, info, is_share=is_share)
         self._keep(group_id, _sample(rows, await self._hub.now_ms()))
         samples = self._series[group_id].samples()
         return {
             "group": group_id,
+            "is_share": is_share,
             "state": info.state,
             "protocol": info.protocol_type,
             "assignor": info.assignor,
@@ -230,41 +240,68 @@ class LagWatch:
             "trend": self._trend(group_id, _lag_of(rows))._asdict(),
         }
 
-    async def _positions(self, group_id: str, info: GroupInfo | None) -> list[dict[str, Any]]:
-        committed = await self._hub.admin.group_offsets(group_id)
-        owners = {tp: member for member in (info.members if info else ()) for tp in member.partitions}
-        topics = await self._hub.named({tp.topic for tp in {*committed, *owners}})
+    async def _positions(
+        self, group_id: str, info: GroupInfo | None, *, is_share: bool
+    ) -> list[dict[str, Any]]:
+        """The partitions of a group with both lags.
+
+        What retention has deleted unread is in no lag; `lost` counts it. The position of a share
+        group is its first record that is not done, and its lag leaves out those done after it.
+        """
+        places = await self._places(group_id, is_share=is_share)
+        owners: dict[TopicPartition, list[str]] = {}
+        for member in info.members if info else ():
+            for tp in member.partitions:
+                owners.setdefault(tp, []).append(member.client_id)
+        topics = await self._hub.named({tp.topic for tp in {*places, *owners}})
         partitions = [
             tp
-            for tp in sorted({*committed, *owners})
+            for tp in sorted({*places, *owners})
             if tp.topic in topics and tp.partition in topics[tp.topic].partitions
         ]
-        ends = await self._hub.admin.list_offsets(dict.fromkeys(partitions, LATEST))
-        behind = {
-            tp: committed[tp].offset
-            for tp in partitions
-            if tp in committed and (end := ends[tp]) and committed[tp].offset < end.offset
-        }
-        times = await self._times_at(behind)
-        now_ms = await self._hub.now_ms()
-        rows = []
+        admin = self._hub.admin
+        ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
+        starts = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+        rows: list[dict[str, Any]] = []
+        behind: dict[TopicPartition, int] = {}
         for tp in partitions:
-            position = committed[tp].offset if tp in committed else None
-            end_offset = hit.offset if (hit := ends[tp]) else 0
-            first_ms = times.get(tp)
+            position, open_records = places.get(tp, (None, None))
+            end = hit.offset if (hit := ends[tp]) else 0
+            start = hit.offset if (hit := starts[tp]) else 0
+            first = None if position is None else max(position, min(start, end))
+            lag = None if first is None else max(0, end - first)
+            if lag is not None and open_records is not None:
+                lag = min(lag, open_records)
+            if lag and first is not None:
+                behind[tp] = first
             rows.append(
                 {
                     "topic": tp.topic,
                     "partition": tp.partition,
                     "position": position,
-                    "end": end_offset,
-                    "lag": None if position is None else max(0, end_offset - position),
-                    "lag_ms": _age(first_ms, now_ms, is_behind=tp in behind),
-                    "first_ms": first_ms,
-                    "client_id": owners[tp].client_id if tp in owners else None,
+                    "lost": 0 if position is None or first is None else first - position,
+                    "end": end,
+                    "lag": lag,
+                    "client_id": ", ".join(sorted(set(owners.get(tp, ())))) or None,
                 }
             )
+        times = await self._times_at(behind)
+        now_ms = await self._hub.now_ms()
+        for row in rows:
+            tp = TopicPartition(row["topic"], row["partition"])
+            row["first_ms"] = times.get(tp)
+            row["lag_ms"] = _age(row["first_ms"], now_ms, is_behind=tp in behind)
         return rows
+
+    async def _places(
+        self, group_id: str, *, is_share: bool
+    ) -> dict[TopicPartition, tuple[int | None, int | None]]:
+        """(position, for a share group how many records from there on are not done) by partition."""
+        if is_share:
+            found = await self._hub.admin.share_group_offsets(group_id)
+            return {tp: (one.start_offset, one.lag) for tp, one in found.items()}
+        committed = await self._hub.admin.group_offsets(group_id)
+        return {tp: (one.offset, None) for tp, one in committed.items()}
 
     async def _times_at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The times of the records at these offsets, or of the next ones."""
@@ -307,7 +344,11 @@ class LagWatch:
             await asyncio.sleep(SAMPLE_S)
             with suppress(ClientError):
                 for group in (await self._hub.admin.groups())[:GROUPS_MAX]:
-                    await self._summary(group.group_id)
+                    await self._summary(group)
+
+
+def _is_share(group: GroupListing) -> bool:
+    return group.group_type.lower() == "share"
 
 
 def _age(first_ms: int | None, now_ms: int, *, is_behind: bool) -> int | None:

@@ -179,7 +179,7 @@ async def draw(
             (e.newest_ms for e in ends.values() if e.newest_ms is not None), default=None
         ),
         "records": sum(one.end - one.start for one in ends.values()),
-        "record_bytes": await _record_bytes(hub, ends) if has_sizes else {},
+        "record_bytes": await _record_bytes(hub, ends, window) if has_sizes else {},
     } | await _settings(hub, topic)
     first_ms, last_ms = _span(ends, now_ms)
     if window is not None:
@@ -221,8 +221,15 @@ async def _settings(hub: Hub, topic: str) -> dict[str, Any]:
     }
 
 
-async def _record_bytes(hub: Hub, ends: Mapping[TopicPartition, Ends]) -> dict[int, float]:
-    """The mean bytes on disk of a record by partition, -1 for all of them; without empty ones."""
+async def _record_bytes(
+    hub: Hub, ends: Mapping[TopicPartition, Ends], window: TimeWindow | None
+) -> dict[int, float]:
+    """The mean bytes on disk of a record by partition, -1 for all of them; without empty ones.
+
+    A window has no files of its own: its records count as large as those of its topic.
+    """
+    if window is not None:
+        ends = await find_ends(hub, [TopicPartition(window.topic, tp.partition) for tp in ends])
     sizes = await hub.admin.sizes()
     counts = {tp: one.end - one.start for tp, one in ends.items() if one.end > one.start}
     found = {tp.partition: sizes.get(tp, 0) / count for tp, count in counts.items()}

@@ -45,7 +45,7 @@ export async function show(root, { words: [name], signal }) {
     const { records, lag_ms: lag } = group;
     redraw(body,
       el("div", { class: "head" }, el("h1", {}, shownName(name)), el("span", { class: "tag" }, group.state), el("span", { class: "dim" }, group.assignor), el("span", { class: "grow" }),
-        copyButton("Copy as command", command("group", "describe", name))),
+        copyButton("Copy as command", command(group.is_share ? "share" : "group", "describe", name))),
       el("div", { class: "tiles" },
         el("div", { class: "tile" }, el("b", {}, formatCount(records)), el("span", {}, "records behind")),
         el("div", { class: "tile" }, el("b", {}, formatDuration(lag)), el("span", {}, "behind in time")),
@@ -55,23 +55,28 @@ export async function show(root, { words: [name], signal }) {
       card("Positions", null, group.positions.length ? table([
         { title: "Topic", class: "name", cell: (row) => el("a", { href: `/topics/${part(row.topic)}` }, row.topic) },
         { title: "Partition", right: true, cell: (row) => row.partition },
-        { title: "Position", right: true, cell: (row) => formatCount(row.position) },
+        { title: group.is_share ? "First record not done" : "Position", right: true, cell: (row) => [formatCount(row.position), row.lost > 0 && el("div", { class: "bad" }, `${plural(row.lost, "offset")} deleted unread`)] },
         { title: "End", right: true, cell: (row) => formatCount(row.end) },
         { title: "Records behind", right: true, cell: (row) => formatCount(row.lag) },
         { title: "Behind in time", right: true, cell: (row) => formatDuration(row.lag_ms) },
         { title: "Next record", class: "nowrap", cell: (row) => formatTime(row.first_ms) },
         { title: "Read by", class: "name", cell: (row) => row.client_id ?? "-" },
-      ], group.positions) : empty("The group has committed nothing.")),
+      ], group.positions) : empty("The group has no positions.")),
       card(`Members (${group.members.length})`, null, group.members.length ? table([
         { title: "Client", class: "name", cell: (one) => one.client_id }, { title: "Host", class: "mono name", cell: (one) => one.host },
         { title: "Member", class: "mono name", cell: (one) => one.instance_id ?? one.member_id }, { title: "Partitions", cell: (one) => one.partitions.join(", ") },
       ], group.members) : empty("The group has no members now.")));
   }
 
-  const load = async () => draw(await get(groupPath(name), {}, signal));
+  const load = async () => {
+    const group = await get(groupPath(name), {}, signal);
+    draw(group);
+    return group;
+  };
   const note = el("div", { "aria-live": "polite" });
-  await load();
-  if (settings.readOnly !== "1") resetForm(moving, { name, reload: load });
+  const isShare = (await load()).is_share;
+  if (isShare) replace(moving, empty("A share group without members is moved by", copyButton("Copy a command", command("share", "reset", name, "--to-time", "-1h"))));
+  else if (settings.readOnly !== "1") resetForm(moving, { name, reload: load });
   replace(root, note, body, moving);
   poll(load, { every: EVERY, note, signal });
 }

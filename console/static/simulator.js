@@ -51,7 +51,7 @@ export async function simulator(root, { name, plan, partition, count, signal, re
   function draw() {
     const gone = going(last);
     const left = last.partitions.flatMap((one) => one.segments).filter((one) => fate(one, last.now_ms)[0] !== "bad");
-    const oldest = Math.min(...left.map((one) => one.min_timestamp ?? Infinity).filter((time) => time >= 0));
+    const oldest = left.reduce((least, { min_timestamp: time }) => (time !== null && time >= 0 ? Math.min(least, time) : least), Infinity);
     const losers = lost(gone, readers.readers);
     const isChanged = last.settings["retention.ms"] !== before["retention.ms"] || last.settings["retention.bytes"] !== before["retention.bytes"];
     const size = last.partitions.reduce((sum, one) => sum + one.segments.reduce((inner, segment) => inner + segment.size_bytes, 0), 0);

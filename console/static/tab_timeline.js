@@ -23,7 +23,7 @@ export async function show(root, { name, topic, signal }) {
   function drawChart() {
     if (!data) return;
     if (!data.records && !data.bars.some(Boolean)) {
-      replace(chart, empty("This topic has no records yet.", copyButton("Copy a command that writes one", `echo hello | ${command("produce", name)}`)));
+      replace(chart, topic.window ? empty("No record of the topic is in this window.") : empty("This topic has no records yet.", copyButton("Copy a command that writes one", `echo hello | ${command("produce", name)}`)));
       return;
     }
     if (data.first_ms === null && !data.bars.some(Boolean)) {

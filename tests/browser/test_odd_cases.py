@@ -44,6 +44,9 @@ async def fill(broker: RunningBroker) -> None:
                 await producer.send("wide", b"x", partition=number, timestamp_ms=START)
             await producer.flush()
         await admin.set_user("dashboards-of-the-night-watch", "tide-pool")
+        await admin.alter_share_group_offsets("workers", {TopicPartition("flights", 0): 20})
+        await admin.alter_group_offsets("late", {TopicPartition("wide", 3): 0})
+        await admin.delete_records({TopicPartition("wide", 3): 1})
         await admin.alter_group_offsets("billing", {TopicPartition("flights", 0): 20})
 
 
@@ -100,6 +103,22 @@ def test_a_record_that_cannot_be_read_again_is_not_produced_as_its_error(page: P
     page.goto("/topics/flights?tab=produce&from=0:1")
     expect(page.get_by_role("alert")).to_contain_text("the brokers do not answer")
     expect(page.get_by_role("textbox", name="Value")).to_have_count(0)
+
+
+def test_a_share_group_has_a_page_and_is_moved_by_a_command(page: Page) -> None:
+    page.goto("/groups")
+    page.get_by_role("link", name="workers").click()
+    expect(page.get_by_role("columnheader", name="First record not done")).to_be_visible()
+    expect(page.get_by_text("Move the group to a time")).to_have_count(0)
+    page.get_by_role("button", name="Copy a command").click()
+    assert page.evaluate("navigator.clipboard.readText()").startswith(
+        "tidelog share reset workers --to-time -1h -b "
+    )
+
+
+def test_records_deleted_unread_are_counted(page: Page) -> None:
+    page.goto("/groups/late")
+    expect(page.get_by_text("1 offset deleted unread")).to_be_visible()
 
 
 def test_groups_that_may_lose_records_are_counted(page: Page) -> None:

@@ -120,6 +120,9 @@ def test_a_window_has_the_tabs_of_windows(page: Page) -> None:
     page.goto(f"/topics/{CLOSED}?tab=settings")
     expect(page.get_by_text("These are the settings of late.")).to_be_visible()
     expect(page.get_by_role("button", name="Change")).to_have_count(0)
+    page.goto("/topics/late.__t__19990101T000000Z__19990102T000000Z")
+    expect(page.get_by_text("No record of the topic is in this window.")).to_be_visible()
+    expect(page.get_by_text("Copy a command that writes one")).to_have_count(0)
 
 
 def test_the_map_has_all_of_a_slow_topic(page: Page) -> None:

@@ -114,6 +114,38 @@ async def test_a_group_that_reads_a_window_has_its_lag_there_and_is_moved(
             assert await committed(broker, "hour") == {0: 20, 1: 20}
 
 
+async def test_what_was_deleted_unread_is_lost_and_not_behind(
+    broker: InProcessBroker, browser: Browser
+) -> None:
+    """The lag in time is that of the first record that is left."""
+    await seed_group(broker)
+    async with Admin(broker.bootstrap) as admin:
+        await admin.delete_records({TopicPartition("t", 0): 20, TopicPartition("t", 1): 50})
+    found = await browser.ask("/groups/g")
+    of_interest = ("position", "lost", "lag", "lag_ms")
+    assert [tuple(one[name] for name in of_interest) for one in found["positions"]] == [
+        (5, 15, 30, 160_000),
+        (5, 45, 0, 0),
+    ]
+    assert (found["records"], found["lag_ms"]) == (30, 160_000)
+    (row,) = (await browser.ask("/groups"))["groups"]
+    assert (row["records"], row["lag_ms"]) == (30, 160_000)
+
+
+async def test_a_share_group_has_its_page(broker: InProcessBroker, browser: Browser) -> None:
+    await seed_group(broker)
+    start = {TopicPartition("t", 0): 40, TopicPartition("t", 1): 50}
+    async with Admin(broker.bootstrap) as admin:
+        await admin.alter_share_group_offsets("workers", start)
+    listed = {row["group"]: row for row in (await browser.ask("/groups"))["groups"]}
+    assert (listed["workers"]["type"], listed["workers"]["records"]) == ("share", 10)
+    assert listed["workers"]["lag_ms"] == 120_000
+    found = await browser.ask("/groups/workers")
+    assert found["is_share"]
+    assert [(one["position"], one["lag"]) for one in found["positions"]] == [(40, 10), (50, 0)]
+    assert not (await browser.ask("/groups/g"))["is_share"]
+
+
 async def test_groups_that_were_not_asked_are_counted(
     broker: InProcessBroker, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -154,6 +154,12 @@ async def test_a_window_is_counted_by_its_records_own_times(
             seeds += ends
             window = window_name("t", low, high)
             assert (await browser.ask(f"/topics/{window}"))["bytes"] is None
+            bytes_of = {
+                name: (await browser.ask(f"/topics/{name}/timeline", unit="bytes"))["record_bytes"]
+                for name in ("t", window)
+            }
+            assert bytes_of[window] == bytes_of["t"]
+            assert bytes_of["t"]["-1"] > 30
             found = await browser.ask(f"/topics/{window}/timeline")
             wanted = sum(low <= (one.timestamp_ms or 0) < high for one in seeds)
             assert (found["source"], sum(found["bars"])) == ("counts", wanted)
