@@ -187,11 +187,14 @@ def _write(
             another target.
     """
     folder, number, digest, topic_ids = lake.folder, plan.number, plan.digest, plan.topic_ids
+    dated = lake.has_dated_files
     with probing(folder, digest) as probe:
 
         def work(ranges: tuple[OffsetRange, ...]) -> list[WrittenFile] | str:
             unshared = find_unshared(folder, probe)
-            return unshared or write_ranges(options, ranges, folder, number, digest, topic_ids)
+            return unshared or write_ranges(
+                options, ranges, folder, number, digest, topic_ids, dated=dated
+            )
 
         found = run_tasks(spark, work, plan.tasks)
     files = sorted(file for one in found if isinstance(one, list) for file in one)

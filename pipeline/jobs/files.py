@@ -46,8 +46,13 @@ NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
 """The directory of records without a date, as Hive and Spark name a null."""
 
 INGEST_BATCH: Final = "ingestBatch"
+EVENT_DATE: Final = pa.field("event_date", pa.date32())
 FILE_SCHEMA: Final = pa.schema([*COLUMN_TYPES.items(), (INGEST_BATCH, pa.int64())])
-_PLAIN_COLUMNS: Final = ("topic", "partition", "offset", "timestampType", INGEST_BATCH)
+DATED_SCHEMA: Final = FILE_SCHEMA.append(EVENT_DATE)
+"""Of files that say their date themselves, for tables that take partitions from files alone."""
+_PLAIN_COLUMNS: Final = (
+    "topic", "partition", "offset", "timestampType", INGEST_BATCH, EVENT_DATE.name,
+)  # fmt: skip
 _ROW_GROUP_ROWS: Final = 262_144
 _ROW_GROUP_BYTES: Final = 64 << 20
 _PENDING_BYTES: Final = 256 << 20
@@ -117,8 +122,12 @@ def write_ranges(
     number: int,
     digest: str,
     topic_ids: Mapping[str, str],
+    *,
+    dated: bool = False,
 ) -> list[WrittenFile]:
     """Write the records of `ranges`, all of one topic, below `folder`; the files, in no order.
+
+    With `dated` each file has its date in a column too.
 
     Raises as `RangeReader.batches`, and OSError when the folder cannot be written.
     """
@@ -129,7 +138,7 @@ def write_ranges(
         on_malformed="clamp" if options.on_malformed == "null" else options.on_malformed,
     )
     name = file_name(ranges, topic_ids.get(ranges[0].topic, ""), digest)
-    writer = _DateWriter(folder_of(folder), name, number)
+    writer = _DateWriter(folder_of(folder), name, number, DATED_SCHEMA if dated else FILE_SCHEMA)
     with Cluster(options.connection) as cluster, writer:
         for one in ranges:
             for batch in read_range(cluster, options, one, rules):
@@ -244,8 +253,9 @@ def split_by_date(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]
 class _DateWriter:
     """The files of one task, by event date. Leaving it by an exception removes the hidden files."""
 
-    def __init__(self, folder: Folder, name: str, number: int) -> None:
+    def __init__(self, folder: Folder, name: str, number: int, schema: pa.Schema) -> None:
         self._folder = folder
+        self._schema = schema
         self._name = name
         self._number = number
         self._files: dict[str, _OpenFile] = {}
@@ -265,8 +275,8 @@ class _DateWriter:
         for day, rows in split_by_date(whole):
             file = self._files.get(day)
             if file is None:
-                file = self._files[day] = _open(self._folder, day, self._name)
-            file.add(partition, rows)
+                file = self._files[day] = _open(self._folder, day, self._name, self._schema)
+            file.add(partition, _dated(rows, day) if self._schema is DATED_SCHEMA else rows)
         self._bound_pending()
 
     def _bound_pending(self) -> None:
@@ -282,13 +292,20 @@ class _DateWriter:
         return found
 
 
-def _open(folder: Folder, day: str, name: str) -> _OpenFile:
+def _dated(rows: pa.RecordBatch, day: str) -> pa.RecordBatch:
+    """`rows` with the column of their date."""
+    value = date.fromisoformat(day) if day else None
+    dates = pa.repeat(pa.scalar(value, EVENT_DATE.type), rows.num_rows)
+    return pa.RecordBatch.from_arrays([*rows.columns, dates], schema=DATED_SCHEMA)
+
+
+def _open(folder: Folder, day: str, name: str, schema: pa.Schema) -> _OpenFile:
     name = f"event_date={day or NO_DATE}/{name}"
     hidden = folder.scratch(name)
     writer = pq.ParquetWriter(
-        hidden, FILE_SCHEMA, compression="zstd", compression_level=3,
+        hidden, schema, compression="zstd", compression_level=3,
         # Readers of statistics make dates of them, which times without a date do not fit.
-        write_statistics=True if day else list(_PLAIN_COLUMNS),
+        write_statistics=True if day else [one for one in _PLAIN_COLUMNS if one in schema.names],
     )  # fmt: skip
     return _OpenFile(name, hidden, writer)
 

@@ -8,6 +8,7 @@ needs a JAR: delta-rs and pyiceberg make the commits here, in the driver.
 Source: Delta protocol, transaction identifiers (`txn`); Iceberg `add_files`.
 """
 
+import contextlib
 import json
 import time
 import uuid
@@ -15,11 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-import pyarrow as pa
+import pyarrow.parquet as pq
 
 from client.times import UTC, format_time
 from pipeline.errors import BadOptions
-from pipeline.jobs.files import FILE_SCHEMA
+from pipeline.jobs.files import DATED_SCHEMA, EVENT_DATE, FILE_SCHEMA
 from pipeline.options.reader import is_store, local_path
 from pipeline.plan.archived import WrittenFile
 from pipeline.plan.folders import folder_of
@@ -39,6 +40,10 @@ class Lake(Protocol):
 
     target: str
     """Its name in the plans of the archive: an absolute path, or a table's name."""
+
+    @property
+    def has_dated_files(self) -> bool:
+        """Whether files have their date in a column, not in the name of their directory alone."""
 
     def target_of(self, planned: str) -> str:
         """This release's name for the target of a plan."""
@@ -68,6 +73,11 @@ class ParquetLake:
         self.folder = self.target = folder_of(target).address
         self._state = Journal(state_dir)
         self._markers = Journal(f"{self.folder}/_complete")
+
+    @property
+    def has_dated_files(self) -> bool:
+        """No: readers take the date from the directory, or from the table's log."""
+        return False
 
     def target_of(self, planned: str) -> str:
         """Absolute, also where an earlier release has kept the user's relative path."""
@@ -114,12 +124,11 @@ class DeltaLake(ParquetLake):
         deltalake = _needed("deltalake")
         from deltalake import transaction
 
-        schema = pa.schema([*FILE_SCHEMA, pa.field("event_date", pa.date32())])
         if not deltalake.DeltaTable.is_deltatable(self.folder, STORAGE):
             deltalake.DeltaTable.create(
                 self.folder,
-                schema=deltalake.Schema.from_arrow(schema),
-                partition_by=["event_date"],
+                schema=deltalake.Schema.from_arrow(DATED_SCHEMA),
+                partition_by=[EVENT_DATE.name],
                 storage_options=STORAGE,
             )
         table = deltalake.DeltaTable(self.folder, storage_options=STORAGE)
@@ -146,6 +155,9 @@ class DeltaLake(ParquetLake):
 class IcebergLake(ParquetLake):
     """An Iceberg table; target is `NAMESPACE.NAME`, the catalogue SQLite in the state directory.
 
+    It is partitioned by `event_date`, which files have as a column: `add_files` takes the values of
+    partitions from files alone. A table that an earlier release has made has neither, and stays so.
+
     Another catalogue is configured as pyiceberg documents it (`PYICEBERG_CATALOG__TIDELOG__...`).
     """
 
@@ -170,6 +182,14 @@ class IcebergLake(ParquetLake):
             **{"type": "sql", "uri": f"sqlite:///{state}/iceberg.db", "warehouse": f"file://{state}"},
         )  # fmt: skip
 
+    @property
+    def has_dated_files(self) -> bool:
+        """Whether the table has the column; a new one has it."""
+        if not self._catalog.table_exists(self.target):
+            return True
+        schema = self._catalog.load_table(self.target).schema()
+        return EVENT_DATE.name in schema.column_names
+
     def target_of(self, planned: str) -> str:
         """The table's name as it is."""
         return planned
@@ -190,11 +210,25 @@ class IcebergLake(ParquetLake):
         """One snapshot that adds the files, with the batch's number."""
         namespace = self.target.split(".")[0]
         self._catalog.create_namespace_if_not_exists(namespace)
-        table = self._catalog.create_table_if_not_exists(self.target, FILE_SCHEMA)
+        if not self._catalog.table_exists(self.target):
+            self._create(files[0])
+        table = self._catalog.load_table(self.target)
         table.add_files(
             [f"file://{file.path}" for file in files],
             snapshot_properties={self.app_id: str(number)},
         )
+
+    def _create(self, file: WrittenFile) -> None:
+        """Make the table for files like `file`, which an earlier release may have written."""
+        if EVENT_DATE.name not in pq.read_schema(file.path).names:
+            self._catalog.create_table_if_not_exists(self.target, FILE_SCHEMA)
+            return
+        taken = _needed("pyiceberg.exceptions").TableAlreadyExistsError
+        # Another archive into the same table may have made it meanwhile.
+        with contextlib.suppress(taken):
+            making = self._catalog.create_table_transaction(self.target, DATED_SCHEMA)
+            with making, making.update_spec() as spec:
+                spec.add_identity(EVENT_DATE.name)
 
 
 LAKES: Final[Mapping[str, Callable[[str, str], Lake]]] = {

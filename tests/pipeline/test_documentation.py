@@ -60,14 +60,17 @@ def flights(tmp_path: Path, spark: SparkSession) -> Any:
     running.stop()
 
 
-def test_the_python_of_the_page_runs_as_written(flights: Broker, tmp_path: Path) -> None:
+def test_the_python_of_the_page_runs_as_written(
+    spark: SparkSession, flights: Broker, tmp_path: Path
+) -> None:
     names: dict[str, Any] = {}
-    for word in ("spark.session()", "spark.where(", "journalDir"):
+    for word in ("spark.session()", "spark.where(", "spark.watch(", "journalDir"):
         here = snippet(word).replace("127.0.0.1:9092", flights.bootstrap)
         exec(here.replace("/data/q1", str(tmp_path / "q1")), names)
     assert names["flights"].count() == 100
     assert names["morning"].count() == 30
     assert (tmp_path / "q1" / "checkpoint" / "commits" / "0").exists()
+    spark.streams.removeListener(names["listener"])
 
 
 def test_the_table_over_topic_and_lake_runs_as_written(

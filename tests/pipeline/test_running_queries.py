@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from pipeline.spark.progress import StreamProgress, watch
 from tests.pipeline.conftest import QUERY_TIMEOUT_S, Broker, expected, values
 
 
@@ -164,3 +165,34 @@ def test_two_queries_write_into_one_topic_at_once(
             query.stop()
     committed = read(copy, kafka__isolation__level="read_committed")
     assert sorted(values(committed)) == sorted(expected((0, 60), (100, 160)))
+
+
+@pytest.mark.core
+def test_a_listener_reports_how_far_a_query_is_behind(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    """Ten records in one partition and two in the other, four in a batch; another source beside."""
+    topic = broker.topic(2)
+    broker.produce(topic, 0, 10)
+    broker.produce(topic, 1, 2, first=10)
+    reports: list[StreamProgress] = []
+    listener = watch(spark, reports.append)
+    other = spark.readStream.format("rate").load().writeStream.format("noop").start()
+    copy = Copy(spark, broker, tmp_path, subscribe=topic, maxOffsetsPerTrigger="4")
+    try:
+        copy.wait_for_rows(12)
+        wait_for("three reports with rows", lambda: sum(one.rows for one in reports) >= 12)
+    finally:
+        copy.query.stop()
+        other.stop()
+        spark.streams.removeListener(listener)
+    filled = [one for one in reports if one.rows]
+    assert [(one.batch, one.rows) for one in filled] == [(0, 4), (1, 4), (2, 4)]
+    assert {one.query for one in filled} == {str(copy.query.id)}
+    assert [sum(one.behind.values()) for one in filled] == [8, 4, 0]
+    assert set(filled[0].behind) == {f"{topic}-0", f"{topic}-1"}
+    first = filled[0]
+    assert first.max_offsets_behind_latest == max(first.behind.values()) > 4
+    assert first.min_offsets_behind_latest == min(first.behind.values())
+    assert first.avg_offsets_behind_latest == 4
+    assert "8 offsets behind" in str(first)

@@ -284,7 +284,8 @@ def test_a_row_group_is_bounded_by_its_bytes_too(
 ) -> None:
     """Rows of a megabyte once waited until there were 262,144 of them."""
     monkeypatch.setattr(files, "_ROW_GROUP_BYTES", 1 << 20)
-    with files._DateWriter(folder_of(str(tmp_path)), "x.parquet", 0) as writer:
+    folder = folder_of(str(tmp_path))
+    with files._DateWriter(folder, "x.parquet", 0, files.FILE_SCHEMA) as writer:
         for _ in range(8):
             writer.add(0, record_batch([JULY_4_MS] * 4, b"v" * (128 << 10)))
         writer.finish("t")
@@ -295,7 +296,8 @@ def test_many_days_at_once_are_bounded_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "_PENDING_BYTES", 1 << 20)
-    with files._DateWriter(folder_of(str(tmp_path)), "x.parquet", 0) as writer:
+    folder = folder_of(str(tmp_path))
+    with files._DateWriter(folder, "x.parquet", 0, files.FILE_SCHEMA) as writer:
         for _ in range(4):
             for day in range(8):
                 writer.add(0, record_batch([JULY_4_MS + day * DAY_MS], b"v" * (128 << 10)))
