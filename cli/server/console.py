@@ -1,6 +1,7 @@
 """``tidelog console``: the web console, a process of its own beside the brokers."""
 
 import logging
+import re
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import BrokerOptions, broker_options
 from cli.server.logs import set_up
+from client.aio.explain import parse_metrics_url
 from client.core.options import parse_bootstrap
 from client.errors import InvalidUse
 
@@ -77,6 +79,8 @@ def command(
     if add_user is not None:
         return _add_user(add_user, users_file)
     parse_bootstrap(broker["bootstrap"])
+    if broker_http is not None:
+        parse_metrics_url(broker_http)
     host, port = _address(listen)
     try:
         from console.options import ConsoleOptions
@@ -101,13 +105,23 @@ def command(
     )
     set_up(level="warning", form="text", file=None)
     logging.getLogger("tidelog.audit").setLevel(logging.INFO)
-    serve(options, bind(host, port), click.echo)
+    try:
+        bound = bind(host, port)
+    except OSError as error:
+        # Python adds the address in parentheses.
+        why = (error.strerror or str(error)).partition(" (")[0]
+        raise CommandFailed(
+            f"--listen {listen} is not possible: {why}; give an address of this machine with "
+            "another port, or port 0 for any that is free",
+            ExitCode.FAILED,
+        ) from None
+    serve(options, bound, click.echo)
     return ExitCode.OK
 
 
 def _address(listen: str) -> tuple[str, int]:
     host, _, port = listen.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65_535:
+    if not host or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65_535:
         raise click.UsageError(f"--listen {listen}: write HOST:PORT, such as {_DEFAULT_LISTEN}")
     return host.strip("[]"), int(port)
 

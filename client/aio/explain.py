@@ -218,17 +218,33 @@ async def request_standby(
     return _decode(*answer)
 
 
+def parse_metrics_url(text: str) -> tuple[str, int, bool]:
+    """(host, port, whether over TLS) of the address of a metrics port.
+
+    Raises:
+        InvalidUse: it is none.
+    """
+    try:
+        url = urlsplit(text if "//" in text else f"//{text}")
+        host, port = url.hostname, url.port
+    except ValueError:
+        host = port = None
+    if not host or not port or not text.isascii() or url.scheme not in ("", "http", "https"):
+        raise InvalidUse(
+            f"{text[:80]} is no address of a metrics port: write HOST:PORT or https://HOST:PORT, "
+            "with a port from 1 to 65535"
+        )
+    return host, port, url.scheme == "https"
+
+
 async def _request(
     metrics_url: str, method: str, target: str, security: Security, *headers: tuple[str, str]
 ) -> tuple[int, bytes]:
     """The status and the body that answer a request without a body."""
-    url = urlsplit(metrics_url if "//" in metrics_url else f"//{metrics_url}")
-    if url.hostname is None or url.port is None:
-        raise InvalidUse(f"{metrics_url} is no address of a metrics port: write host:port")
-    address = format_address(url.hostname, url.port)
-    tls = url.scheme == "https"
+    host, port, tls = parse_metrics_url(metrics_url)
+    address = format_address(host, port)
     sent = [("Host", address), ("Connection", "close"), *headers]
-    authorization = basic_authorization(security, url.hostname, tls=tls)
+    authorization = basic_authorization(security, host, tls=tls)
     if authorization is not None:
         sent.append(("Authorization", authorization))
     context = tls_context(replace(security, tls=True)) if tls else None
@@ -239,7 +255,7 @@ async def _request(
     request = connection.send(h11.Request(method=method, target=target, headers=sent)) or b""
     try:
         async with asyncio.timeout(TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(url.hostname, url.port, ssl=context)
+            reader, writer = await asyncio.open_connection(host, port, ssl=context)
             try:
                 writer.write(request + (connection.send(h11.EndOfMessage()) or b""))
                 return await _receive(connection, reader)

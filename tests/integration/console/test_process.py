@@ -44,6 +44,20 @@ def console(broker: RunningBroker) -> Iterator[tuple[subprocess.Popen[str], str]
         process.kill()
 
 
+def test_an_address_that_is_taken_is_named(console: tuple[subprocess.Popen[str], str]) -> None:
+    _, address = console
+    words = ["console", "--listen", address]
+    done = subprocess.run(
+        [sys.executable, "-m", "tidelog", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert f"--listen {address} is not possible: Address already in use; give" in done.stderr
+
+
 def test_it_serves_at_the_url_that_it_prints(
     console: tuple[subprocess.Popen[str], str],
 ) -> None:
