@@ -363,9 +363,10 @@ class Dispatcher:
             exchange.follow(reply)
             return exchange
         parts = None if reply is None else _encode(route, codec, correlation_id, reply)
-        route.observe(time.perf_counter_ns() - started_ns)
+        now_ns = time.perf_counter_ns()
+        route.observe(now_ns - started_ns)
         if self._security.throttle is not None:
-            self._security.throttle.count_time()
+            self._security.throttle.count_encoding(now_ns)
         return parts
 
     def answer_bare(self, api_key: ApiKey, reply: Any) -> "Exchange":

@@ -15,23 +15,26 @@ Pure: the time is an argument, in milliseconds of a clock that never goes back.
 Source: KIP-13, KIP-599; Kafka `SampledStat`, `Rate`, `QuotaUtils`, `TokenBucket`.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 MS_PER_S: Final = 1000
 
 
-class _Sample:
-    __slots__ = ("begin_ms", "last_ms", "value")
+class _Sample(NamedTuple):
+    """A window that is over."""
 
-    def __init__(self, begin_ms: int) -> None:
-        self.begin_ms = self.last_ms = begin_ms
-        self.value = 0.0
+    begin_ms: int
+    last_ms: int
+    value: float
 
 
 class Rate:
     """Values per second over the last `count` windows of `size_ms`."""
 
-    __slots__ = ("_count", "_samples", "_size_ms", "_total", "used_ms")
+    __slots__ = (
+        "_begin_ms", "_count", "_end_ms", "_last_ms", "_least_window_ms", "_over", "_over_total",
+        "_size_ms", "_total", "used_ms",
+    )  # fmt: skip
 
     def __init__(self, count: int, size_ms: int, now_ms: int) -> None:
         """Begin with nothing recorded."""
@@ -39,22 +42,22 @@ class Rate:
         assert size_ms >= 1
         self._count = count
         self._size_ms = size_ms
-        # In the order of time, never empty.
-        self._samples = [_Sample(now_ms)]
+        self._least_window_ms = (count - 1) * size_ms
+        # Windows that are over, in the order of time, and their sum; then the one that is not.
+        self._over: list[_Sample] = []
+        self._over_total = 0.0
+        self._begin_ms = self._last_ms = now_ms
+        self._end_ms = now_ms + size_ms
         self._total = 0.0
         self.used_ms = now_ms
         """When a value was recorded last."""
 
     def record(self, value: float, now_ms: int) -> None:
         """Add a value; a negative one takes back what was added before."""
-        sample = self._samples[-1]
-        if now_ms - sample.begin_ms >= self._size_ms:
-            sample = _Sample(now_ms)
-            self._samples.append(sample)
-            self._drop_old(now_ms)
-        sample.value += value
+        if now_ms >= self._end_ms:
+            self._begin_window(now_ms)
         self._total += value
-        sample.last_ms = self.used_ms = now_ms
+        self._last_ms = self.used_ms = now_ms
 
     def measure(self, now_ms: int) -> float:
         """The rate per second."""
@@ -66,6 +69,13 @@ class Rate:
         self._drop_old(now_ms)
         return self._window_ms(now_ms)
 
+    def is_certainly_below(self, bound: float) -> bool:
+        """Whether the rate is at most `bound` over the shortest time that it is measured over.
+
+        Needs no clock, and counts what is old too: True is certain, False says nothing.
+        """
+        return self._total * MS_PER_S <= bound * self._least_window_ms
+
     def delay_ms(self, bound: float, now_ms: int) -> int:
         """How long the client has to wait until its rate is `bound` again; 0 when it is below."""
         self._drop_old(now_ms)
@@ -75,8 +85,16 @@ class Rate:
             return 0
         return round((rate - bound) / bound * window_ms)
 
+    def _begin_window(self, now_ms: int) -> None:
+        value = self._total - self._over_total
+        self._over.append(_Sample(self._begin_ms, self._last_ms, value))
+        self._over_total = self._total
+        self._begin_ms = self._last_ms = now_ms
+        self._end_ms = now_ms + self._size_ms
+        self._drop_old(now_ms)
+
     def _window_ms(self, now_ms: int) -> int:
-        elapsed_ms = now_ms - self._samples[0].begin_ms
+        elapsed_ms = now_ms - (self._over[0].begin_ms if self._over else self._begin_ms)
         missing = self._count - 1 - elapsed_ms // self._size_ms
         if missing > 0:
             elapsed_ms += missing * self._size_ms
@@ -84,10 +102,16 @@ class Rate:
 
     def _drop_old(self, now_ms: int) -> None:
         expired_ms = now_ms - self._count * self._size_ms
-        if self._samples[0].last_ms > expired_ms:
+        if (self._over[0].last_ms if self._over else self._last_ms) > expired_ms:
             return
-        self._samples = [s for s in self._samples if s.last_ms > expired_ms] or [_Sample(now_ms)]
-        self._total = sum(sample.value for sample in self._samples)
+        value = self._total - self._over_total
+        if self._last_ms <= expired_ms:
+            value = 0.0
+            self._begin_ms = self._last_ms = now_ms
+            self._end_ms = now_ms + self._size_ms
+        self._over = [sample for sample in self._over if sample.last_ms > expired_ms]
+        self._over_total = sum(sample.value for sample in self._over)
+        self._total = self._over_total + value
 
 
 class TokenBucket:

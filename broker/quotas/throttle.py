@@ -63,6 +63,10 @@ _SWEEP_MS: Final = 60_000
 _NS_PER_PERCENT: Final = 10_000_000
 """Nanoseconds in one percent of a second."""
 
+_PRODUCE: Final = ApiKey.PRODUCE
+_FETCH: Final = ApiKey.FETCH
+"""Looked up once: a member of an enumeration costs as much as a comparison of rates."""
+
 _ANSWER_BYTES: Final = 32
 _PARTITION_BYTES: Final = 48
 """About the bytes of a fetch answer beside its records."""
@@ -201,16 +205,26 @@ class Mutes:
 class _Meter:
     """A rate and its bound, for one client."""
 
-    __slots__ = ("_rate", "bound")
+    __slots__ = ("_rate", "bound", "owed")
 
     def __init__(self, rate: Rate, bound: float) -> None:
         self._rate = rate
         self.bound = bound
+        self.owed = 0.0
+        """What was used after the last record, to be recorded with the next one."""
 
     def charge(self, value: float, now_ms: int) -> int:
         """Record `value`; how long the client has to wait after that."""
         self._rate.record(value, now_ms)
+        if self._rate.is_certainly_below(self.bound):
+            return 0
         return self._rate.delay_ms(self.bound, now_ms)
+
+    def delay_ms(self, clock: "Clock") -> int:
+        """How long the client has to wait."""
+        if self._rate.is_certainly_below(self.bound):
+            return 0
+        return self._rate.delay_ms(self.bound, clock.monotonic_ms())
 
     def record(self, value: float, now_ms: int) -> None:
         """Record `value`, or take it back when it is negative."""
@@ -381,40 +395,49 @@ class Throttle:
         """Call `handler`, and delay the client by what it uses."""
         self._timed = None
         limits = self._limits_of(request)
-        delay_ms = 0
         api_key = request.api_key
-        if api_key == ApiKey.PRODUCE and limits.producer is not None:
+        delay_ms = 0
+        if api_key == _PRODUCE and limits.producer is not None:
             delay_ms = limits.producer.charge(frame_bytes, self._clock.monotonic_ms())
             self._hold(request, "produce", PRODUCER_BYTE_RATE, delay_ms)
-        elif api_key == ApiKey.FETCH and limits.consumer is not None:
+        elif api_key == _FETCH and limits.consumer is not None:
             # So that one fetch passes, however low the bound is.
             seconds = (self._windows.count - 1) * self._windows.size_ms / MS_PER_S
             message.max_bytes = min(message.max_bytes, max(1, int(limits.consumer.bound * seconds)))
-        meter = None if api_key in _NOT_TIMED else limits.requests
         reply = handler(context, request, message)
+        meter = limits.requests
         if meter is not None:
-            self._timed = meter
-            self._mark_ns = started_ns
-            self.count_time()
-            if type(reply) is GeneratorType:
-                reply = self._timed_steps(reply, meter)
-            elif isinstance(reply, CoroutineType):
-                reply = _awaited(self._timed_steps(reply, meter))
-        if reply is None:
-            return None
+            if api_key in _NOT_TIMED:
+                meter = None
+            else:
+                reply = self._begin_timing(reply, meter, started_ns)
+        if not hasattr(reply, "throttle_time_ms"):
+            return then(reply, lambda answer: self._answered(request, answer, delay_ms, meter))
+        if meter is None and not delay_ms and not reply.throttle_time_ms:
+            return reply  # nearly always
+        return self._answered(request, reply, delay_ms, meter)
 
-        def answered(answer: Any) -> Any:
-            self._answered(request, answer, delay_ms, meter)
-            return answer
+    def _begin_timing(self, reply: Any, meter: _Meter, started_ns: int) -> Any:
+        """Count the time since `started_ns` and that of `reply`, if there are steps to it."""
+        now_ns = self._mark_ns = time.perf_counter_ns()
+        self._timed = meter
+        used = meter.owed + (now_ns - started_ns) / _NS_PER_PERCENT
+        meter.owed = 0.0
+        meter.record(used, self._clock.monotonic_ms())
+        if type(reply) is GeneratorType:
+            return self._timed_steps(reply, meter)
+        if isinstance(reply, CoroutineType):
+            return _awaited(self._timed_steps(reply, meter))
+        return reply
 
-        return then(reply, answered)
+    def count_encoding(self, now_ns: int) -> None:
+        """Count the time since the handler of the request being dispatched, if it is limited.
 
-    def count_time(self) -> None:
-        """Count the time since the last call for the request being dispatched, if it is limited."""
+        The next request records it. `now_ns` is the present, of `time.perf_counter_ns`.
+        """
         if self._timed is not None:
-            now_ns = time.perf_counter_ns()
-            spent_ns, self._mark_ns = now_ns - self._mark_ns, now_ns
-            self._timed.record(spent_ns / _NS_PER_PERCENT, self._clock.monotonic_ms())
+            self._timed.owed += (now_ns - self._mark_ns) / _NS_PER_PERCENT
+            self._timed = None
 
     def timed(self, request: Request, steps: Any) -> Any:
         """`steps` of a request that waited, with their time counted."""
@@ -447,22 +470,22 @@ class Throttle:
             self._on_excess(excess, delay_ms)
         return delay_ms
 
-    def _answered(self, request: Request, answer: Any, delay_ms: int, meter: _Meter | None) -> None:
-        """Put the longest of the delays into `answer`, and mute the connection."""
+    def _answered(self, request: Request, answer: Any, delay_ms: int, meter: _Meter | None) -> Any:
+        """`answer` with the longest of the delays, for which the connection is mute."""
         if not hasattr(answer, "throttle_time_ms"):
-            return
+            return answer
         own_ms = answer.throttle_time_ms
         if own_ms:
-            if request.api_key == ApiKey.FETCH:
+            if request.api_key == _FETCH:
                 self._hold(request, "fetch", CONSUMER_BYTE_RATE, own_ms)
             else:
                 self._hold(request, "controller_mutation", CONTROLLER_MUTATION_RATE, own_ms)
         time_ms = 0
-        if meter is not None:
-            now_ms = self._clock.monotonic_ms()
-            time_ms = min(meter.charge(0, now_ms), self._windows.size_ms)
+        if meter is not None and (time_ms := meter.delay_ms(self._clock)):
+            time_ms = min(time_ms, self._windows.size_ms)
             self._hold(request, "request", REQUEST_PERCENTAGE, time_ms)
         answer.throttle_time_ms = max(own_ms, delay_ms, time_ms)
+        return answer
 
     def _hold(self, request: Request, kind: str, key: str, delay_ms: int) -> None:
         if delay_ms:

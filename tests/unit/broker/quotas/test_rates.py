@@ -39,6 +39,77 @@ def test_a_client_that_waits_as_it_must_keeps_to_its_bound() -> None:
         assert sent / (now_ms / 1000) <= 1.3 * bound
 
 
+class Samples:
+    """The same arithmetic as Kafka writes it: every window is a sample that is summed each time."""
+
+    def __init__(self, count: int, size_ms: int, now_ms: int) -> None:
+        self.count, self.size_ms = count, size_ms
+        self.samples: list[list[float]] = [[now_ms, now_ms, 0.0]]
+
+    def record(self, value: float, now_ms: int) -> None:
+        if now_ms - self.samples[-1][0] >= self.size_ms:
+            self.samples.append([now_ms, now_ms, 0.0])
+            self.drop(now_ms)
+        self.samples[-1][1] = now_ms
+        self.samples[-1][2] += value
+
+    def drop(self, now_ms: int) -> None:
+        oldest_ms = now_ms - self.count * self.size_ms
+        self.samples = [one for one in self.samples if one[1] > oldest_ms] or [
+            [now_ms, now_ms, 0.0]
+        ]
+
+    def delay_ms(self, bound: float, now_ms: int) -> int:
+        self.drop(now_ms)
+        elapsed_ms = int(now_ms - self.samples[0][0])
+        missing = max(0, self.count - 1 - elapsed_ms // self.size_ms)
+        window_ms = max(1, elapsed_ms + missing * self.size_ms)
+        rate = sum(value for _, _, value in self.samples) * 1000 / window_ms
+        return round((rate - bound) / bound * window_ms) if rate > bound else 0
+
+
+def test_delays_are_those_of_the_samples_of_kafka() -> None:
+    rng = random.Random(4)
+    compared = 0
+    for _ in range(500):
+        windows = rng.choice([1, 2, 3, 11]), rng.choice([1, 10, 1000])
+        bound, now_ms = rng.choice([1, 100, 50_000]), rng.randrange(10**6)
+        rate, samples = Rate(*windows, now_ms), Samples(*windows, now_ms)
+        for _ in range(60):
+            if rng.random() < 0.6:
+                size = rng.randrange(3 * bound + 1)
+                for value in (size, -size) if rng.random() < 0.1 else (size,):
+                    rate.record(value, now_ms)
+                    samples.record(value, now_ms)
+            if rng.random() < 0.7:
+                delay_ms = rate.delay_ms(bound, now_ms)
+                assert delay_ms == samples.delay_ms(bound, now_ms)
+                compared += delay_ms > 0
+            now_ms += rng.choice([0, 0, 1, 5, 200, 999, 1000, 1001, 5000, 20_000])
+    assert compared > 3_000
+
+
+def test_what_is_certainly_below_its_bound_never_waits() -> None:
+    """Which spares most requests the look at what is old."""
+    rng = random.Random(5)
+    certain = waiting = 0
+    for _ in range(300):
+        bound = rng.choice([1, 100, 50_000])
+        rate = Rate(rng.choice([1, 2, 3, 11]), rng.choice([1, 1000]), 0)
+        now_ms = 0
+        for _ in range(100):
+            rate.record(size := rng.randrange(2 * bound + 1), now_ms)
+            if rng.random() < 0.1:
+                rate.record(-size, now_ms)
+            now_ms += rng.choice([0, 1, 100, 3_000])
+            is_certain = rate.is_certainly_below(bound)
+            waits = rate.delay_ms(bound, now_ms) > 0
+            certain += is_certain
+            waiting += waits
+            assert not (is_certain and waits)
+    assert min(certain, waiting) > 1_000
+
+
 def test_old_values_do_not_count() -> None:
     rate = Rate(3, 1000, 0)
     rate.record(1_000_000, 0)
