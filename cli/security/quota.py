@@ -5,6 +5,7 @@ every name without limits of its own.
 """
 
 import contextlib
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,13 +19,47 @@ from client.admin import Admin
 from config.listeners import canonical_address
 
 _LIMITS = {
-    "producer_byte_rate": "Bytes per second of Produce requests.",
+    "producer_byte_rate": "Bytes per second of Produce requests; 10MB is fine too.",
     "consumer_byte_rate": "Bytes per second of answers to Fetch.",
     "request_percentage": "Time of the broker's event loop; 100 is all of it.",
     "controller_mutation_rate": "Partitions created and deleted per second.",
     "connection_creation_rate": "New connections per second; only for --ip.",
 }
 _TYPES = ("user", "client-id", "ip")
+_NUMBER = re.compile(r"([+-]?\d*\.?\d+(?:[eE][+-]?\d+)?) ?([A-Za-z]*|%)(/s)?")
+
+
+class _LimitType(click.ParamType[float]):
+    """A number with one of `units`, or with none."""
+
+    name = "number"
+
+    def __init__(self, units: Mapping[str, float], examples: str) -> None:
+        self._units = {"": 1.0, **units}
+        self._examples = examples
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        match = _NUMBER.fullmatch(value)
+        if match is None or match[2] not in self._units:
+            self.fail(
+                f"{value!r} is no such number; write for instance {self._examples}", param, ctx
+            )
+        return float(match[1]) * self._units[match[2]]
+
+
+_BYTES = _LimitType(
+    {"B": 1, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30},
+    "1000000, 10MB or 512KiB",
+)
+_PERCENT = _LimitType({"%": 1}, "50 or 12.5%")
+_COUNT = _LimitType({}, "5")
+_KINDS = {
+    "producer_byte_rate": _BYTES,
+    "consumer_byte_rate": _BYTES,
+    "request_percentage": _PERCENT,
+}
 
 
 @click.group()
@@ -44,7 +79,8 @@ def _entity_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def _limit_options(function: Callable[..., Any]) -> Callable[..., Any]:
     for key, text in reversed(_LIMITS.items()):
         option = f"--{key.replace('_', '-')}"
-        function = click.option(option, key, type=float, metavar="NUMBER", help=text)(function)
+        kind = _KINDS.get(key, _COUNT)
+        function = click.option(option, key, type=kind, metavar="NUMBER", help=text)(function)
     return function
 
 

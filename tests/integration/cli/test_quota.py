@@ -1,8 +1,13 @@
 """`tidelog quota`, against a running broker."""
 
 import json
+import re
+
+import click
+import pytest
 
 from cli.exit_codes import ExitCode
+from cli.security.quota import set_limits
 from tests.support.cli import ok, tidelog
 from tidelog.testing import running_broker
 
@@ -31,6 +36,36 @@ def test_set_list_and_remove() -> None:
         assert gone.returncode == ExitCode.NOT_FOUND
         ok("quota", "remove", "--ip", "10.0.0.1", server=server)
         assert json.loads(ok("quota", "list", "--json", server=server)) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "value"),
+    [
+        ("--producer-byte-rate", "10MB/s", 1e7),
+        ("--producer-byte-rate", "1.5 MB", 1.5e6),
+        ("--consumer-byte-rate", "512KiB", 524_288.0),
+        ("--consumer-byte-rate", "1e6", 1e6),
+        ("--request-percentage", "12.5%", 12.5),
+        ("--controller-mutation-rate", ".5", 0.5),
+        (
+            "--producer-byte-rate",
+            "10XB",
+            "is no such number; write for instance 1000000, 10MB or 512KiB",
+        ),
+        ("--producer-byte-rate", "10Mb", "is no such number"),
+        ("--producer-byte-rate", "50%", "is no such number"),
+        ("--request-percentage", "1MB", "is no such number; write for instance 50 or 12.5%"),
+        ("--connection-creation-rate", "nan", "'nan' is no such number; write for instance 5"),
+        ("--connection-creation-rate", "", "is no such number"),
+    ],
+)
+def test_numbers_may_have_units(option: str, text: str, value: float | str) -> None:
+    (given,) = (one for one in set_limits.params if option in one.opts)
+    if isinstance(value, float):
+        assert given.type.convert(text, given, None) == value
+        return
+    with pytest.raises(click.BadParameter, match=re.escape(value)):
+        given.type.convert(text, given, None)
 
 
 def test_mistakes() -> None:
