@@ -3,7 +3,7 @@ import { part, post } from "./api.js";
 import { button, card, copyButton, el, failure, groupLink, labelled, notice, replace, table } from "./dom.js";
 import { found } from "./reset.js";
 import { command, param } from "./state.js";
-import { formatCount, formatTime, plural } from "./time.js";
+import { formatCount, formatTime, plural, typedTime } from "./time.js";
 
 const SHOWN = 200;
 
@@ -39,7 +39,7 @@ export function deletionForm(root, { name, reload }) {
         ], rows.slice(0, SHOWN), { label: "What would go" }),
         rows.length > SHOWN && el("p", { class: "dim" }, `The first ${SHOWN} of ${plural(rows.length, "partition")}.`),
         el("div", { class: "bar" }, rows.length > 0 && button("Delete these records…", () => commit(rows, going), { class: "danger" }),
-          /^\d*$/.test(chosen) && copyButton("Copy as command", command("topic", "delete-records", name, "--before", text, ...(chosen ? ["-p", chosen] : [])))));
+          /^\d*$/.test(chosen) && copyButton("Copy as command", command("topic", "delete-records", name, "--before", typedTime(text, plan.time_ms), ...(chosen ? ["-p", chosen] : [])))));
     } catch (error) {
       replace(result, failure(error));
     }

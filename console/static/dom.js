@@ -115,7 +115,7 @@ export function notice(text) {
 
 export function copyButton(label, text, title) {
   return button(label, async () => {
-    const value = typeof text === "function" ? text() : text;
+    const value = typeof text === "function" ? await text() : text;
     try {
       await navigator.clipboard.writeText(value);
       notice(`Copied: ${value.length > 160 ? `${value.slice(0, 160)}…` : value}`);

@@ -2,7 +2,7 @@
 import { groupPath, post } from "./api.js";
 import { button, card, copyButton, el, failure, labelled, notice, replace, table } from "./dom.js";
 import { command } from "./state.js";
-import { formatCount, formatTime, plural } from "./time.js";
+import { formatCount, formatTime, plural, typedTime } from "./time.js";
 
 /** The record that a position would be at. */
 export function found(row) {
@@ -21,7 +21,7 @@ export function resetForm(root, { name, reload }) {
       const plan = await post(`${groupPath(name)}/reset-preview`, { to: to.value.trim(), topics: names });
       const again = plan.positions.reduce((sum, row) => sum + Math.max(0, row.moved), 0);
       const skipped = plan.positions.reduce((sum, row) => sum + Math.max(0, -row.moved), 0);
-      const target = ["earliest", "latest"].includes(to.value.trim()) ? [`--to-${to.value.trim()}`] : ["--to-time", to.value.trim()];
+      const target = ["earliest", "latest"].includes(to.value.trim()) ? [`--to-${to.value.trim()}`] : ["--to-time", typedTime(to.value.trim(), plan.target)];
       replace(result,
         el("div", { class: skipped ? "note warn" : "note" }, `${plural(again, "record")} would be read again, ${plural(skipped, "record")} would be skipped. Nothing is changed yet.`),
         table([

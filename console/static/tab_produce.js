@@ -2,7 +2,7 @@
 import { get, getBytes, part, post } from "./api.js";
 import { button, card, choice, copyButton, el, failure, labelled, replace } from "./dom.js";
 import { command, param, shell } from "./state.js";
-import { formatSize, formatTime, isoTime, plural } from "./time.js";
+import { formatSize, formatTime, isoTime, plural, typedTime } from "./time.js";
 
 const ENCODINGS = [["text", "text"], ["hex", "hex"], ["base64", "base64"], ["null", "null"]];
 
@@ -63,7 +63,7 @@ export async function show(root, { name, signal }) {
   }
 
   /** The same record as a line for `tidelog produce --format json`. */
-  function line() {
+  async function line() {
     const bytes = (text) => ({ base64: btoa((text.match(/../g) ?? []).map((pair) => String.fromCharCode(parseInt(pair, 16))).join("")) });
     const coded = (box, which) => {
       if (isNull(box, which)) return null;
@@ -71,8 +71,12 @@ export async function show(root, { name, signal }) {
     };
     const lines = headers.value.split("\n").filter((one) => one.trim());
     const record = { key: coded(key, "key"), value: coded(value, "value"), ...(lines.length ? { headers: lines.map(headerOf) } : {}) };
-    const options = [...(time.value.trim() ? ["--timestamp", time.value.trim()] : []), ...(partition.value.trim() ? ["--partition", partition.value.trim()] : [])];
-    return `echo ${shell(JSON.stringify(record))} | ${command("produce", name, "--format", "json", ...options)}`;
+    const typed = time.value.trim();
+    // A wrong time is named by the command too.
+    const found = typed && (await get("/time", { text: typed }, signal).catch(() => null));
+    const moment = found ? typedTime(typed, found.ms) : typed;
+    const options = [...(moment ? ["--timestamp", moment] : []), ...(partition.value.trim() ? ["--partition", partition.value.trim()] : [])];
+    return `printf '%s\\n' ${shell(JSON.stringify(record))} | ${command("produce", name, "--format", "json", ...options)}`;
   }
 
   const kind = (box, which) => {

@@ -47,6 +47,9 @@ export const exactTime = (ms) => (ms >= PLAIN[0] && ms < PLAIN[1] ? ms : `${ms}m
 /** The form that a command line and the time box take. */
 export const isoTime = (ms) => (ms < CALENDAR_END ? formatTime(ms).replace(" ", "T") : `${ms}ms`);
 
+/** A time that was typed here, for a command line: without a zone it would mean another time there. */
+export const typedTime = (text, ms) => (/^([-+]\d|now$)/i.test(text) ? text : isoTime(ms));
+
 /** A label of an axis: no more than the span needs. */
 export function formatTick(ms, spanMs) {
   if (Math.abs(ms) > 8.64e15) return "";

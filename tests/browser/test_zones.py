@@ -1,5 +1,7 @@
 """The zone of a page: marks of the axes, an unknown zone, a range the wrong way round."""
 
+import json
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -7,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from client.admin import Admin
 from client.producer import Producer
+from client.types import TopicPartition
 from tests.browser.conftest import filled_broker
 from tidelog.testing import RunningBroker
 
@@ -31,6 +34,7 @@ def broker() -> Iterator[RunningBroker]:
 async def fill(broker: RunningBroker) -> None:
     async with Admin(broker.bootstrap) as admin:
         await admin.create_topic("night")
+        await admin.alter_group_offsets("watch", {TopicPartition("night", 0): 0})
     async with Producer(broker.bootstrap) as producer:
         await producer.send("night", b"x", timestamp_ms=NIGHT - MINUTE)
         await producer.flush()
@@ -87,3 +91,40 @@ def test_a_range_the_wrong_way_round_is_refused(page: Page) -> None:
     box.press("Enter")
     expect(page.get_by_role("alert").filter(has_text="is not after from=")).to_be_visible()
     expect(page.locator(".skeleton")).to_have_count(0)
+
+
+def copied(page: Page, name: str = "Copy as command") -> str:
+    page.get_by_role("button", name=name).last.click()
+    expect(page.get_by_text("Copied:").last).to_be_visible()
+    return str(page.evaluate("navigator.clipboard.readText()"))
+
+
+def test_commands_have_the_times_of_the_zone(page: Page, broker: RunningBroker) -> None:
+    """A time without a zone would be one of the other machine; one from now on stays so."""
+    typed, meant = "2026-10-24T23:30", "2026-10-24T23:30:00.000+02:00"
+    page.goto("/topics/night?tab=partitions&zone=Europe/Berlin")
+    for text, wanted in ((typed, meant), ("-1h", "-1h")):
+        page.get_by_label("Older than", exact=True).fill(text)
+        page.get_by_role("button", name="Preview").click()
+        expect(page.get_by_text("Nothing is changed yet.")).to_be_visible()
+        assert f"--before {wanted} " in copied(page)
+    page.goto("/groups/watch?zone=Europe/Berlin")
+    page.get_by_label("Move to").fill(typed)
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_text("Nothing is changed yet.")).to_be_visible()
+    assert f"--to-time {meant} " in copied(page)
+    page.goto("/topics/night?tab=produce&zone=Europe/Berlin")
+    page.get_by_role("textbox", name="Time").fill(typed)
+    assert f"--timestamp {meant} " in copied(page)
+
+
+def test_a_record_goes_through_any_shell_as_it_is(page: Page) -> None:
+    """The echo of some shells makes line ends of the escapes of JSON."""
+    value = "two\nlines, \\n and it's \\\\ 100 %s"
+    page.goto("/topics/night?tab=produce")
+    page.get_by_role("textbox", name="Value").fill(value)
+    line = copied(page).rpartition(" | ")[0]
+    done = subprocess.run(
+        ["sh", "-c", line], capture_output=True, text=True, check=True, timeout=20
+    )
+    assert json.loads(done.stdout) == {"key": None, "value": value}
