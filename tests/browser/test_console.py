@@ -414,6 +414,7 @@ def test_produced_record_is_shown(page: Page, broker: RunningBroker) -> None:
     page.get_by_label("Time", exact=True).fill("2026-01-01T00:00Z")
     page.get_by_label("Headers", exact=True).fill("from: it's")
     page.get_by_role("button", name="Copy as command").click()
+    expect(page.get_by_text("Copied:")).to_be_visible()
     copied = page.evaluate("navigator.clipboard.readText()")
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     subprocess.run(["bash", "-c", copied], check=True, env=environment, timeout=60)
