@@ -365,7 +365,7 @@ def test_records_before_a_time_are_deleted(page: Page, broker: RunningBroker) ->
     expect(page.get_by_text("20 offsets of 1 partition would go")).to_be_visible()
     page.get_by_role("button", name="Copy as command").last.click()
     copied = page.evaluate("navigator.clipboard.readText()")
-    words = "tidelog topic delete-records flights --before 2026-01-01T01:00Z -p 0"
+    words = "tidelog topic delete-records flights --before 2026-01-01T01:00:00.000Z -p 0"
     assert copied == f"{words} -b {broker.bootstrap}"
     box.fill("never")
     box.press("Enter")

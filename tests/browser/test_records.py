@@ -63,6 +63,7 @@ def test_a_record_is_produced_again_byte_for_byte(
     page.goto(f"/topics/odd?tab=produce&from=0:{list(ODD).index(name)}")
     expect(page.get_by_text("Produce again: odd-0 @")).to_be_visible()
     page.get_by_role("button", name="Copy as command").click()
+    expect(page.get_by_text("Copied:")).to_be_visible()
     copied = page.evaluate("navigator.clipboard.readText()")
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     subprocess.run(["bash", "-c", copied], check=True, env=environment, timeout=60)
