@@ -45,10 +45,10 @@ from pipeline.jobs.files import (
 )
 from pipeline.jobs.lake import LAKES, Lake
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
-from pipeline.jobs.plan import check_side, describe_plan
+from pipeline.jobs.plan import describe_plan, parse_job_options
 from pipeline.jobs.spreading import run_tasks
 from pipeline.net.cluster import EARLIEST, Cluster
-from pipeline.options.options import SourceOptions, TopicPartition, parse_source_options
+from pipeline.options.options import SourceOptions, TopicPartition
 from pipeline.plan.archived import (
     ISOLATION,
     START,
@@ -106,15 +106,12 @@ def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress =
         NotShared: the target is not the same directory for the driver and all executors.
         Fenced: another run has planned or committed the batch meanwhile.
     """
-    options = parse_source_options({"includeHeaders": "true", **settings.options}, is_stream=False)
-    check_side(options)
+    options = parse_job_options(
+        settings.options, {"includeHeaders": "true"}, unfit=_UNFIT,
+        why="to an archive, which takes all rows",
+    )  # fmt: skip
     if settings.lake not in LAKES:
         raise BadOptions([f"format {settings.lake!r} is unknown: write {', '.join(LAKES)}"])
-    given = {name.lower() for name in settings.options}
-    if unfit := [name for name in _UNFIT if name.lower() in given]:
-        raise BadOptions(
-            [f"option {name} means nothing to an archive, which takes all rows" for name in unfit]
-        )
     lake = LAKES[settings.lake](settings.target, settings.state_dir)
     journal = Journal(settings.state_dir)
     with Cluster(options.connection) as cluster:

@@ -20,13 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from client.times import UTC, format_time
-from pipeline.errors import BadOptions
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
-from pipeline.jobs.plan import check_side
+from pipeline.jobs.plan import parse_job_options
 from pipeline.jobs.spreading import run_tasks
 from pipeline.net.cluster import EARLIEST, Cluster
 from pipeline.options.narrowing import NO_LOWER_TIME, NO_UPPER_TIME
-from pipeline.options.options import SourceOptions, TopicPartition, parse_source_options
+from pipeline.options.options import SourceOptions, TopicPartition
 from pipeline.plan.archived import Archive, FilePart
 from pipeline.plan.lake_files import read_part
 from pipeline.plan.segments import read_range
@@ -79,15 +78,10 @@ def audit(spark: SparkSession, settings: AuditSettings, progress: Progress = sil
         DataLoss: a file that the archive lists is not there, or the topic was created again.
         JournalConflict: the archive is of another cluster.
     """
-    given = {name.lower() for name in settings.options}
-    if unfit := [name for name in _UNFIT if name.lower() in given]:
-        raise BadOptions(
-            [f"option {name} means nothing to an audit, which takes all rows" for name in unfit]
-        )
-    options = parse_source_options(
-        {"onMalformedTimestamp": "clamp", **settings.options}, is_stream=False
-    )
-    check_side(options)
+    options = parse_job_options(
+        settings.options, {"onMalformedTimestamp": "clamp"}, unfit=_UNFIT,
+        why="to an audit, which takes all rows",
+    )  # fmt: skip
     archive = Archive(settings.state_dir, name="--state-dir ")
     with Cluster(options.connection) as cluster:
         progress("plan")

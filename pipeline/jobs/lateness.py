@@ -29,11 +29,11 @@ import pyarrow.compute as pc
 
 from pipeline.errors import BadOptions, DataLoss, Fenced
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
-from pipeline.jobs.plan import check_side
+from pipeline.jobs.plan import parse_job_options
 from pipeline.jobs.skew import youngest_before
 from pipeline.jobs.spreading import run_tasks
 from pipeline.net.cluster import EARLIEST, LATEST, Cluster
-from pipeline.options.options import SourceOptions, TopicPartition, parse_source_options
+from pipeline.options.options import SourceOptions, TopicPartition
 from pipeline.plan.journal import Journal
 from pipeline.plan.offsets import resolve_starts
 from pipeline.plan.segments import read_range
@@ -97,15 +97,10 @@ def lateness(
     """
     if not 0 < settings.share <= 1:
         raise BadOptions([f"share {settings.share}: give a number above 0 and up to 1"])
-    given = {name.lower() for name in settings.options}
-    if unfit := [name for name in _UNFIT if name.lower() in given]:
-        raise BadOptions(
-            [f"option {name} means nothing here: every round takes all new rows" for name in unfit]
-        )
-    options = parse_source_options(
-        {"onMalformedTimestamp": "clamp", **settings.options}, is_stream=False
-    )
-    check_side(options)
+    options = parse_job_options(
+        settings.options, {"onMalformedTimestamp": "clamp"}, unfit=_UNFIT,
+        why="here: every round takes all new rows",
+    )  # fmt: skip
     journal = Journal(settings.state_dir)
     names = list(journal.names("rounds"))
     last: Mapping[str, Any] = journal.get(f"rounds/{names[-1]}") if names else {}

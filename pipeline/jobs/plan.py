@@ -1,4 +1,4 @@
-"""The offsets a job would read in each partition, and those that time spares: a dry run's end.
+"""The options by which a job reads, and the offsets it would read: a dry run's end.
 
 `archive --dry-run` and `skew --dry-run` end here; no record is read. It shows why one day may take
 as long as a year: offsets before the window cost nothing on any broker; offsets after it do, unless
@@ -6,29 +6,43 @@ the statistics of segments (`readFrom=hybrid`, `segments.statistics`) or `maxLat
 none of them is early.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pipeline.errors import BadOptions
 from pipeline.jobs.outcome import JobCode, Outcome
 from pipeline.net.cluster import EARLIEST, LATEST, Cluster
-from pipeline.options.options import SourceOptions, TopicPartition
+from pipeline.options.options import SourceOptions, TopicPartition, parse_source_options
 from pipeline.plan.offsets import ReadPlan
 from pipeline.plan.splits import OffsetRange, join_ranges
 
 
-def check_side(options: SourceOptions) -> None:
-    """Refuse `readFrom=remote`, which is for Spark's own queries.
+def parse_job_options(
+    options: Mapping[str, str],
+    defaults: Mapping[str, str],
+    *,
+    unfit: Sequence[str] = (),
+    why: str = "",
+) -> SourceOptions:
+    """The options of the source that a job reads a topic by, without Spark's own reader.
+
+    `unfit` are names that mean nothing to the job, and `why` is the reason.
 
     Raises:
-        BadOptions: it is given.
+        BadOptions: one of `unfit` is given, or `readFrom=remote`, which is for Spark's own queries;
+            or as `parse_source_options`.
     """
-    if options.read_from == "remote":
+    given = {name.lower() for name in options}
+    if wrong := [name for name in unfit if name.lower() in given]:
+        raise BadOptions([f"option {name} means nothing {why}" for name in wrong])
+    parsed = parse_source_options({**defaults, **options}, is_stream=False)
+    if parsed.read_from == "remote":
         raise BadOptions(
             [
                 "option readFrom=remote is for format('tidelog') alone: a job reads from the "
                 "broker; leave it and segments.remote out"
             ]
         )
+    return parsed
 
 
 def describe_plan(

@@ -32,16 +32,12 @@ import pyarrow.compute as pc
 from client.times import UTC, find_unit_mistake, format_time
 from pipeline.errors import BadOptions
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
-from pipeline.jobs.plan import check_side, describe_plan, stretches
+from pipeline.jobs.plan import describe_plan, parse_job_options, stretches
 from pipeline.jobs.restore import committed_path
 from pipeline.jobs.spreading import run_tasks
 from pipeline.net.cluster import Cluster
 from pipeline.options.narrowing import NO_LOWER_TIME, NO_UPPER_TIME
-from pipeline.options.options import (
-    Boundary,
-    SourceOptions,
-    parse_source_options,
-)
+from pipeline.options.options import Boundary, SourceOptions
 from pipeline.options.reader import spark_path
 from pipeline.plan.archived import ALONE, Archive, FilePart
 from pipeline.plan.folders import folder_of
@@ -120,10 +116,7 @@ def skew(spark: SparkSession, settings: SkewSettings, progress: Progress = silen
         BadOptions: options of the source that cannot be carried out.
         DataLoss: records are on neither side, and `failOnDataLoss` is on.
     """
-    options = parse_source_options(
-        {"onMalformedTimestamp": "clamp", **settings.options}, is_stream=False
-    )
-    check_side(options)
+    options = parse_job_options(settings.options, {"onMalformedTimestamp": "clamp"})
     now_ms = time.time_ns() // 1_000_000
     with Cluster(options.connection) as cluster:
         progress("plan")

@@ -117,16 +117,8 @@ class TidelogSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A writer of micro-batches of rows of `schema`."""
-        try:
-            from pipeline.spark.stream_sink import StreamWriter
-        except ImportError as error:
-            raise BadOptions(
-                [
-                    "this Spark gives micro-batches to Python sinks row by row: take PySpark 4.1 "
-                    "or newer, or write each batch by foreachBatch with "
-                    "frame.write.format('tidelog')"
-                ]
-            ) from error
+        from pipeline.spark.stream_sink import StreamWriter
+
         return StreamWriter(parse_sink_options(dict(self.options)), schema)
 
 

@@ -1,10 +1,10 @@
-"""Streams on Spark 4.0 and 4.1, where a batch of a Python source takes all that is there.
+"""Streams on Spark 4.1, where a batch of a Python source takes all that is there.
 
-These releases ask for the end of the next batch without saying where it begins, and know no limits,
+This release asks for the end of the next batch without saying where it begins, and knows no limits,
 so the options that would limit a batch are refused. What was lost before a restart is seen when the
 next batch is planned.
 
-Source: Spark 4.0, `DataSourceStreamReader`.
+Source: Spark 4.1, `DataSourceStreamReader`.
 """
 
 from __future__ import annotations

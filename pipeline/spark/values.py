@@ -124,10 +124,6 @@ def _udf(function: Any, arrow: pa.DataType) -> Any:
     from pyspark.sql import functions
     from pyspark.sql.pandas.types import from_arrow_type
 
-    if not hasattr(functions, "arrow_udf"):
-        raise BadOptions(
-            ["values with a schema of a registry need functions of Arrow, and so PySpark 4.1"]
-        )
     # Spark looks at the types themselves, which are only text in this module.
     function.__annotations__ = {"values": pa.Array, "return": pa.Array}
     kind: DataType = from_arrow_type(arrow)
