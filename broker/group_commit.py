@@ -95,11 +95,14 @@ class GroupCommit:
     Attributes:
         waits_for_store: whether the syncs of a log are held; set by the writer of the bucket.
         when_held: called whenever one is held.
+        parked: the fetches that wait for records, by log.
+        failing: the logs whose last append the disk has refused.
     """
 
     def __init__(self, fetch_waiters: FetchWaiters, metrics: CommitMetrics, pool: Pool) -> None:
         """Sync in the threads of `pool`, which makes no other calls meanwhile."""
         self._fetch_waiters = fetch_waiters
+        self.parked = fetch_waiters.by_log
         self._metrics = metrics
         self._pool = pool
         self._dirty_bytes: dict[Log, int] = {}
@@ -112,7 +115,7 @@ class GroupCommit:
         self.waits_for_store: Callable[[Log], bool] = _no_store
         self._waiting: dict[Log, deque[tuple[int, DurableCallback]]] = {}
         self._acknowledged: dict[Log, int] = {}
-        self._failing: set[Log] = set()
+        self.failing: set[Log] = set()
         self._pump_scheduled = False
         self._idle: asyncio.Event | None = None
 
@@ -130,21 +133,20 @@ class GroupCommit:
         already moved with the append, so parked fetches wake at once. Then a sync is due only by
         `flush.messages`, or when a segment was closed.
         """
-        if self._failing:
+        if self.failing:
             self._resumed(log)
         if log.waits_for_disk:
             self.mark_dirty(log, size_bytes)
             return
         if self._fetch_waiters.by_log:
             self._fetch_waiters.data_visible(log, size_bytes)
-        unsynced = log.log_end_offset - log.durable_offset
-        if unsynced >= log.config.flush_messages or log.has_unsynced_files:
+        if log.wants_commit():
             self.mark_dirty(log)
 
     def append_failed(self, log: Log, error: StorageError) -> None:
         """The disk refused an append to `log`: log it once, not once per request."""
-        if log not in self._failing:
-            self._failing.add(log)
+        if log not in self.failing:
+            self.failing.add(log)
             logger.error(
                 "%s-%d: appends are refused (%s). Clients get an error that they retry; appends "
                 "succeed again as soon as the disk accepts them, for instance when it has space.",
@@ -207,14 +209,14 @@ class GroupCommit:
             sync.is_wanted = False
         self._held.pop(log, None)
         self._recovered.pop(log, None)
-        self._failing.discard(log)
+        self.failing.discard(log)
         self._dirty_bytes.pop(log, None)
         self._acknowledged.pop(log, None)
         self._fail_waiting(log, LogOffline(log.path, "the topic was deleted"))
 
     def _resumed(self, log: Log) -> None:
-        if log in self._failing:
-            self._failing.discard(log)
+        if log in self.failing:
+            self.failing.discard(log)
             logger.warning("%s-%d: appends succeed again", log.topic, log.partition)
 
     def _schedule_pump(self) -> None:

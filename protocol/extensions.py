@@ -18,6 +18,7 @@ PATHS: Final = (
     "protocol/records/entry_loops",
     "protocol/records/encode_loops",
     "pipeline/records/arrow_loops",
+    "storage/disk/file_end",
     "storage/append/plain",
     "storage/segment/feed",
     "storage/log/lane",

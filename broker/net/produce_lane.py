@@ -75,6 +75,8 @@ if TYPE_CHECKING:
     from broker.security.session import Session
     from storage.log.log import Log
 
+    Appended = tuple[LogLane, int, int]
+
 COMPILED: bool = bool(cython.compiled)
 """Whether this module was compiled to machine code."""
 
@@ -122,14 +124,26 @@ _ERROR_AT: Final = 4
 """Where the error code is in a partition's answer, between index and base offset."""
 
 
-# A partition's answer: index, error code, base offset, log append time, since v5 the start of the
-# log, and then that no record has an error.
 _BASE_OFFSET_AT: Final = 6
 _LOG_START_AT: Final = 22
-_PARTITION: Final = bytes(14) + b"\xff" * 8
-_LOG_START: Final = bytes(8)
-_NO_RECORD_ERRORS: Final = bytes(4) + b"\xff\xff"
-_NO_RECORD_ERRORS_FLEXIBLE: Final = b"\x01\0\0"
+_NEW_ANSWER: Final = bytearray(_PREFIX_BYTES)
+
+
+def _partition_of(version: int) -> bytes:
+    """A partition's answer: index, error code, base offset, no log append time.
+
+    Since v5 the start of the log, then that no record has an error.
+    """
+    log_start = bytes(8 * (version >= _LOG_START_SINCE))
+    errors = b""
+    if version >= _FLEXIBLE_SINCE:
+        errors = b"\x01\0\0"
+    elif version >= _RECORD_ERRORS_SINCE:
+        errors = bytes(4) + b"\xff\xff"
+    return bytes(14) + b"\xff" * 8 + log_start + errors
+
+
+_PARTITIONS: Final = tuple(_partition_of(version) for version in range(_LAST_VERSION + 1))
 
 
 @cython.cfunc
@@ -167,17 +181,12 @@ def _add_partition(
 ) -> None:
     """Add a partition to `answer`: no record in it has an error, and none was stamped."""
     at: cython.Py_ssize_t = len(answer)
-    answer += _PARTITION
+    answer += _PARTITIONS[version]
     store(answer, at, index, 4)
     store(answer, at + _ERROR_AT, code, 2)
     store(answer, at + _BASE_OFFSET_AT, first_offset, 8)
     if version >= _LOG_START_SINCE:
-        answer += _LOG_START
         store(answer, at + _LOG_START_AT, log_start_offset, 8)
-    if version >= _FLEXIBLE_SINCE:
-        answer += _NO_RECORD_ERRORS_FLEXIBLE
-    elif version >= _RECORD_ERRORS_SINCE:
-        answer += _NO_RECORD_ERRORS
 
 
 # --- requests -----------------------------------------------------------------------------------
@@ -198,6 +207,7 @@ class ProduceLane:
         self._security, self._topics = context.security, context.topics
         self._clock, self._space = context.clock, context.space
         self._metrics, self._commit = context.metrics, context.group_commit
+        self._parked, self._failing = self._commit.parked, self._commit.failing
         self._access = context.security.access
         self._decided: Decided | None = None
         self._latency = context.metrics.api(ApiKey.PRODUCE).latency_ns
@@ -333,8 +343,7 @@ class ProduceLane:
         if not self._open:
             return
         opened, self._open = self._open, []
-        metrics, commit = self._metrics, self._commit
-        appended: list[tuple[Log, int, int]] = []
+        appended: list[Appended] = []
         lane: LogLane
         closed: cython.Py_ssize_t = 0
         try:
@@ -342,7 +351,7 @@ class ProduceLane:
                 closed += 1
                 lane.close()
                 if lane.appended_bytes:
-                    appended.append((lane.log, lane.appended_bytes, lane.acknowledged))
+                    appended.append((lane, lane.appended_bytes, lane.acknowledged))
                     lane.forget()
         except BaseException:
             # It costs this log, and this connection; the other logs get their numbers back.
@@ -351,18 +360,28 @@ class ProduceLane:
             self._end()
             raise
         finally:
-            self._space.credit = self._credit
-            if self._access is not None:
-                self._access.allowed += self._batches
-            metrics.batches_appended += self._batches
-            metrics.records_appended += self._records
-            metrics.bytes_appended += self._bytes
-            self._batches = self._records = self._bytes = 0
-            for log, size_bytes, _ in appended:
-                commit.appended(log, size_bytes)
-            for log, _, next_offset in appended:
-                if next_offset:
-                    commit.acknowledge(log, next_offset)
+            self._pass_on(appended)
+
+    def _pass_on(self, appended: list[Appended]) -> None:
+        """Count what was appended, and let the group commit and those who wait know.
+
+        `appended` has the lanes, their bytes, and the acknowledged ends or 0.
+        """
+        metrics, commit = self._metrics, self._commit
+        lane: LogLane
+        self._space.credit = self._credit
+        if self._access is not None:
+            self._access.allowed += self._batches
+        metrics.batches_appended += self._batches
+        metrics.records_appended += self._records
+        metrics.bytes_appended += self._bytes
+        self._batches = self._records = self._bytes = 0
+        for lane, size_bytes, _ in appended:
+            if lane.log.wants_commit() or self._parked or self._failing:
+                commit.appended(lane.log, size_bytes)
+        for lane, _, next_offset in appended:
+            if next_offset:
+                commit.acknowledge(lane.log, next_offset)
 
     def _serve_frame(
         self,
@@ -399,7 +418,7 @@ class ProduceLane:
                 return _NOT_USUAL
             for lane in self._parts:
                 self._credit -= lane.batch.size
-            answer = bytearray(_PREFIX_BYTES)
+            answer = _NEW_ANSWER.copy()
             store(answer, 4, int32(data, start + 4), 4)
             durable = self._write(walk, view, version, acks, now_ms, answer)
             if acks == _NONE:

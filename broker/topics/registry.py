@@ -113,6 +113,7 @@ class TopicRegistry:
 
     Attributes:
         windows: time windows of the topics, found where there is no topic of the name.
+        revision: grows with every topic created, deleted or extended; older derived data is stale.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class TopicRegistry:
         ]
         self._changes = Changes()
         self._metric_names = Counter(_metric_name(name) for name in data_dir.topics)
-        self._revision = 0
+        self.revision = 0
         self._group_overrides = data_dir.group_overrides()
 
     async def finish(self) -> None:
@@ -167,11 +168,6 @@ class TopicRegistry:
         if self._descriptions is None or self._descriptions.broker is not self.broker_config:
             self._descriptions = TopicDescriptions(self.broker_config)
         return self._descriptions.of(overrides)
-
-    @property
-    def revision(self) -> int:
-        """Grows with every topic created, deleted or extended; older derived data is stale."""
-        return self._revision
 
     def when_deleted(self, callback: Callable[[Topic], Steps[None] | None]) -> None:
         """Call `callback(topic)` after each deletion of a topic, and run the steps it returns.
@@ -386,7 +382,7 @@ class TopicRegistry:
                 raise StorageFailed("create", name, problem)
         self._by_id[topic.topic_id] = topic
         self._metric_names[_metric_name(name)] += 1
-        self._revision += 1
+        self.revision += 1
         return topic
 
     def check_new(self, name: str, partitions: int) -> None:
@@ -440,7 +436,7 @@ class TopicRegistry:
     async def _forget(self, topic: Topic) -> None:
         self._by_id.pop(topic.topic_id, None)
         self._metric_names[_metric_name(topic.name)] -= 1
-        self._revision += 1
+        self.revision += 1
         await self._announce_deleted(topic)
 
     async def _announce_deleted(self, topic: Topic) -> None:
@@ -478,7 +474,7 @@ class TopicRegistry:
                 self._data_dir.drop_partitions(topic, added, self._clock.wall_ms())
                 raise StorageFailed("create", name, problem)
             self._data_dir.show_partitions(topic, added, workers)
-        self._revision += 1
+        self.revision += 1
 
     def _assign(
         self, name: str, before: tuple[int, ...], wanted: tuple[int, ...] | int
@@ -529,7 +525,7 @@ class TopicRegistry:
                 # After a failure topics may be gone all the same, with files that are left.
                 self._by_id = {topic.topic_id: topic for topic in data_dir.topics.values()}
                 self._group_overrides = data_dir.group_overrides()
-                self._revision += 1
+                self.revision += 1
                 for topic in before:
                     if data_dir.topics.get(topic.name) is not topic:
                         await self._announce_deleted(topic)

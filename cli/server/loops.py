@@ -6,6 +6,7 @@ from typing import Final
 from broker.net import fetch_lane, produce_lane, request_fields
 from protocol.records import encode_loops, entry_loops, record_loops
 from storage.append import plain
+from storage.disk import file_end
 from storage.log import lane
 from storage.segment import feed
 
@@ -13,6 +14,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     record_loops,
     entry_loops,
     encode_loops,
+    file_end,
     plain,
     feed,
     lane,

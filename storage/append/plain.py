@@ -147,6 +147,7 @@ class PlainBatch:
         base_timestamp: cython.longlong
         producer_id: cython.longlong
         base_sequence: cython.int
+        checksum: cython.longlong
         if rules is not self._rules:
             self._learn(rules)
         # No sum below is made for a clock before 1970.
@@ -164,9 +165,10 @@ class PlainBatch:
             or _number(data, start + _LAST_OFFSET_DELTA_AT, 4) != count - 1
             or count <= 0
             or (producer_id > _NO_PRODUCER_ID and base_sequence < 0)
-            or crc32c(view[start + _ATTRIBUTES_AT : start + size])
-            != _number(data, start + _CRC_AT, 4) & 0xFFFFFFFF
         ):
+            return False
+        checksum = crc32c(view[start + _ATTRIBUTES_AT : start + size])
+        if checksum != _number(data, start + _CRC_AT, 4) & 0xFFFFFFFF:
             return False
         codec = attributes & _CODEC_MASK
         if codec >= codecs_end or (self._codec >= 0 and self._codec != codec):

@@ -5,3 +5,7 @@ that are replaced whole, and the steps into which long work is cut. Of records i
 knows the largest offset (`protocol.records.layout`); it refuses to know segments and logs. Every
 module in `storage` may import it.
 """
+
+from protocol.extensions import all_or_none
+
+all_or_none()

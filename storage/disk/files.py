@@ -35,9 +35,10 @@ import os
 import resource
 import shutil
 from collections import OrderedDict
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
-Bytes: TypeAlias = bytes | bytearray | memoryview
+from storage.disk.file_end import Bytes as Bytes
+from storage.disk.file_end import FileEnd, write_fully
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
@@ -248,7 +249,7 @@ class RealFiles:
         aside = path + TEMPORARY_SUFFIX
         fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
         try:
-            _write_fully(fd, data, 0)
+            write_fully(fd, data, 0)
             os.fsync(fd)
         finally:
             os.close(fd)
@@ -296,45 +297,17 @@ class RealFiles:
         self._next_search_at = count + count // _SEARCHES_PER_DOUBLING
 
 
-class RealFile:
+class RealFile(FileEnd):
     """A file of `RealFiles`; see `File` for the contract."""
 
-    __slots__ = (
-        "_changes",
-        "_closing",
-        "_fd",
-        "_files",
-        "_pins",
-        "_recent",
-        "_synced",
-        "path",
-        "size",
-    )
+    __slots__ = ("_closing", "_pins", "_synced")
 
     def __init__(self, files: RealFiles, path: str, size: int) -> None:
         """Know of the file without opening it."""
-        self.path = path
-        self.size = size
-        self._files = files
-        self._fd = -1
+        super().__init__(files, path, size)
         self._pins = 0
-        self._changes = 0  # ever made
-        self._synced = 0  # how many of them are known to be on the medium
-        self._recent = False
+        self._synced = 0  # how many of the changes are known to be on the medium
         self._closing = False
-
-    def append(self, data: Bytes) -> None:
-        """See `File.append`."""
-        fd = self._fd
-        if fd < 0:
-            fd = self._files._open_again(self)
-        position = self.size
-        self._changes += 1
-        self._recent = True
-        written = os.pwrite(fd, data, position)
-        if written != len(data):
-            _write_fully(fd, memoryview(data)[written:], position + written)
-        self.size = position + len(data)
 
     def pread(self, size: int, position: int) -> bytes:
         """See `File.pread`."""
@@ -410,12 +383,3 @@ class RealLock:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
-
-
-def _write_fully(fd: int, data: Bytes, position: int) -> None:
-    """Write what one call left over; a call that makes no progress raises."""
-    rest = memoryview(data)
-    while rest:
-        written = os.pwrite(fd, rest, position)
-        position += written
-        rest = rest[written:]

@@ -7,17 +7,19 @@ from storage.append.plain cimport PlainBatch
 from storage.segment.feed cimport SegmentEnd
 
 cdef int _TRANSACTIONAL_BIT
-cdef long long _NO_PRODUCER_ID
+cdef long long _NO_PRODUCER_ID, _SEQUENCE_MAX
 
 
 cdef class LogEnd:
-    cdef public object config, segments, producers, append_rules, roll_rules, offline, refusal
+    cdef public object config, segments, producers, unsynced, append_rules, roll_rules, offline, refusal
     cdef public long long leader_epoch, log_start_offset, log_end_offset, durable_offset, high_watermark
     cdef public long long index_interval
+    cdef long long _flush_messages
     cdef public bint waits_for_disk
     cdef public object _shown
     cdef public long long _shown_base, _shown_size
 
+    cpdef bint wants_commit(self) except -1
     cpdef int show_end(self) except -1
 
 

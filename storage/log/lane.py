@@ -21,7 +21,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from protocol.records import layout
-from protocol.records.entry import advance_sequence
 from protocol.records.layout import NO_OFFSET
 from storage.append.rules import AppendRules
 from storage.errors import LogOffline, StorageError
@@ -45,6 +44,7 @@ else:
 if TYPE_CHECKING:
     from config import TopicConfig
     from storage.append.opening import Opening
+    from storage.log.flush import Unsynced
     from storage.log.producers import LogProducers
     from storage.log.reader import LogPosition
     from storage.producers.state import ProducerEntry, ProducerState
@@ -59,6 +59,7 @@ FLUSH_POLICY_OS: Final = "os"
 # Numbers of C when they are compiled, by the .pxd.
 _TRANSACTIONAL_BIT: Final = layout.TRANSACTIONAL_BIT
 _NO_PRODUCER_ID: Final = layout.NO_PRODUCER_ID
+_SEQUENCE_MAX: Final = SEQUENCE_MAX
 
 
 class LogEnd:
@@ -68,6 +69,7 @@ class LogEnd:
         self,
         segments: SegmentList,
         producers: LogProducers,
+        unsynced: Unsynced,
         leader_epoch: int,
         log_start_offset: int,
         offline: LogOffline | None,
@@ -76,6 +78,7 @@ class LogEnd:
         self.segments = segments
         self.producers = producers
         self.leader_epoch = leader_epoch
+        self.unsynced = unsynced
         self.offline = offline
         self.refusal: StorageError | None = offline
         self.log_start_offset = log_start_offset
@@ -90,6 +93,15 @@ class LogEnd:
         self.roll_rules = RollRules.from_config(config)
         self.waits_for_disk = config.flush_policy != FLUSH_POLICY_OS
         self.index_interval = config.index_interval_bytes
+        self._flush_messages = config.flush_messages
+
+    def wants_commit(self) -> cython.bint:
+        """Whether the group commit has something to do for the log, whatever anybody waits for."""
+        return (
+            self.waits_for_disk
+            or self.log_end_offset - self.durable_offset >= self._flush_messages
+            or self.unsynced.is_dirty
+        )
 
     def show_end(self) -> cython.int:
         """Move the high watermark to the end of the log; returns 0."""
@@ -254,33 +266,35 @@ class LogLane:
         ):
             self._wants_writing = True
         if self._producer is not None:
-            _remember(self.log.producers.state, self._producer, batch, batch.last_offset)
+            _remember(self.log.producers.state, self._producer, batch)
         return 0
 
 
-def _follows(producer: ProducerEntry, batch: PlainBatch) -> bool:
+@cython.cfunc
+def _follows(producer: ProducerEntry, batch: PlainBatch) -> cython.bint:
     """Whether the batch of a known producer is its next one; see `storage.producers.state`."""
-    return (
-        producer.producer_epoch == batch.producer_epoch
-        and producer.txn_first_offset == NO_OFFSET
-        and bool(producer.batches)
-        and (producer.batches[-1].last_sequence + 1) & SEQUENCE_MAX == batch.base_sequence
-    )
+    if producer.producer_epoch != batch.producer_epoch or producer.txn_first_offset != NO_OFFSET:
+        return False
+    batches: list[CachedBatch] = producer.batches
+    if not batches:
+        return False
+    last_sequence: cython.longlong = batches[-1][0]
+    return (last_sequence + 1) & _SEQUENCE_MAX == batch.base_sequence
 
 
-def _remember(
-    state: ProducerState, producer: ProducerEntry, batch: PlainBatch, last_offset: int
-) -> None:
+@cython.cfunc
+def _remember(state: ProducerState, producer: ProducerEntry, batch: PlainBatch) -> cython.int:
     """What `ProducerState.update` does with a batch that follows the producer's last one."""
-    producers = state.producers
+    producers: dict[int, ProducerEntry] = state.producers
+    batches: list[CachedBatch] = producer.batches
+    delta: cython.longlong = batch.records_count - 1
+    last_sequence: cython.longlong = (batch.base_sequence + delta) & _SEQUENCE_MAX
     del producers[batch.producer_id]
     producers[batch.producer_id] = producer
-    if len(producer.batches) == CACHED_BATCHES_MAX:
-        del producer.batches[0]
-    delta = batch.records_count - 1
-    producer.batches.append(
-        CachedBatch(
-            advance_sequence(batch.base_sequence, delta), last_offset, delta, batch.max_timestamp
-        )
-    )
+    if len(batches) == CACHED_BATCHES_MAX:
+        del batches[0]
+    # The tuple itself: the constructor of a named tuple is another call.
+    cached = (last_sequence, batch.last_offset, delta, batch.max_timestamp)
+    batches.append(tuple.__new__(CachedBatch, cached))
     producer.last_timestamp = batch.max_timestamp
+    return 0

@@ -134,11 +134,11 @@ class Log(LogEnd):
         self.topic = topic
         self.partition = partition
         self.path = path
+        unsynced = Unsynced(files, path)
         super().__init__(
-            SegmentList(segments), producers, leader_epoch, log_start_offset, quarantine
+            SegmentList(segments), producers, unsynced, leader_epoch, log_start_offset, quarantine
         )
         self.manifest = manifest
-        self.unsynced = Unsynced(files, path)
         self.reader = LogReader(self.segments, index_interval=0)
         self._auxiliary = AuxiliaryIndexes(files, self.unsynced)
         self.lookup = TimeLookup(self.segments, self._auxiliary, index_interval=0)

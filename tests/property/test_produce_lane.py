@@ -602,6 +602,7 @@ async def test_a_log_that_cannot_be_closed_costs_no_other_log(
 
         with monkeypatch.context() as planted:
             planted.setattr(Log, "show_end", fail_for_one)
+            planted.setattr(Log, "wants_commit", lambda _: True)
             planted.setattr(GroupCommit, "appended", lambda _, log, size: appended.append(log))
             with pytest.raises(AssertionError, match="planted"):
                 side.read(produced(client, values))

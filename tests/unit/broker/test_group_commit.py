@@ -51,6 +51,10 @@ class FakeLog:
         self.error: StorageError | None = None
         self.ticket: FakeTicket | None = None
 
+    def wants_commit(self) -> bool:
+        unsynced = self.log_end_offset - self.durable_offset
+        return unsynced >= self.config.flush_messages or self.has_unsynced_files
+
     def begin_flush(self) -> FakeTicket | None:
         if self.ticket is None and self.durable_offset < self.log_end_offset:
             self.ticket = self.TICKET(self)
