@@ -114,8 +114,7 @@ def command(
 ) -> int:
     """Run the broker until Ctrl-C or SIGTERM; SIGHUP reads its settings again.
 
-    Settings are Apache Kafka's; 'tidelog config list' shows them all, and
-    tidelog config list explains them.
+    Settings are Apache Kafka's; 'tidelog config list' shows and explains all.
     """
     gc.disable()  # imports make hardly any garbage, and looking for it takes a tenth of their time
     try:

@@ -34,6 +34,8 @@ TEST_SETTINGS: Final[Mapping[str, str]] = {
 }
 """Free ports, since a machine runs several tests, and jobs that fall due with any advance."""
 
+_CLOCKS: Final[tuple[str, ...]] = ("system", "settable")
+
 _PACKAGE: Final = __name__.partition(".testing")[0]
 
 
@@ -190,8 +192,11 @@ def running_broker(
         log_level: what `RunningBroker.log` contains.
 
     Raises:
+        ValueError: `clock` is none of the two.
         BrokerDidNotStart: with the broker's output.
     """
+    if clock not in _CLOCKS:
+        raise ValueError(f'clock = {clock!r}: give "system" or "settable"')
     given = {"metrics.listener": TEST_SETTINGS["metrics.listener"], **(settings or {})}
     options = ["--log-level", log_level]
     if clock == "settable":

@@ -116,10 +116,15 @@ CLASSES: Final[dict[str, dict[str, str]]] = {
         + "test_the_python_of_the_page_runs_as_written",
         "morning = ": _SPARK + "test_the_python_of_the_page_runs_as_written",
         "broker = ": _SPARK + "test_the_python_of_the_page_runs_as_written",
+        'flights = (\n    session.read.format("tidelog")\n'
+        '    .option("kafka.bootstrap.servers", "127.0.0.1:9092")\n'
+        '    .option("subscribe", "flights")\n    .option("readFrom", "remote")': _SPARK
+        + "test_history_from_the_bucket_is_read_as_written",
         "flights = ": _SPARK + "test_the_table_over_topic_and_lake_runs_as_written",
         "from tidelog import spark\n\nflights": _SPARK
         + "test_the_values_of_the_page_are_decoded_and_encoded_as_written",
         "schema = ": _SPARK + "test_the_values_of_the_page_are_decoded_and_encoded_as_written",
+        "def warn(": _SPARK + "test_the_python_of_the_page_runs_as_written",
         "export AWS": _SPARK + "test_the_jobs_of_the_page_run_as_written",
         "tidelog spark bundle": "not run: needs a cluster of Spark",
     },

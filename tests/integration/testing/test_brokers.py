@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,6 +79,13 @@ def test_the_clock_takes_every_form_of_time() -> None:
         assert clock.read().rate == 1
         with pytest.raises(ValueError, match="not a number from 0"):
             clock.advance("-1d")
+
+
+def test_a_clock_that_is_none_is_refused() -> None:
+    clock: Any = "lunar"
+    sentence = """clock = 'lunar': give "system" or "settable\""""
+    with pytest.raises(ValueError, match=sentence), running_broker(clock=clock):
+        pass
 
 
 def test_a_broker_that_cannot_start_says_why(tmp_path: Path) -> None:
