@@ -35,6 +35,7 @@ FOUND_BY_SPARK = "pyspark_tidelog.py"
 LOOPS = ["record_loops", "entry_loops", "encode_loops"]
 ALL_LOOPS = [f"protocol/records/{name}" for name in LOOPS] + [
     "pipeline/records/arrow_loops",
+    "storage/disk/file_end",
     "storage/append/plain",
     "storage/segment/feed",
     "storage/log/lane",
