@@ -73,16 +73,24 @@ class BadRecords(ClientError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denied:
-    """The right that a refused request needs: `user` ("" without one) `operation` a topic."""
+    """The right that a refused request needs: `user` `operation` a topic.
+
+    A client does not know the `user` that a `proof`, its token or its certificate, stands for.
+    """
 
     user: str
+    proof: str
     operation: str
     topic: str
 
     @property
     def sentence(self) -> str:
         """What the user may not do."""
-        who = f"user {self.user}" if self.user else "a client without a user"
+        who = "a client without a user"
+        if self.user:
+            who = f"user {self.user}"
+        elif self.proof:
+            who = f"the user of the {self.proof}"
         return f"{who} may not {self.operation} topic {self.topic}"
 
     @property
@@ -93,7 +101,8 @@ class Denied:
             "READ": f"--consume {self.topic} --group GROUP",
         }
         words = ways.get(self.operation) or " or ".join(ways.values())
-        return _granted_by(f"--user {shlex.quote(self.user or 'ANONYMOUS')} {words}")
+        user = shlex.quote(self.user) if self.user else ("NAME" if self.proof else "ANONYMOUS")
+        return _granted_by(f"--user {user} {words}")
 
 
 def _granted_by(words: str) -> str:

@@ -166,7 +166,10 @@ class Cluster:
 
     def denied(self, operation: str, topic: str) -> Denied:
         """The right of this client's user to `operation` on a topic, for messages."""
-        return Denied(user=self.options.security.username, operation=operation, topic=topic)
+        security = self.options.security
+        return Denied(
+            user=security.username, proof=security.proof, operation=operation, topic=topic
+        )
 
     async def find_topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
         """Those of the topics that exist now, from one request.

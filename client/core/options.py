@@ -68,6 +68,15 @@ class Security:
             )
         self._check_login()
 
+    @property
+    def proof(self) -> str:
+        """What names the user to the broker, if no name of this client does."""
+        if self.username:
+            return ""
+        if self.mechanism == TOKEN_MECHANISM:
+            return "token"
+        return "certificate" if self.certificate_file and not self.mechanism else ""
+
     def _check_login(self) -> None:
         has_token = bool(self.token_file) or self.token is not None
         if self.mechanism:

@@ -66,15 +66,24 @@ def test_one_class_catches_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("user", "operation", "sentence"),
+    ("user", "proof", "operation", "sentence"),
     [
         (
+            "",
+            "token",
+            "WRITE",
+            "the user of the token may not WRITE topic x (broker h:1); "
+            "an admin can grant it: tidelog acl add --user NAME --produce x",
+        ),
+        (
             "bob",
+            "",
             "WRITE",
             "user bob may not WRITE topic x (broker h:1); "
             "an admin can grant it: tidelog acl add --user bob --produce x",
         ),
         (
+            "",
             "",
             "READ",
             "a client without a user may not READ topic x (broker h:1); an admin can grant it: "
@@ -82,6 +91,7 @@ def test_one_class_catches_all() -> None:
         ),
         (
             "Ann O'Neil",
+            "",
             "DESCRIBE",
             "user Ann O'Neil may not DESCRIBE topic x (broker h:1); an admin can grant it: tidelog "
             "acl add --user 'Ann O'\"'\"'Neil' --produce x or --consume x --group GROUP",
@@ -89,9 +99,9 @@ def test_one_class_catches_all() -> None:
     ],
 )
 def test_a_denial_names_the_user_and_the_command_that_grants_the_right(
-    user: str, operation: str, sentence: str
+    user: str, proof: str, operation: str, sentence: str
 ) -> None:
-    denied = Denied(user=user, operation=operation, topic="x")
+    denied = Denied(user=user, proof=proof, operation=operation, topic="x")
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     error = BrokerRefused("working", code, broker="h:1", denied=denied)
     assert str(error) == f"working: TOPIC_AUTHORIZATION_FAILED: {sentence}"

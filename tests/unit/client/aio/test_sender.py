@@ -54,7 +54,7 @@ class FakeBroker:
         return
 
     def denied(self, operation: str, topic: str) -> Denied:
-        return Denied(user="alice", operation=operation, topic=topic)
+        return Denied(user="alice", proof="", operation=operation, topic=topic)
 
     def version_of(self, key: int, **_: int) -> int:
         return 9

@@ -77,3 +77,18 @@ def test_secrets_are_in_no_repr() -> None:
         tls=True, key_password="hush", mechanism="PLAIN", username="ann", password="hush"
     )
     assert "hush" not in repr(ClusterOptions(bootstrap=(("h", 1),), security=security))
+
+
+@pytest.mark.parametrize(
+    ("fields", "proof"),
+    [
+        ({}, ""),
+        ({"tls": True, "certificate_file": "c.pem"}, "certificate"),
+        ({"mechanism": "OAUTHBEARER", "token_file": "t"}, "token"),
+        ({"mechanism": "PLAIN", "username": "ann", "password": "p"}, ""),
+    ],
+)
+def test_the_user_of_a_token_or_a_certificate_has_a_name_that_only_the_broker_knows(
+    fields: dict[str, Any], proof: str
+) -> None:
+    assert Security(**fields).proof == proof
