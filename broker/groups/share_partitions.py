@@ -93,6 +93,10 @@ class SharePartitions:
         """How many are in memory."""
         return len(self._loaded)
 
+    def __contains__(self, key: ShareKey) -> bool:
+        """Whether a share partition is in memory."""
+        return key in self._loaded
+
     def __iter__(self) -> Iterator[LoadedPartition]:
         """Those in memory."""
         return iter(list(self._loaded.values()))

@@ -13,7 +13,8 @@ it did not acquire. A partition without records, error or acknowledgement is lef
 of a session that continues.
 
 A group begins in a partition when its first member fetches; a group that begins by duration waits
-there with OFFSET_NOT_AVAILABLE until there is a record.
+there with OFFSET_NOT_AVAILABLE until there is a record. Partitions that a fetch has to load follow
+one by one: it is answered with as few of them as have `min_bytes`, and the next one has the others.
 
 Versions: v2 strict limits (KIP-1206), renewal (KIP-1222).
 
@@ -159,12 +160,15 @@ class _ShareFetch:
         overrides = context.topics.group_overrides.get(session.group_id, {})
         is_committed = group_choice(SHARE_ISOLATION, overrides) == "read_committed"
         self._isolation = Isolation.READ_COMMITTED if is_committed else Isolation.READ_UNCOMMITTED
+        self._limit_bytes = min(message.max_bytes, context.config.fetch_max_bytes)
+        self._least_bytes = max(1, min(message.min_bytes, self._limit_bytes))
         wait_ms = max(0, min(message.max_wait_ms, _MAX_WAIT_MS))
         self._deadline_ms = context.clock.monotonic_ms() + wait_ms
         self._outcomes: Mapping[Partition, Outcome] | None = None
         self._refused: dict[Partition, ErrorCode] = {}
         self._waiter: FetchWaiter | None = None
         self._watched: list[LoadedPartition] = []
+        self._just_loaded: set[Partition] = set()
         self._is_reading = False
         self._pending: Pending[api.ShareFetchResponse] = Pending(self._forget)
 
@@ -180,7 +184,7 @@ class _ShareFetch:
             response = self._answer([])
             self._shares.sessions.end(self._session)
             self._pending.resolve(response)
-        elif self._message.is_renew_ack or self._message.max_records <= 0:
+        elif self._message.is_renew_ack or min(self._message.max_records, self._limit_bytes) <= 0:
             self._pending.resolve(self._answer([]))
         else:
             self._begin(is_deadline=False)
@@ -202,9 +206,9 @@ class _ShareFetch:
         wait_ms = self._deadline_ms - self._context.clock.monotonic_ms()
         is_late = is_deadline or wait_ms <= 0
         size_bytes = sum(len(read.result.records) for read in reads)
-        is_enough = size_bytes >= max(1, self._message.min_bytes) or bool(self._refused)
+        is_enough = size_bytes >= self._least_bytes or bool(self._refused)
         if not is_late and not is_enough:
-            self._park(wait_ms, max(1, self._message.min_bytes) - size_bytes)
+            self._park(wait_ms, self._least_bytes - size_bytes)
             return
         delay_ms = 0
         if self._quota is not None and size_bytes:
@@ -222,10 +226,10 @@ class _ShareFetch:
     def _read(self) -> Steps[list[_Read]]:
         """The records at the next offset of each partition, within the limits of the request."""
         self._refused.clear()
+        self._just_loaded.clear()
         self._stop_waiting()
         reads: list[_Read] = []
-        limit = min(self._message.max_bytes, self._context.config.fetch_max_bytes)
-        bytes_left = self._context.answers.fetch_bytes(limit)
+        bytes_left = self._context.answers.fetch_bytes(self._limit_bytes)
         for partition in list(self._session.partitions):
             try:
                 read = self._read_partition(partition, bytes_left, needs_one=not reads)
@@ -246,7 +250,17 @@ class _ShareFetch:
                 reads.append(read)
                 bytes_left -= len(read.result.records)
             yield None
-        return reads
+        return self._without_new(reads)
+
+    def _without_new(self, reads: list[_Read]) -> list[_Read]:
+        """The reads, without those of partitions loaded just now that `min_bytes` does not need."""
+        kept = [read for read in reads if read.partition not in self._just_loaded]
+        size_bytes = sum(len(read.result.records) for read in kept)
+        for read in reads:
+            if read.partition in self._just_loaded and size_bytes < self._least_bytes:
+                kept.append(read)
+                size_bytes += len(read.result.records)
+        return kept
 
     def _read_partition(
         self, partition: Partition, bytes_left: int, *, needs_one: bool
@@ -259,12 +273,14 @@ class _ShareFetch:
         if not self._check.topic(Operation.READ, topic.name):
             raise TopicDenied
         log = self._context.topics.led_log(topic.name, index)
-        loaded = self._shares.partitions.load(
-            ShareKey(self._session.group_id, topic_id, index), log
-        )
+        key = ShareKey(self._session.group_id, topic_id, index)
+        is_new = key not in self._shares.partitions
+        loaded = self._shares.partitions.load(key, log)
         if loaded is None:
             self._refused[partition] = ErrorCode.OFFSET_NOT_AVAILABLE
             return None
+        if is_new:
+            self._just_loaded.add(partition)
         self._watched.append(loaded)
         self._shares.partitions.log_start_moved(loaded)
         return self._read_at(partition, loaded, log, bytes_left, needs_one)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -445,6 +446,31 @@ async def acquiring(scene: Scene) -> None:
     await one.fetch("all again", max_records=500)
 
 
+async def sizes(scene: Scene) -> None:
+    """Limits in bytes, and partitions that a fetch has to load."""
+    await scene.begin(partitions=3, share_record_lock_duration_ms=LONG_LOCK)
+    for partition in range(3):
+        await scene.produce(5, partition)
+    one, two = await scene.member(), await scene.member("member-2")
+    await one.fetch("no bytes", 0, 1, max_bytes=0, max_wait_ms=0)
+    # Which of the two is loaded first in Kafka is by chance.
+    for turn in ("loaded", "the other", "nothing"):
+        answer = await one.raw.fetch_whole(0, 1, max_wait_ms=WAIT_MS)
+        parts = [part for topic in answer.responses for part in topic.partitions]
+        scene.note(turn, [part.acquired_records for part in parts if part.acquired_records])
+    await one.fetch("one of three is new", 2)
+    for _ in range(2):
+        await scene.produce(5)
+    began_s = time.monotonic()
+    await two.fetch("least above the most", min_bytes=1 << 20, max_bytes=1, max_wait_ms=5_000)
+    scene.note("at once", time.monotonic() - began_s < 4)
+    await two.fetch("the least is there", min_bytes=2, max_wait_ms=5_000)
+    await two.fetch("no bytes, nothing there", max_bytes=0, max_wait_ms=0)
+    await scene.produce(5)
+    await two.fetch("no bytes", max_bytes=0)
+    await two.fetch("one byte", max_bytes=1)
+
+
 async def deliveries(scene: Scene) -> None:
     """A record that is always released, up to its limit; limits of other groups."""
     await scene.begin(share_record_lock_duration_ms=LONG_LOCK)
@@ -662,6 +688,7 @@ CHAPTERS: Final[tuple[Callable[[Scene], Awaitable[None]], ...]] = (
     sessions,
     acknowledgements,
     acquiring,
+    sizes,
     deliveries,
     expiry,
     membership,

@@ -227,6 +227,36 @@ async def test_strict_limits_are_never_exceeded(shared: RunningBroker) -> None:
     assert rest.acquired == [(3, 7, 1)], "a batch of the log is not split"
 
 
+async def test_a_fetch_without_bytes_brings_nothing(shared: RunningBroker) -> None:
+    member = await ready(shared, "a", "b")
+    assert (await member.fetch(max_bytes=0)).acquired == []
+    assert (await member.fetch(max_bytes=1)).acquired == [(0, 1, 1)]
+
+
+async def test_a_fetch_does_not_wait_for_more_bytes_than_it_may_bring(
+    shared: RunningBroker,
+) -> None:
+    member = await ready(shared, "a")
+    async with asyncio.timeout(60):  # the clock stands: waiting would never end
+        found = await member.fetch(min_bytes=1 << 20, max_bytes=10, max_wait_ms=300_000)
+    assert found.acquired == [(0, 0, 1)]
+
+
+@pytest.mark.parametrize(("min_bytes", "expected"), [(1, [1, 2, 0]), (80, [2, 1, 0])])
+async def test_a_fetch_that_loads_partitions_brings_as_few_as_it_has_to(
+    shared: RunningBroker, min_bytes: int, expected: list[int]
+) -> None:
+    member = await ready(shared, partitions=3)
+    for partition in range(3):
+        await produce(member.client, "t", batch("a"), partition=partition)
+    found: list[int] = []
+    for least in (min_bytes, 1, 1):
+        answer = await member.fetch_whole(0, 1, 2, min_bytes=least, max_wait_ms=0 if found else 9)
+        parts = [part for topic in answer.responses for part in topic.partitions]
+        found.append(sum(bool(part.acquired_records) for part in parts))
+    assert found == expected
+
+
 async def test_records_of_open_and_aborted_transactions(
     shared: RunningBroker, clock: FrozenClock
 ) -> None:
