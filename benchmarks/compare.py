@@ -81,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the comparison and prints its table; 0 when every cell of Tidelog got through."""
     options = _parse(arguments)
     brokers.end_with_us()
+    machine.touch_memory()
     plan = _plan(options)
     os.nice(0 if options.no_nice else 5)
     RESULTS.mkdir(exist_ok=True)

@@ -58,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--in-flight", type=int, default=IN_FLIGHT, help="requests per connection")
     options = parser.parse_args(arguments)
+    machine.touch_memory()
     contenders = brokers.BY_NAME
     names = options.brokers.split(",")
     costs: dict[str, dict[str, list[float]]] = {}

@@ -105,6 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if program is None:
         parser.error("there is no S3 server: `make .cache/go/bin/versitygw` builds it")
     brokers.end_with_us()
+    machine.touch_memory()
     found: dict[str, list[Turn]] = {name: [] for name in CONDITIONS}
     order = random.Random(17)
     with (

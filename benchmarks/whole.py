@@ -63,6 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _measure(options: argparse.Namespace) -> dict[str, report.Document]:
     """All documents of a run, each kept on disk as soon as it is there."""
     brokers.end_with_us()
+    if not options.smoke:
+        machine.touch_memory()
     minutes = options.minutes or (SMOKE_MINUTES if options.smoke else MINUTES)
     faulthandler.dump_traceback_later(60 * (minutes + GRACE_MINUTES), exit=True)
     deadline = time.monotonic() + 60 * minutes

@@ -50,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true", help="renew docs/benchmarks.md")
     options = parser.parse_args(arguments)
     brokers.end_with_us()
+    machine.touch_memory()
     counts = [int(count) for count in options.workers.split(",")]
     with tempfile.TemporaryDirectory(prefix="bench-workers-") as folder:
         document = measure(Path(folder), counts, options.rounds, options.seconds)
