@@ -236,6 +236,8 @@ class _Paced:
         self.put_new = store.put_new
         self.get = store.get
         self.get_all = store.get_all
+        self.crc32c_of = store.crc32c_of
+        self.has = store.has
         self.size_of = store.size_of
         self.delete = store.delete
 

@@ -8,7 +8,6 @@ here: `storage.audit.remote` judges which of it is garbage.
 from collections.abc import Iterable
 from dataclasses import field
 
-from protocol.records.checksums import crc32c
 from storage.bucket.journal import JOURNAL_PREFIX, BucketState, Piece, entry_key
 from storage.bucket.restore import objects_in, read_piece
 from storage.bucket.shipping import parse_piece
@@ -82,7 +81,7 @@ def _problem_of(
     try:
         for start in range(0, where.object_bytes, VERIFY_BYTES):
             end = min(start + VERIFY_BYTES, where.object_bytes)
-            crc = crc32c(store.get(where.key, start, end), crc)
+            crc = store.crc32c_of(where.key, start, end, crc)
     except ObjectMissing as error:
         return str(error)
     return None if crc == where.crc else f"CRC-32C {crc:08x}, expected {where.crc:08x}"

@@ -38,7 +38,7 @@ Source: ours (docs/adr/0028); SlateDB's manifest and Delta's log use the same co
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from functools import partial
@@ -179,8 +179,8 @@ def entry_key(number: int) -> str:
     return f"{JOURNAL_PREFIX}{number:020d}"
 
 
-def encode_entry(entry: JournalEntry, records: Bytes = b"") -> bytes:
-    """The object of an entry."""
+def encode_entry(entry: JournalEntry, records: Sequence[Bytes] = ()) -> list[Bytes]:
+    """The parts of the object of an entry, those of its records first."""
     text = json.dumps(
         {
             "version": JOURNAL_VERSION,
@@ -468,7 +468,7 @@ class BucketJournal:
         self.is_owner = False
         while True:
             epoch = self.state.epoch + 1
-            if (yield from self._append(self._next_owner, b"", epoch, check)) is None:
+            if (yield from self._append(self._next_owner, (), epoch, check)) is None:
                 continue
             checkpoints = yield from off_loop(partial(_checkpoints, self.store))
             if any(checkpoint_number(key) >= self.state.number for key in checkpoints):
@@ -498,9 +498,11 @@ class BucketJournal:
         yield from self.append(lambda _: {OWNER: owner})
 
     def append(
-        self, changes: Callable[[int], Mapping[str, Json]], records: Bytes = b""
+        self, changes: Callable[[int], Mapping[str, Json]], records: Sequence[Bytes] = ()
     ) -> Steps[int | None]:
         """Write the next entry; returns its number. `changes` are called with the number.
+
+        `records` in parts, which are sent one after the other.
 
         None says that an earlier entry of this broker, whose answer was lost, turned up there: it
         is applied now, and the caller computes its changes again.
@@ -521,7 +523,7 @@ class BucketJournal:
     def _append(
         self,
         changes: Callable[[int], Mapping[str, Json]],
-        records: Bytes,
+        records: Sequence[Bytes],
         epoch: int,
         check: Callable[[BucketState], None] = in_any_case,
     ) -> Steps[int | None]:
@@ -536,27 +538,27 @@ class BucketJournal:
                 changes=changes(number),
                 voids=tuple(self.state.voids),
             )
-            data = yield from off_loop(partial(encode_entry, entry, records))
+            parts = yield from off_loop(partial(encode_entry, entry, records))
             key = entry_key(number)
             self._is_uncertain = True
             sent_ms = self._now_ms()
             try:
-                yield from off_loop(partial(self.store.put_new, key, data))
+                yield from off_loop(partial(self.store.put_new, key, *parts))
                 is_ours = True
             except ObjectExists:
                 is_ours = yield from self._look(number, nonce=entry.nonce)
                 if not is_ours and number not in self.state.voids:
                     return None
-            if is_ours and (yield from off_loop(partial(self._is_there, key, data))):
+            if is_ours and (yield from off_loop(partial(self._is_there, key, parts))):
                 self._apply(entry)
                 self.sent_ms = sent_ms
                 self.entries += 1
-                self.size_bytes += len(data)
+                self.size_bytes += sum(map(len, parts))
                 return number
             self._void(number)
 
-    def _is_there(self, key: str, data: bytes) -> bool:
-        return any(read_object(self.store, key) == data for _ in range(_READS))
+    def _is_there(self, key: str, parts: Sequence[Bytes]) -> bool:
+        return any(self.store.has(key, parts) for _ in range(_READS))
 
     def _apply(self, entry: JournalEntry) -> None:
         # Its number is taken, so no earlier attempt at it can be created any more.
@@ -617,11 +619,11 @@ class BucketJournal:
             nonce=self._random.getrandbits(_NONCE_BITS),
             changes=dict(state.documents),
         )
-        data = yield from off_loop(partial(encode_entry, entry))
+        parts = yield from off_loop(partial(encode_entry, entry))
         key = f"{CHECKPOINT_PREFIX}{entry.number:020d}-{entry.nonce:016x}"
         with suppress(ObjectExists):
-            yield from off_loop(partial(self.store.put_new, key, data))
-        if not (yield from off_loop(partial(self._is_there, key, data))):
+            yield from off_loop(partial(self.store.put_new, key, *parts))
+        if not (yield from off_loop(partial(self._is_there, key, parts))):
             # Readers would begin there.
             yield from off_loop(partial(self.store.delete, key))
             raise StoreFailed(f"{key} is not what was written")
@@ -629,7 +631,7 @@ class BucketJournal:
         self.size_bytes -= counted[1]
         assert self.entries >= 0, "more entries are in the checkpoint than were written"
         assert self.size_bytes >= 0, "more bytes are in the checkpoint than were written"
-        self._checkpoint_bytes = len(data)
+        self._checkpoint_bytes = sum(map(len, parts))
         return (yield from self._delete_before(entry.number, needed, key))
 
     def _delete_before(self, number: int, needed: set[int], newest: str) -> Steps[int]:

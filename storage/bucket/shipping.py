@@ -134,7 +134,8 @@ class _Draft:
     """
 
     changes: dict[str, Json] = field(default_factory=dict)
-    records: bytearray = field(default_factory=bytearray)
+    records: list[bytes] = field(default_factory=list)
+    records_bytes: int = 0
     pieces: dict[str, _Place] = field(default_factory=dict)
     placed: dict[str, Json] = field(default_factory=dict)
     seen: dict[_Part, tuple[object, ...]] = field(default_factory=dict)
@@ -376,7 +377,7 @@ class Shipper:
         for text, (at, size, crc, segment) in draft.pieces.items():
             self._written[text] = segment, Piece(number, at, size, crc)
             draft.placed[text] = [number, at, size, crc]
-        draft.records, draft.pieces = bytearray(), {}
+        draft.records, draft.records_bytes, draft.pieces = [], 0, {}
 
     def _finish(self) -> Steps[None]:
         """Write the last entry, if there is anything to change, or one may still turn up."""
@@ -510,12 +511,12 @@ class Shipper:
         self, key: str, log: Log, segment: Segment, start: int, limit: int
     ) -> Steps[int]:
         """Add the records from `start` on that have room in an entry; returns their end."""
-        room = ENTRY_BYTES - len(self._draft.records)
+        room = ENTRY_BYTES - self._draft.records_bytes
         if room < min(limit - start, SLICE_BYTES):
             yield from self._write_records()
             room = ENTRY_BYTES
-        records = self._draft.records
-        at, position, end = len(records), start, min(limit, start + room)
+        draft = self._draft
+        at, position, end, crc = draft.records_bytes, start, min(limit, start + room), 0
         assert start < end, f"{segment.log.path}: nothing to ship at byte {start}"
         while position < end:
             is_there = log.segments.floor(segment.base_offset) is segment
@@ -523,11 +524,12 @@ class Shipper:
                 # Without this log, offsets of its groups would be ahead of its records.
                 raise _Again
             data = segment.log.pread(min(SLICE_BYTES, end - position), position)
-            records += data
+            draft.records.append(data)
+            draft.records_bytes += len(data)
+            crc = crc32c(data, crc)
             position += len(data)
             yield None
-        crc = crc32c(memoryview(records)[at:])
-        self._draft.pieces[key] = _Place(at, end - start, crc, segment)
+        draft.pieces[key] = _Place(at, end - start, crc, segment)
         return end
 
     def _log_changes(self, part: _Part, log: Log, found: _InBucket) -> Iterator[tuple[str, Json]]:

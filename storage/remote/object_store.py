@@ -32,7 +32,7 @@ class ObjectUpload(Protocol):
     """One object on its way; not there before `finish` has returned. One thread at a time."""
 
     def write(self, data: Bytes) -> None:
-        """Add the next bytes; they are used after the return only if the call copied them."""
+        """Add the next bytes. They stay as they are: they may be sent after the return."""
 
     def finish(self) -> None:
         """Create the object from what was written. Raises ObjectExists when the name is taken."""
@@ -47,11 +47,20 @@ class ObjectStore(Protocol):
     def begin_put(self, key: str, size: int) -> ObjectUpload:
         """Begin an object of `size` bytes."""
 
-    def put_new(self, key: str, data: bytes) -> None:
-        """Create an object in one request, unless the name is taken. Raises ObjectExists."""
+    def put_new(self, key: str, *parts: Bytes) -> None:
+        """Create an object from its parts, in one request. Raises ObjectExists if there is one."""
 
     def get(self, key: str, start: int, end: int) -> bytes:
         """The bytes `[start, end)` of an object. Raises ObjectMissing."""
+
+    def crc32c_of(self, key: str, start: int, end: int, crc: int = 0) -> int:
+        """The CRC-32C of the bytes `[start, end)`, which continues `crc`. Raises ObjectMissing.
+
+        As `get`, for those who need no more of the bytes: nothing is copied.
+        """
+
+    def has(self, key: str, parts: Sequence[Bytes]) -> bool:
+        """Whether there is such an object, and its bytes are exactly those of the parts."""
 
     def get_all(self, wanted: Sequence[tuple[str, int]]) -> Sequence[bytes | None]:
         """The whole of each object, given with its size; None for one that is missing.

@@ -168,8 +168,7 @@ def _verify(store: ObjectStore, where: RemoteObject) -> Steps[None]:
     crc = 0
     for start in range(0, where.object_bytes, VERIFY_BYTES):
         end = min(start + VERIFY_BYTES, where.object_bytes)
-        data = yield from off_loop(partial(store.get, where.key, start, end))
-        crc = crc32c(data, crc)
+        crc = yield from off_loop(partial(store.crc32c_of, where.key, start, end, crc))
     if crc != where.crc:
         raise StoreFailed(f"{where.key} has CRC-32C {crc:08x} in the store, {where.crc:08x} here")
 

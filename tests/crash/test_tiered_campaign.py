@@ -121,7 +121,7 @@ def recovery_reads_what_only_the_store_has(patch: Patch) -> None:
 
 def entries_are_not_read_back(patch: Patch) -> None:
     """An entry counts as soon as the store has answered."""
-    patch.setattr(BucketJournal, "_is_there", lambda self, key, data: True)
+    patch.setattr(BucketJournal, "_is_there", lambda self, key, parts: True)
 
 
 def objects_go_while_the_bucket_names_them(patch: Patch) -> None:

@@ -246,7 +246,7 @@ def test_the_journal_over_s3(server: S3Server) -> None:
     first = BucketJournal(store, "a" * 22, random.Random(1))
     run_steps(first.read())
     run_steps(first.take_over())
-    assert run_steps(first.append(lambda _: {"meta/a/b": 1}, b"records")) == 1
+    assert run_steps(first.append(lambda _: {"meta/a/b": 1}, [b"rec", b"ords"])) == 1
     second = BucketJournal(store, "b" * 22, random.Random(2))
     run_steps(second.read())
     assert run_steps(second.take_over()) == 2

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
 
+from protocol.records.checksums import crc32c
 from storage.disk.files import Bytes
 from storage.errors import ObjectExists, ObjectMissing, StoreFailed
 from storage.remote.object_store import StoredObject
@@ -70,9 +71,10 @@ class SimulatedStore:
     def begin_put(self, key: str, size: int) -> "SimulatedUpload":
         return SimulatedUpload(self, key, size)
 
-    def put_new(self, key: str, data: bytes) -> None:
-        upload = self.begin_put(key, len(data))
-        upload.write(data)
+    def put_new(self, key: str, *parts: Bytes) -> None:
+        upload = self.begin_put(key, sum(map(len, parts)))
+        for part in parts:
+            upload.write(part)
         upload.finish()
 
     def get(self, key: str, start: int, end: int) -> bytes:
@@ -88,6 +90,16 @@ class SimulatedStore:
         if fault is not None and fault is not StoreFault.TWICE:
             raise StoreFailed(f"GET {key}: the answer was lost")
         return data
+
+    def crc32c_of(self, key: str, start: int, end: int, crc: int = 0) -> int:
+        return crc32c(self.get(key, start, end), crc)
+
+    def has(self, key: str, parts: Sequence[Bytes]) -> bool:
+        size = self.size_of(key)
+        try:
+            return size is not None and self.get(key, 0, size) == b"".join(parts)
+        except ObjectMissing:
+            return False
 
     def get_all(self, wanted: Sequence[tuple[str, int]]) -> Sequence[bytes | None]:
         """One after the other, so that the same faults meet the same requests each time."""

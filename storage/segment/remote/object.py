@@ -79,7 +79,7 @@ def encode_trailer(indexes: IndexFiles, description: dict[str, Any], *, log_crc:
     """What follows the log in an object; its length does not depend on the log's CRC-32C."""
     described = {**description, "log_crc": f"{log_crc:08x}"}
     text = json.dumps(described, separators=(",", ":"), sort_keys=True).encode()
-    return seal(b"".join(indexes), text, _MAGIC)
+    return b"".join(seal(indexes, text, _MAGIC))
 
 
 def decode_trailer(trailer: Bytes) -> tuple[IndexFiles, dict[str, Any]]:

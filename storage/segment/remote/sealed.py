@@ -6,6 +6,7 @@ before the sealed part, entries of the journal are sealed as a whole. Refuses to
 says.
 """
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final
 
@@ -18,10 +19,16 @@ TAIL_BYTES: Final = _TAIL.size
 """The least size of a sealed object."""
 
 
-def seal(content: Bytes, text: bytes, magic: bytes) -> bytes:
-    """The bytes of an object; `magic` has 8 bytes."""
-    body = bytes(content) + text
-    return body + _TAIL.pack(len(text), _checksum(body, len(text)), magic)
+def seal(content: Sequence[Bytes], text: bytes, magic: bytes) -> list[Bytes]:
+    """The parts of an object: those of its content, none of which is copied, and what follows.
+
+    `magic` has 8 bytes.
+    """
+    crc = 0
+    for part in (*content, text):
+        crc = crc32c(part, crc)
+    tail = _TAIL.pack(len(text), _checksum_after(crc, len(text)), magic)
+    return [*content, text + tail]
 
 
 def unseal(data: Bytes, magic: bytes) -> tuple[memoryview, bytes] | None:
@@ -31,11 +38,11 @@ def unseal(data: Bytes, magic: bytes) -> tuple[memoryview, bytes] | None:
         return None
     body, tail = view[:-TAIL_BYTES], view[-TAIL_BYTES:]
     text_bytes, crc, found = _TAIL.unpack(tail)
-    if found != magic or text_bytes > len(body) or _checksum(body, text_bytes) != crc:
+    if found != magic or text_bytes > len(body) or _checksum_after(crc32c(body), text_bytes) != crc:
         return None
     at = len(body) - text_bytes
     return body[:at], bytes(body[at:])
 
 
-def _checksum(body: Bytes, text_bytes: int) -> int:
-    return crc32c(text_bytes.to_bytes(4, "big"), crc32c(body))
+def _checksum_after(body_crc: int, text_bytes: int) -> int:
+    return crc32c(text_bytes.to_bytes(4, "big"), body_crc)

@@ -18,6 +18,7 @@ from broker.node import Broker
 from config import ConfigErrors, load
 from protocol.error_codes import ErrorCode
 from storage.bucket.journal import BucketJournal, read_state
+from storage.disk.files import Bytes
 from storage.disk.steps import Steps, run_steps
 from tests.integration.remote.test_restore import fill, read
 from tests.integration.remote.test_standby import client_of, numbers_at, write
@@ -305,9 +306,9 @@ async def test_a_take_over_that_an_error_has_ended_is_completed(
     async with owner_and_standby(tmp_path, store) as (_, standby):
         put_new = store.put_new
 
-        def lost(key: str, data: bytes) -> None:
+        def lost(key: str, *parts: Bytes) -> None:
             store.put_new = put_new  # type: ignore[method-assign]
-            put_new(key, data)
+            put_new(key, *parts)
             store.is_down = True
             read_state(store)
 

@@ -34,7 +34,7 @@ def owner(store: SimulatedStore, name: str = A, seed: int = 1) -> BucketJournal:
 
 
 def put(journal: BucketJournal, key: str, value: object, records: bytes = b"") -> None:
-    while run_steps(journal.append(lambda _: {key: value}, records)) is None:  # type: ignore[dict-item]
+    while run_steps(journal.append(lambda _: {key: value}, [records])) is None:  # type: ignore[dict-item]
         pass
 
 
@@ -247,7 +247,7 @@ def test_what_is_damaged_in_the_middle_is_refused() -> None:
 
 def test_a_newer_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journals, "JOURNAL_VERSION", 2)
-    newer = encode_entry(JournalEntry(number=0, epoch=1, owner=A, nonce=0, changes={}))
+    newer = b"".join(encode_entry(JournalEntry(number=0, epoch=1, owner=A, nonce=0, changes={})))
     monkeypatch.undo()
     with pytest.raises(UnknownBucketFormat, match="format 2, and this program knows 1"):
         decode_entry(newer)

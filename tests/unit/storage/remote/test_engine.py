@@ -1,0 +1,63 @@
+"""The library's stores: what was sent in parts is there whole, and is compared without a copy."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from protocol.records.checksums import crc32c
+from storage.errors import ObjectExists, ObjectMissing
+from storage.remote.engine import open_store
+from storage.remote.object_store import ObjectStore
+
+
+@pytest.fixture(params=["memory", "file"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    return open_store("memory:" if request.param == "memory" else f"file://{tmp_path}/b", "cluster")
+
+
+def parts_of(data: bytes, *sizes: int) -> list[bytes]:
+    ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
+    return [data[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+
+
+def test_parts_make_one_object(store: ObjectStore) -> None:
+    data = Random(1).randbytes(300_000)
+    store.put_new("whole", *parts_of(data, 1, 99_999, 0, 200_000))
+    assert store.get("whole", 0, len(data)) == data
+    with pytest.raises(ObjectExists):
+        store.put_new("whole", b"other")
+    upload = store.begin_put("upload", len(data))
+    for part in parts_of(data, 100_000, 150_000, 50_000):
+        upload.write(memoryview(part))
+    upload.finish()
+    assert store.get("upload", 0, len(data)) == data
+    store.put_new("empty")
+    assert store.size_of("empty") == 0
+    assert store.has("empty", [])
+
+
+def test_an_object_has_exactly_its_bytes(store: ObjectStore) -> None:
+    data = Random(2).randbytes(300_000)
+    store.put_new("k", data)
+    assert store.has("k", [data])
+    assert store.has("k", parts_of(data, 1, 0, 199_999, 100_000))
+    for at in (0, 99_999, 100_000, 299_999):
+        other = bytearray(data)
+        other[at] ^= 1
+        assert not store.has("k", parts_of(bytes(other), 100_000, 200_000))
+    assert not store.has("k", [data[:-1]])
+    assert not store.has("k", [data, b"x"])
+    assert not store.has("k", [])
+    assert not store.has("nowhere", [data])
+    assert not store.has("nowhere", [])
+
+
+def test_a_checksum_continues(store: ObjectStore) -> None:
+    data = Random(3).randbytes(300_000)
+    store.put_new("k", data)
+    first = store.crc32c_of("k", 0, 100_001)
+    assert first == crc32c(data[:100_001])
+    assert store.crc32c_of("k", 100_001, len(data), first) == crc32c(data)
+    with pytest.raises(ObjectMissing):
+        store.crc32c_of("nowhere", 0, 1)
