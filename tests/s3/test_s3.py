@@ -5,15 +5,19 @@ import os
 import random
 import shutil
 import signal
+import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from broker.metrics import RemoteMetrics
 from protocol.error_codes import ErrorCode
 from storage.bucket.journal import BucketJournal, read_state
 from storage.disk.steps import run_steps
 from storage.errors import Fenced, ObjectExists, ObjectMissing, StoreFailed
+from storage.remote import engine
 from storage.remote.engine import PART_BYTES, list_clusters, open_store
 from tests.s3.server import BUCKET, S3Server, find_versitygw, s3_server
 from tests.support.broker import RawClient, batch, broker_process, running_broker
@@ -24,6 +28,8 @@ from tests.support.requests import create_topic, fetch, list_offset, produce, va
 URL = f"s3://{BUCKET}/history"
 KILLS = int(os.environ.get("S3_KILLS", "4"))
 TIMEOUT_S = 120 + 60 * KILLS
+DOWN_S = float(os.environ.get("S3_DOWN_S", "2"))
+APPEND_EVERY_S = 0.01
 
 _PROGRAM = find_versitygw()
 pytestmark = pytest.mark.skipif(_PROGRAM is None, reason="make test-s3 installs versitygw")
@@ -209,9 +215,10 @@ async def test_a_lost_machine_loses_nothing_that_was_acknowledged(
         assert tidelog("fsck", str(directory), "--remote", URL).returncode == 0
 
 
+@pytest.mark.timeout(300 + 2 * DOWN_S)
 async def test_appends_go_on_while_the_server_is_down(server: S3Server, tmp_path: Path) -> None:
     """The backlog shows it; afterwards the bucket gets everything, and a restore has it."""
-    directory, count = tmp_path / "data", 120
+    directory = tmp_path / "data"
     settings = {"remote_storage_url": URL, "log_initial_task_delay_ms": "0"}
     async with running_broker(directory, clock=None, **settings) as running:
         client = await running.client()
@@ -219,25 +226,84 @@ async def test_appends_go_on_while_the_server_is_down(server: S3Server, tmp_path
             client, "t", segment_bytes="20000", remote_storage_enable="true", retention_ms="-1"
         )
         remote = running.broker.metrics.remote
-        for number in range(count):
-            if number == 20:
+        count, times, seen = 0, [], []
+        until_s = time.monotonic()
+        # At least so long, and until both of its writers have noticed.
+        while count < 120 or time.monotonic() < until_s or not _have_failed(remote):
+            if count == 20:
                 server.stop()
-            answer = await produce(client, "t", batch(f"{number}" + "x" * 900))
-            assert (answer.error_code, answer.base_offset) == (0, number)
-        async with asyncio.timeout(120):
-            while not (remote.errors["upload"] and remote.errors["ship"]):
-                await asyncio.sleep(0.05)
-        assert remote.backlog_bytes > 60_000
+                until_s = time.monotonic() + DOWN_S
+            sent_s = time.perf_counter()
+            answer = await produce(client, "t", batch(f"{count}" + "x" * 900))
+            times.append(time.perf_counter() - sent_s)
+            assert (answer.error_code, answer.base_offset) == (0, count)
+            count += 1
+            if count > 20:
+                seen.append(remote.backlog_bytes)
+                await asyncio.sleep(APPEND_EVERY_S)
+        assert seen == sorted(seen), "it grows all the time"
+        assert seen[-1] > (count - 60) * 900
+        waited = remote.backlog_bytes, remote.tail_bytes, remote.backlog_ms / 1e3
         server.start()
-        async with asyncio.timeout(120):
+        started_s = time.monotonic()
+        async with asyncio.timeout(120 + DOWN_S):
             while remote.backlog_bytes or remote.tail_bytes:
                 await asyncio.sleep(0.05)
+        times.sort()
+        print(
+            f"{count} appends, p50 {times[count // 2] * 1e3:.2f} ms, p99 "
+            f"{times[count * 99 // 100] * 1e3:.2f} ms, largest {times[-1] * 1e3:.1f} ms; "
+            f"{waited[0]:,} bytes of segments waited, {waited[1]:,} of the tail, for up to "
+            f"{waited[2]:.0f} s; refused "
+            f"{remote.errors['upload']} uploads and {remote.errors['ship']} entries; there after "
+            f"{time.monotonic() - started_s:.1f} s"
+        )
     shutil.rmtree(directory)
     done = tidelog("restore", URL, "--data-dir", str(tmp_path / "second"))
     assert done.returncode == 0, done.stderr
     async with running_broker(tmp_path / "second", clock=None, **settings) as running:
         client = await running.client()
         await read_back(client, count)
+
+
+async def test_a_server_that_accepts_and_stays_silent(
+    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each request has a deadline; appends and local reads do not notice."""
+    monkeypatch.setattr(engine, "REQUEST_TIMEOUT", timedelta(seconds=1))
+    settings = {"remote_storage_url": URL, "log_initial_task_delay_ms": "0"}
+    async with running_broker(tmp_path / "data", clock=None, **settings) as running:
+        client = await running.client()
+        await create_topic(
+            client, "t", segment_bytes="20000", remote_storage_enable="true", retention_ms="-1"
+        )
+        remote, count, longest_s = running.broker.metrics.remote, 0, 0.0
+        async with asyncio.timeout(60):
+            while not remote.uploaded or count < 60:
+                await produce(client, "t", batch(f"{count}" + "x" * 900))
+                count += 1
+        assert server.process is not None
+        server.process.send_signal(signal.SIGSTOP)
+        async with asyncio.timeout(60):
+            while not _have_failed(remote):
+                sent_s = time.monotonic()
+                answer = await produce(client, "t", batch(f"{count}" + "x" * 900))
+                assert (answer.error_code, answer.base_offset) == (0, count)
+                count += 1
+                assert values_of(await fetch(client, "t", count - 1))
+                longest_s = max(longest_s, time.monotonic() - sent_s)
+                await asyncio.sleep(APPEND_EVERY_S)
+        assert longest_s < 1, "a request of a client has waited for the store"
+        assert remote.backlog_bytes > 20_000
+        server.process.send_signal(signal.SIGCONT)
+        async with asyncio.timeout(60):
+            while remote.backlog_bytes or remote.tail_bytes:
+                await asyncio.sleep(0.05)
+        await read_back(client, count)
+
+
+def _have_failed(remote: RemoteMetrics) -> bool:
+    return bool(remote.errors["upload"] and remote.errors["ship"])
 
 
 def test_the_journal_over_s3(server: S3Server) -> None:

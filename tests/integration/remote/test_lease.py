@@ -21,7 +21,6 @@ from storage.bucket.journal import BucketJournal, read_state
 from storage.disk.files import Bytes
 from storage.disk.steps import Steps, run_steps
 from tests.integration.remote.test_restore import fill, read
-from tests.integration.remote.test_standby import client_of, numbers_at, write
 from tests.support.broker import (
     BrokerProcess,
     ConnectionClosed,
@@ -34,6 +33,7 @@ from tests.support.broker import (
 from tests.support.clock import DAY_MS, FrozenClock
 from tests.support.requests import create_topic, produce
 from tests.support.simulated_store import SimulatedStore
+from tests.support.zombies import client_of, numbers_at, write
 
 LEASE_MS = 12_000
 WAIT_MS = LEASE_MS + LEASE_MS // 4

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-import signal
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -36,12 +36,15 @@ from storage.remote.object_store import ObjectStore
 from storage.segment.remote.object import RemoteObject
 from tests.integration.remote.test_restore import TIERED, broker, fill, read
 from tests.integration.security.test_dynamic_certificates import alter, fingerprint, shown
-from tests.support.broker import BrokerProcess, RawClient, RunningBroker, batch, running_broker
+from tests.support.broker import RawClient, RunningBroker, batch, running_broker
 from tests.support.certificates import authority, signed
 from tests.support.cli import tidelog
 from tests.support.clock import FrozenClock
 from tests.support.requests import create_topic, fetch, list_offset, produce, values_of
 from tests.support.simulated_store import SimulatedStore
+from tests.support.zombies import zombie_cycle
+
+ZOMBIES = int(os.environ.get("ZOMBIES", "1"))
 
 
 @asynccontextmanager
@@ -152,25 +155,6 @@ async def test_a_consumer_of_a_group_reads_at_a_standby(tmp_path: Path) -> None:
             assert (await admin.group_offsets("g"))[TopicPartition("t", 0)].offset == 4
 
 
-@asynccontextmanager
-async def client_of(port: int) -> AsyncIterator[RawClient]:
-    client = await RawClient.connect("127.0.0.1", port)
-    try:
-        yield client
-    finally:
-        await client.close()
-
-
-async def write(port: int, numbers: range, acknowledged: list[int]) -> None:
-    """Produce one number after the other, with acks=all, until one is refused."""
-    async with client_of(port) as client:
-        for number in numbers:
-            answer = await produce(client, "t", batch(str(number), timestamp=number))
-            if answer.error_code:
-                return
-            acknowledged.append(number)
-
-
 async def test_what_was_read_before_the_store_failed_is_not_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,78 +254,9 @@ async def test_two_standbys_are_not_promoted_at_once(
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-async def test_a_zombie_writes_nothing_that_a_reader_sees(tmp_path: Path) -> None:
-    """The owner is stopped, the standby promoted, the owner continued while clients write to both.
-
-    Every acknowledged record is in the log of the new owner, once, in its order; the former owner
-    acknowledges none from then on, and stops as fenced.
-    """
-    settings = {"remote_storage_url": f"file://{tmp_path}/bucket"}
-    brokers = [BrokerProcess(tmp_path / "first", **settings)]
-    try:
-        first = brokers[0]
-        port = await asyncio.to_thread(first.wait_ready)
-        async with client_of(port) as client:
-            settings_of_topic = {"remote_acks_enable": "true", "retention_ms": "-1"}
-            await create_topic(client, "t", 1, **TIERED, **settings_of_topic)
-        acknowledged: list[int] = []
-        await write(port, range(40), acknowledged)
-        second = BrokerProcess(
-            tmp_path / "second",
-            remote_standby_enable="true",
-            metrics_listener="127.0.0.1:0",
-            **settings,
-        )
-        brokers.append(second)
-        other = await asyncio.to_thread(second.wait_ready)
-        writing = asyncio.create_task(write(port, range(40, 10_000), acknowledged))
-        while len(acknowledged) <= 40 and not writing.done():
-            await asyncio.sleep(0.05)
-        await asyncio.sleep(0.5)
-        first.process.send_signal(signal.SIGSTOP)
-        done = await asyncio.to_thread(tidelog, "promote", "-b", f"127.0.0.1:{other}", "--json")
-        assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["epoch"] == 2
-        count = len(acknowledged)
-        assert count > 40
-        fresh: list[int] = []
-        await write(other, range(20_000, 20_020), fresh)
-        first.process.send_signal(signal.SIGCONT)
-        await writing
-        # What was under way when it was stopped was in the bucket or is refused.
-        assert len(acknowledged) <= count + 1
-        late: list[int] = []
-        await write(port, range(30_000, 30_010), late)
-        assert late == []
-        await write(other, range(20_020, 20_040), fresh)
-        async with client_of(other) as reader, client_of(port) as late_reader:
-            found = await numbers_at(reader)
-            # The former owner shows nothing that the new one has not.
-            zombie = await numbers_at(late_reader)
-            for number in (0, 17, acknowledged[-1], 20_001, 20_039):
-                offset = (await list_offset(reader, "t", number)).offset
-                assert found[offset] == number
-        begun = [number for number in found if number < 20_000]
-        assert begun == list(range(len(begun)))
-        assert set(acknowledged) <= set(begun)
-        assert len(begun) <= len(acknowledged) + 1
-        assert found[len(begun) :] == fresh == list(range(20_000, 20_040))
-        assert zombie == found[: len(zombie)]
-    finally:
-        for process in brokers:
-            process.process.send_signal(signal.SIGCONT)
-            process.stop(signal.SIGKILL)
-
-
-async def numbers_at(client: RawClient) -> list[int]:
-    """All values that a consumer sees."""
-    found: list[int] = []
-    end = (await list_offset(client, "t", -1)).offset
-    while len(found) < end:
-        data = await fetch(client, "t", len(found), max_wait_ms=5_000)
-        assert data.error_code == 0
-        found += [int(value or b"") for value in values_of(data)]
-    return found
+@pytest.mark.parametrize("seed", range(ZOMBIES))
+async def test_a_zombie_writes_nothing_that_a_reader_sees(tmp_path: Path, seed: int) -> None:
+    await zombie_cycle(tmp_path, f"file://{tmp_path}/bucket", seed=seed)
 
 
 async def test_a_stopped_standby_is_promoted_by_its_directory(tmp_path: Path) -> None:

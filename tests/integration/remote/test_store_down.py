@@ -1,18 +1,20 @@
-"""Ten minutes without the object store: appends go on, the backlog shows, then it catches up."""
+"""Ten minutes without the object store, and one that loses each answer: all arrives, once."""
 
 from pathlib import Path
 from random import Random
 
-from storage.bucket.journal import BucketJournal
+from storage.bucket.audit import audit_bucket
+from storage.bucket.journal import BucketJournal, read_state
 from storage.bucket.restore import restore
 from storage.disk.checkpoints import format_uuid
 from storage.disk.files import RealFiles
 from storage.disk.steps import run_steps
+from storage.segment.remote.object import OBJECT_SUFFIX
 from tests.integration.remote.test_tiered import tiered_broker
 from tests.support.broker import RawClient, RunningBroker, batch
 from tests.support.clock import FrozenClock
 from tests.support.requests import create_topic, fetch, produce, values_of
-from tests.support.simulated_store import SimulatedStore
+from tests.support.simulated_store import SimulatedStore, StoreFault
 
 SECONDS = 600
 JOBS = ("bucket", "tiering", "retention", "pending-files")
@@ -89,8 +91,11 @@ async def test_ten_minutes_without_the_store(tmp_path: Path) -> None:
         assert await numbers(client, 20 + SECONDS) == list(range(20 + SECONDS))
         cluster = running.broker.data_dir.cluster_id
 
-    # A machine that has only the bucket has all of it as well.
-    second = tmp_path / "second"
+    await check_restored(tmp_path / "second", store, cluster, 20 + SECONDS)
+
+
+async def check_restored(second: Path, store: SimulatedStore, cluster: str, count: int) -> None:
+    """A machine that has only the bucket has all of it as well."""
     second.mkdir()
     directory_id = bytes(range(16))
     journal = BucketJournal(store, format_uuid(directory_id), Random(2))
@@ -104,5 +109,46 @@ async def test_ten_minutes_without_the_store(tmp_path: Path) -> None:
         cluster_id=cluster,
         directory_id=directory_id,
     )
-    async with tiered_broker(second, store) as (running, client, _):
-        assert await numbers(client, 20 + SECONDS) == list(range(20 + SECONDS))
+    async with tiered_broker(second, store) as (_, client, _):
+        assert await numbers(client, count) == list(range(count))
+
+
+class Forgetful(SimulatedStore):
+    """Each PUT is done, and its first answer is lost.
+
+    The library tries once more and meets the object; of segments no answer comes at all.
+    """
+
+    def _begin(self, kind: str, key: str) -> StoreFault | None:
+        fault = super()._begin(kind, key)
+        if kind != "PUT":
+            return fault
+        return StoreFault.LOST if key.endswith(OBJECT_SUFFIX) else StoreFault.TWICE
+
+
+async def test_the_answer_to_every_put_is_lost_once(tmp_path: Path) -> None:
+    """All of it arrives, once; no object is left that nothing names."""
+    store, count = Forgetful(), 100
+    async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
+        remote = running.broker.metrics.remote
+        await create_topic(client, "t", 1, **TOPIC)
+        for number in range(count):
+            clock.advance(1_000)
+            await append(client, clock, number)
+            if number % 10 == 9:
+                clock.advance(60_000)
+                await run_jobs(running)
+        assert running.broker.bucket is not None
+        for _ in range(3):
+            clock.advance(60_000)
+            await run_jobs(running)
+            await running.broker.bucket.ship()
+        assert (remote.backlog_bytes, remote.tail_bytes) == (0, 0)
+        assert remote.uploaded > 5
+        assert await numbers(client, count) == list(range(count))
+        log = running.broker.data_dir.topics["t"].logs[0]
+        assert store.segments.keys() == {where.key for where in log.manifest.remote.values()}
+        report = audit_bucket(read_state(store), store)
+        assert (report.problems, report.orphans) == ([], [])
+        cluster = running.broker.data_dir.cluster_id
+    await check_restored(tmp_path / "second", store, cluster, count)

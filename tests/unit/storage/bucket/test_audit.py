@@ -144,6 +144,43 @@ def test_an_older_copy_of_the_directory_is_refused(machine: Machine) -> None:
     assert read_state(machine.store).epoch == 1
 
 
+def restored(machine: Machine) -> Log:
+    """The log of another machine, from the bucket alone."""
+    disk = SimulatedDisk()
+    disk.make_directory(ROOT)
+    state = read_state(machine.store)
+    restore(state, machine.store, ROOT, disk, cluster_id="c", directory_id=bytes(range(16)))
+    again = DataDir.open(ROOT, files=disk, broker_config=CONFIG, now_ms=1_000)
+    return again.topics["t"].logs[0]
+
+
+def test_an_older_copy_of_the_bucket_gets_what_it_lacks(machine: Machine) -> None:
+    """As long as the disk has it: what left the disk and is in no object is named as missing."""
+    older = dict(machine.store.objects)
+    machine.fill(5)
+    records = read_everything(machine.dir.topics["t"].logs[0], machine.store)
+    run_steps(machine.shipper.ship())
+    machine.store.objects = dict(older)
+    machine.dir.close(1_000)
+    machine.open()
+    machine.ship()
+    assert read_state(machine.store).epoch == 2
+    assert audit(machine) == []
+    log = restored(machine)
+    assert read_everything(log, machine.store) == records
+    assert (log.log_end_offset, log.leader_epoch) == (len(records), 1)
+
+    newer = machine.store.segments.keys() - older.keys()
+    assert newer
+    machine.store.objects = older
+    machine.dir.close(1_000)
+    machine.open()
+    run_steps(machine.shipper.begin())
+    run_steps(machine.shipper.ship())
+    problems = audit(machine)
+    assert {problem.partition(": missing")[0] for problem in problems} == newer
+
+
 def test_many_small_pieces_become_few(machine: Machine) -> None:
     machine.dir.set_topic_overrides("t", {**TIERED, "segment.bytes": "1000000"})
     for _ in range(200):
