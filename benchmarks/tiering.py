@@ -1,9 +1,12 @@
 """What uploading to an object store costs appends: their latency, rate and CPU, beside none.
 
-Three brokers take turns in a random order, each with one topic of small segments:
+Brokers take turns in a random order, each with one topic of small segments:
 
     local      no object store
+    stranger   the same, beside a process that sends its files to a real S3 server, read back and
+               compared: what the store takes of this machine, whoever sends
     uploading  `remote.storage.enable`: closed segments and tails go to a real S3 server
+    former     the same with the program of another checkout, `--former DIRECTORY` (its `bin`)
     down       the same, and its store does not answer from the first turn on
 
 A turn is a paced producer (the time from when each request was due until its acknowledgement), then
@@ -13,16 +16,21 @@ part. In the end the store that was down answers again, a last paced part runs b
 up, and the time until nothing waits is measured.
 
 The store shares the processors of this machine with broker and producer, which a store elsewhere
-does not. Ratios are medians over the rounds, each beside `local` of the same round. CPU is that of
-the broker. `make test-s3` installs the store (versitygw).
-`python -m benchmarks.tiering [--rounds N] [--seconds S] [--rate N] [--megabytes N]`
+does not: `uploading` beside `stranger` is what the broker itself loses by uploading. With
+`--elsewhere` the stores run only while nobody else wants a processor (SCHED_IDLE), and have their
+bytes in memory, which is as near to another machine as one machine comes. Ratios are medians over
+the rounds, each beside `local` of the same round. CPU is that of the broker. `make test-s3`
+installs the store (versitygw). All files are below TMPDIR.
+`python -m benchmarks.tiering [--rounds N] [--seconds S] [--rate N] [--megabytes N] [--elsewhere]`
 """
 
 import argparse
 import contextlib
+import json
 import os
 import random
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -39,7 +47,9 @@ from tests.s3.server import BUCKET, S3Server, find_versitygw, s3_server
 from tests.support.kafka_peer import cpu_seconds
 
 TOPIC = "paced"
-CONDITIONS = ("local", "uploading", "down")
+URL = f"s3://{BUCKET}/bench"
+CONDITIONS = ("local", "stranger", "uploading", "former", "down")
+UPLOADING = ("uploading", "former")
 SEGMENT_BYTES = 4 * 1024 * 1024
 BATCH_BYTES = 16_000
 SETTLED_S = 300.0
@@ -65,6 +75,18 @@ class Subject:
 
     broker: TidelogProcess
     store: S3Server | None
+    report: Path | None = None
+    """What the stranger writes, if there is one."""
+
+    @property
+    def is_uploading(self) -> bool:
+        """Whether the broker itself has a store."""
+        return self.store is not None and self.report is None
+
+    def of_stranger(self, name: str) -> int:
+        """A figure of the stranger's report."""
+        assert self.report is not None
+        return int(json.loads(self.report.read_text())[name])
 
     def metric(self, name: str) -> int:
         """A figure of the metrics port, without labels."""
@@ -78,6 +100,8 @@ class Subject:
     @property
     def waiting_bytes(self) -> int:
         """What the store does not have yet of closed segments and tails."""
+        if self.report is not None:
+            return self.of_stranger("waiting")
         return self.metric("tidelog_remote_backlog_bytes") + self.metric(
             "tidelog_remote_tail_bytes"
         )
@@ -100,13 +124,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rate", type=int, default=200, help="requests a second, of ten records")
     parser.add_argument("--megabytes", type=int, default=200, help="of each unpaced part")
     parser.add_argument("--flush-policy", default="batch", help="of the brokers")
+    parser.add_argument("--elsewhere", action="store_true", help="stores at the lowest priority")
+    parser.add_argument("--former", help="directory of another `tidelog` for the row `former`")
+    parser.add_argument("--without", default="", help="rows that are left out, with commas")
     options = parser.parse_args(arguments)
+    left_out = {*options.without.split(","), *([] if options.former else ["former"])}
+    names = [name for name in CONDITIONS if name not in left_out]
     program = find_versitygw()
     if program is None:
         parser.error("there is no S3 server: `make .cache/go/bin/versitygw` builds it")
     brokers.end_with_us()
     machine.touch_memory()
-    found: dict[str, list[Turn]] = {name: [] for name in CONDITIONS}
+    found: dict[str, list[Turn]] = {name: [] for name in names}
     order = random.Random(17)
     with (
         tempfile.TemporaryDirectory(prefix="bench-tiering-") as name,
@@ -114,21 +143,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ):
         folder = Path(name)
         subjects = {
-            name: stack.enter_context(_subject(name, folder / name, program, options.flush_policy))
-            for name in CONDITIONS
+            name: stack.enter_context(_subject(name, folder / name, program, options))
+            for name in names
         }
-        down = subjects["down"]
-        assert down.store is not None
-        down.store.stop()
+        down = subjects.get("down")
+        if down is not None and down.store is not None:
+            down.store.stop()
         for subject in subjects.values():
             _turn(subject, 20, 1.0, 20)
         for _ in range(options.rounds):
-            for name in order.sample(CONDITIONS, len(CONDITIONS)):
+            for name in order.sample(names, len(names)):
                 turn = _turn(subjects[name], options.rate, options.seconds, options.megabytes)
                 found[name].append(turn)
-                if name == "uploading":
+                if name in ("stranger", *UPLOADING):
                     subjects[name].settle()
-        last = _catching_up(down, options.rate, options.seconds)
+        last = "" if down is None else _catching_up(down, options.rate, options.seconds)
         facts = machine.markdown(machine.describe(folder))
     print(f"{facts}\n\n{report.table(PATH_HEADINGS, paced_rows(found))}\n")
     print(f"{report.table(RATE_HEADINGS, rate_rows(found))}\n\n{last}")
@@ -136,26 +165,62 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 @contextlib.contextmanager
-def _subject(name: str, folder: Path, program: str, policy: str) -> Iterator[Subject]:
+def _subject(
+    name: str, folder: Path, program: str, options: argparse.Namespace
+) -> Iterator[Subject]:
     """A broker with its topic; with a store it owns the bucket already."""
     folder.mkdir()
-    settings = {"log.flush.policy": policy, "metrics.listener": "127.0.0.1:0"}
+    settings = {"log.flush.policy": options.flush_policy, "metrics.listener": "127.0.0.1:0"}
     topic = {"segment_bytes": str(SEGMENT_BYTES)}
     with contextlib.ExitStack() as stack:
         store = None
         if name != "local":
-            store = stack.enter_context(s3_server(program, folder))
-            os.environ.update(store.environment)  # of the broker that starts next
-            settings["remote.storage.url"] = f"s3://{BUCKET}/bench"
+            place = folder
+            if options.elsewhere:
+                memory = tempfile.TemporaryDirectory(prefix="bench-tiering-", dir="/dev/shm")
+                place = Path(stack.enter_context(memory))
+            store = stack.enter_context(s3_server(program, place))
+            if options.elsewhere:
+                _run_when_idle(store)
+            os.environ.update(store.environment)  # of the process that starts next
+        if name in (*UPLOADING, "down"):
+            settings["remote.storage.url"] = URL
             topic["remote_storage_enable"] = "true"
-        broker = stack.enter_context(TidelogProcess(folder / "data", settings=settings))
+        python = str(Path(options.former) / "python") if name == "former" else ""
+        process = TidelogProcess(folder / "data", settings=settings, python=python)
+        broker = stack.enter_context(process)
         loads.create_topic(broker.bootstrap, TOPIC, 1, **topic)
         subject = Subject(broker, store)
-        if store is not None:
+        if name == "stranger":
+            subject.report = folder / "report"
+            stack.enter_context(_stranger(folder / "data" / f"{TOPIC}-0", subject.report))
+        elif store is not None:
             loads.raw_produce(broker.bootstrap, TOPIC, total_bytes=BATCH_BYTES, batch_bytes=1_100)
             while not subject.metric("tidelog_remote_entries_total"):
                 time.sleep(0.2)
         yield subject
+
+
+@contextlib.contextmanager
+def _stranger(partition: Path, report: Path) -> Iterator[None]:
+    """The stranger's process, with the store of the environment."""
+    command = [sys.executable, "-m", "benchmarks.harness.stranger"]
+    with subprocess.Popen([*command, str(partition), URL, str(report)]) as process:
+        try:
+            while not report.exists():
+                if process.poll() is not None:
+                    raise RuntimeError(f"the stranger ended with {process.returncode}")
+                time.sleep(0.05)
+            yield
+        finally:
+            process.kill()
+
+
+def _run_when_idle(store: S3Server) -> None:
+    """Give the store's threads, and those that they start, what nobody else wants."""
+    assert store.process is not None
+    for thread in Path(f"/proc/{store.process.pid}/task").iterdir():
+        os.sched_setscheduler(int(thread.name), os.SCHED_IDLE, os.sched_param(0))
 
 
 def _turn(subject: Subject, rate: int, seconds: float, megabytes: int) -> Turn:
@@ -174,7 +239,9 @@ def _turn(subject: Subject, rate: int, seconds: float, megabytes: int) -> Turn:
 
 
 def _uploaded(subject: Subject) -> int:
-    return subject.metric("tidelog_remote_uploaded_bytes_total") if subject.store else 0
+    if subject.report is not None:
+        return subject.of_stranger("uploaded")
+    return subject.metric("tidelog_remote_uploaded_bytes_total") if subject.is_uploading else 0
 
 
 def _catching_up(subject: Subject, rate: int, seconds: float) -> str:
