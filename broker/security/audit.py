@@ -267,11 +267,20 @@ class Audit:
         )
 
     def certificate_replaced(self, listener: str, certificate: "Certificate") -> None:
-        """A listener shows another certificate from now on, or has read the same one again."""
+        """A listener shows another certificate from now on."""
         fields = _certificate("certificate replaced", listener, certificate)
         line = (
             f"listener {listener} uses the certificate of {certificate.subject} with the SHA-256 "
             f"{certificate.fingerprint} until {fields['not_after']}"
+        )
+        self._write(logging.INFO, line, fields, is_kept=True)
+
+    def certificate_read_again(self, listener: str, certificate: "Certificate") -> None:
+        """A listener has read its stores again, and shows the same certificate as before."""
+        fields = _certificate("certificate read again", listener, certificate)
+        line = (
+            f"listener {listener} has read its stores again, it uses the same certificate of "
+            f"{certificate.subject} with the SHA-256 {certificate.fingerprint}"
         )
         self._write(logging.INFO, line, fields, is_kept=True)
 

@@ -43,7 +43,10 @@ class CertificateLog(Protocol):
     """What is asked of `broker.security.audit.Audit`."""
 
     def certificate_replaced(self, listener: str, certificate: "Certificate") -> None:
-        """A listener shows another certificate from now on, or has read the same one again."""
+        """A listener shows another certificate from now on."""
+
+    def certificate_read_again(self, listener: str, certificate: "Certificate") -> None:
+        """A listener has read its stores again, and shows the same certificate as before."""
 
     def certificate_kept(self, listener: str, certificate: "Certificate", why: str) -> None:
         """A listener's key or certificate was to be read again, and cannot be used."""
@@ -114,8 +117,9 @@ class TlsListeners:
 
             def put_in_force() -> None:
                 for name, contexts, built in found:
+                    former = contexts.certificate
                     contexts.use(built)
-                    self._replaced(name, contexts)
+                    self._succeeded(name, contexts, former)
 
             yield put_in_force
 
@@ -127,22 +131,23 @@ class TlsListeners:
                 has_changed = partial(contexts.has_changed, settings)
                 if not await self._threads.run(has_changed):
                     continue
+                former = contexts.certificate
                 try:
                     contexts.use(await self._built(contexts, settings))
                 except TlsUnusable as error:
                     self._failed(name, contexts, error)
                 else:
-                    self._replaced(name, contexts)
+                    self._succeeded(name, contexts, former)
 
     async def _reload(self, name: str, contexts: TlsContexts) -> None:
         async with self._one_at_a_time:
-            now_ms = self._wall_ms()
+            now_ms, former = self._wall_ms(), contexts.certificate
             try:
                 await self._threads.run(lambda: contexts.reload(now_ms))
             except TlsUnusable as error:
                 self._failed(name, contexts, error)
             else:
-                self._replaced(name, contexts)
+                self._succeeded(name, contexts, former)
 
     async def _built(self, contexts: TlsContexts, settings: TlsSettings) -> Built:
         now_ms = self._wall_ms()
@@ -155,7 +160,7 @@ class TlsListeners:
             if settings is not None and listener.name in self.contexts:
                 yield listener.name, settings
 
-    def _replaced(self, name: str, contexts: TlsContexts) -> None:
+    def _succeeded(self, name: str, contexts: TlsContexts, former: "Certificate") -> None:
         certificate = contexts.certificate
         logger.info(
             "listener %s: key and certificate are read again, %s is valid for %d days",
@@ -163,7 +168,10 @@ class TlsListeners:
             certificate.subject,
             (certificate.not_after_ms - self._wall_ms()) // _DAY_MS,
         )
-        self._audit.certificate_replaced(name, certificate)
+        if certificate.fingerprint == former.fingerprint:
+            self._audit.certificate_read_again(name, certificate)
+        else:
+            self._audit.certificate_replaced(name, certificate)
 
     def _failed(self, name: str, contexts: TlsContexts, error: TlsUnusable) -> None:
         logger.error(

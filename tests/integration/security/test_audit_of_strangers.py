@@ -160,7 +160,13 @@ async def test_certificates_that_are_replaced_and_kept(
         return found
 
     await running.broker.certificates.reload_all()
+    same = await written("certificate read again")
+    assert events(file, "certificate replaced") == []
+    following = signed(tmp_path, tmp_path / "ca.pem", "next", subject="/CN=server")
+    (tmp_path / "server.pem").write_bytes(following.read_bytes())
+    await running.broker.certificates.run()
     replaced = await written("certificate replaced")
+    assert replaced["fingerprint"] != same["fingerprint"]
     assert (replaced["listener"], replaced["subject"]) == ("SSL", "CN=server")
     assert len(replaced["fingerprint"]) == 64
     assert replaced["not_after"].endswith("Z")
