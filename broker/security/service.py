@@ -60,7 +60,12 @@ from broker.security.tls.principal_mapping import NoRuleMatches, PrincipalMappin
 from broker.security.tokens import KIND_TOKEN, Tokens
 from broker.threads import Pool
 from config import BrokerConfig, Listener
-from config.security.keys import ListenerSecurity, listener_security, scoped_name
+from config.security.keys import (
+    ListenerSecurity,
+    listener_security,
+    scoped_name,
+    stores_set_at_run_time,
+)
 from config.values import InvalidValue
 from protocol.acl import Acl
 from storage.directory.metadata import Json
@@ -250,9 +255,16 @@ class Security:
                 return ListenerGuard(listener.name, security, self, now_ms=None)
             return ListenerGuard(listener.name, security, self, now_ms=now_ms)
         except (TlsUnusable, RuleRefused, MechanismUnusable) as error:
-            raise StartError(
-                f"listener {listener.name}: {error}", "see docs/security.md"
-            ) from error
+            cure = "see docs/security.md"
+            at_run_time = ",".join(stores_set_at_run_time(config, listener))
+            if at_run_time and isinstance(error, TlsUnusable):
+                cure = (
+                    f"{at_run_time} was set at run time, and neither --set nor the settings' file "
+                    "replaces that: put a store that can be used at this path and start again; "
+                    f"then kafka-configs.sh --alter --delete-config {at_run_time} returns to the "
+                    "settings' file (docs/security.md)"
+                )
+            raise StartError(f"listener {listener.name}: {error}", cure) from error
 
     def exchange_maker(self, mechanism: str) -> Callable[[], SaslExchange]:
         """A function that begins an exchange with `mechanism`."""

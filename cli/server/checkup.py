@@ -28,7 +28,12 @@ from cli.security.offline_users import PROPERTIES
 from cli.security.unmatched import why_it_never_matches
 from config import BrokerConfig, ConfigErrors, Listener, with_dynamic
 from config.security.cipher_suites import is_weak
-from config.security.keys import ListenerSecurity, TlsSettings, listener_security
+from config.security.keys import (
+    ListenerSecurity,
+    TlsSettings,
+    listener_security,
+    stores_set_at_run_time,
+)
 from protocol.acl import WILDCARD, Acl, Permission
 from storage.directory.metadata import KIND_BROKER_OVERRIDES, ONLY_KEY
 from storage.directory.metadata_journal import JOURNAL_FILE, read_documents
@@ -202,7 +207,15 @@ def _certificate(
         _, certificate = build_context(settings, reveal)
         revocations_in_force_ms(settings)
     except TlsUnusable as error:
-        yield bad(check, str(error), "correct the ssl.* settings or the files that they name")
+        at_run_time = ",".join(stores_set_at_run_time(config, listener))
+        yield bad(
+            check,
+            str(error),
+            f"{at_run_time} was set at run time: put a store that can be used at this path, or "
+            "remove the setting from a running broker (kafka-configs.sh --delete-config)"
+            if at_run_time
+            else "correct the ssl.* settings or the files that they name",
+        )
         return
     now_ms = int(time.time() * 1000)
     days = (certificate.not_after_ms - now_ms) // _DAY_MS

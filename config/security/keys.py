@@ -549,6 +549,13 @@ def is_store_key(name: str) -> bool:
     return key is not None and key.name in STORE_KEYS
 
 
+def stores_set_at_run_time(config: BrokerConfig, listener: Listener) -> tuple[str, ...]:
+    """The settings of the listener's stores that a request has set, in order of their names."""
+    own = scoped_name(listener.name, "")
+    found = config.dynamic.keys() | config.dynamic_secrets.keys()
+    return tuple(sorted(name for name in found if name.startswith(own) and is_store_key(name)))
+
+
 def listener_security(config: BrokerConfig, listener: Listener) -> ListenerSecurity:
     """The security of `listener`: its own settings, else the general ones, else defaults."""
     of = _SettingsOf(config, listener)

@@ -14,6 +14,7 @@ from broker.clocks.clock import SystemClock
 from broker.errors import StartError
 from broker.node import Broker
 from broker.security.tls.certificate import read_certificate
+from cli.server.checkup import Verdict, examine_security
 from config import BrokerConfig, load
 from protocol.api import describe_configs, incremental_alter_configs
 from protocol.api.alter_configs import AlterableConfig as WholeConfig
@@ -324,8 +325,23 @@ async def test_a_start_refuses_a_store_that_is_gone(
         assert await alter(running, {LOCATION: str(live)}) == (0, "")
     live.unlink()
     broker = Broker(load(command_line=broker_settings(tmp_path / "data", settings)))
-    with pytest.raises(StartError, match=r"listener SSL: ssl\.keystore\.location = .*live\.pem"):
+    with pytest.raises(StartError) as caught:
         await broker.start()
+    assert str(caught.value) == (
+        f"listener SSL: ssl.keystore.location = {live}: No such file or directory; {LOCATION} was "
+        "set at run time, and neither --set nor the settings' file replaces that: put a store that "
+        "can be used at this path and start again; then kafka-configs.sh --alter --delete-config "
+        f"{LOCATION} returns to the settings' file (docs/security.md)"
+    )
+    found = [one for one in examine_security(broker.config) if LOCATION in one.cure]
+    assert [(one.check, one.verdict) for one in found] == [("certificate of SSL", Verdict.BAD)]
+    # The cure cures.
+    live.write_bytes((place / "one.pem").read_bytes())
+    async with running_broker(tmp_path / "data", **settings) as running:
+        assert await alter(running, {LOCATION: None}) == (0, "")
+    live.unlink()
+    async with running_broker(tmp_path / "data", **settings) as running:
+        assert await shown(running) == fingerprint(place / "one.pem")
 
 
 async def test_a_reload_takes_the_store_that_the_file_names(
