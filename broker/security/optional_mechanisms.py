@@ -42,7 +42,7 @@ def oauth_bearer(
         else:
             keys = IdentityKeys(settings, now_ms=clock.monotonic_ms())
     except KeysUnusable as error:
-        raise MechanismUnusable(f"sasl.oauthbearer.jwks.endpoint.url: {error}") from error
+        raise MechanismUnusable(str(error)) from error
     return keys, partial(OAuthBearerExchange, TokenVerifier(settings, keys), clock.wall_ms)
 
 

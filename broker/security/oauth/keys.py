@@ -12,6 +12,7 @@ Read next: `broker.jobs.identity_keys`, which calls `reload` in another thread.
 """
 
 import json
+import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -25,7 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from jwt.exceptions import PyJWTError
 
-from config.security.keys import OAuthSettings
+from config.security.keys import JWKS, OAuthSettings
 
 DOCUMENT_BYTES_MAX: Final = 1024 * 1024
 TIMEOUT_S: Final = 5
@@ -34,6 +35,8 @@ RSA_BITS_MIN: Final = 2048
 
 PublicKey: TypeAlias = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey
 
+_GIVE_JWKS_URI: Final = "give the address that the provider publishes as its jwks_uri"
+_REACH_IT: Final = "see that the provider runs and that this machine reaches it"
 _CURVES: Final = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
 _RSA_SIGNATURES: Final = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 
@@ -97,7 +100,7 @@ class IdentityKeys:
         wait_ms = min(settings.backoff_max_ms, settings.backoff_ms << min(self._failures, 30))
         self._due_ms = now_ms + wait_ms
         self._failures += 1
-        self._known = parse_keys(_read(self.url), self.url)
+        self._known = parse_keys(_read(self.url), f"{JWKS}.url = {self.url}")
         self._failures = 0
         self._due_ms = now_ms + settings.refresh_ms
 
@@ -113,9 +116,16 @@ def parse_keys(document: bytes, source: str) -> dict[str, VerificationKey]:
             case {"keys": list(entries)}:
                 pass
             case _:
-                raise KeysUnusable(f"{source} is no JSON Web Key Set: it has no list of keys")
-    except (ValueError, RecursionError) as error:
-        raise KeysUnusable(f"{source} is no JSON Web Key Set: {error}") from error
+                raise KeysUnusable(_no_key_set(source, "it has no list of keys"))
+    except json.JSONDecodeError as error:
+        where = f"it is not JSON (line {error.lineno}, column {error.colno})"
+        raise KeysUnusable(_no_key_set(source, where)) from error
+    except UnicodeDecodeError as error:
+        raise KeysUnusable(_no_key_set(source, "it is not JSON, nor any text")) from error
+    except RecursionError as error:
+        raise KeysUnusable(_no_key_set(source, "its JSON is nested too deeply")) from error
+    except ValueError as error:  # Python's bound, against numbers that cost time
+        raise KeysUnusable(_no_key_set(source, "a number in it has too many digits")) from error
     found = {}
     for entry in entries:
         key = _verification_key(entry) if isinstance(entry, dict) else None
@@ -125,9 +135,13 @@ def parse_keys(document: bytes, source: str) -> dict[str, VerificationKey]:
     if not found:
         raise KeysUnusable(
             f"{source} has no public key that can verify signatures: RSA from {RSA_BITS_MIN} "
-            "bits, P-256, P-384, P-521 or Ed25519"
+            f"bits, P-256, P-384, P-521 or Ed25519; {_GIVE_JWKS_URI}"
         )
     return found
+
+
+def _no_key_set(source: str, reason: str) -> str:
+    return f"{source} is no JSON Web Key Set: {reason}; {_GIVE_JWKS_URI}"
 
 
 def _verification_key(entry: dict[str, Any]) -> VerificationKey | None:
@@ -166,6 +180,7 @@ class _SameHost(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:
         former, new = urllib.parse.urlsplit(req.full_url), urllib.parse.urlsplit(newurl)
         if (former.scheme, former.netloc) != (new.scheme, new.netloc):
+            fp.close()
             raise urllib.error.URLError(f"it redirects to another host, {newurl}")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
@@ -182,7 +197,40 @@ def _read(url: str) -> bytes:
         with opener.open(request, timeout=TIMEOUT_S) as answer:
             document: bytes = answer.read(DOCUMENT_BYTES_MAX + 1)
     except (OSError, ValueError, HTTPException) as error:
-        raise KeysUnusable(f"{url} cannot be read: {error}") from error
+        reason, cure = _why(error)
+        raise KeysUnusable(f"{JWKS}.url = {url} cannot be read: {reason}; {cure}") from error
     if len(document) > DOCUMENT_BYTES_MAX:
-        raise KeysUnusable(f"{url} has more than {DOCUMENT_BYTES_MAX} bytes")
+        raise KeysUnusable(
+            f"{JWKS}.url = {url} has more than {DOCUMENT_BYTES_MAX} bytes; {_GIVE_JWKS_URI}"
+        )
     return document
+
+
+def _why(error: Exception) -> tuple[str, str]:
+    """What keeps an address from being read, and the cure."""
+    if isinstance(error, urllib.error.HTTPError):
+        error.close()  # it is the answer, too
+        return f"it answers {error.code} {error.reason}", _GIVE_JWKS_URI
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    match cause:
+        case ssl.SSLCertVerificationError():
+            return (
+                f"its certificate is refused ({cause.verify_message})",
+                "give the host that the certificate is for, and name the file of its authority in "
+                "the variable SSL_CERT_FILE if this machine does not know it",
+            )
+        case ssl.SSLError():
+            words = str(cause.reason or cause).replace("_", " ").lower()
+            return f"TLS fails there ({words})", "give the provider's https: address"
+        case OSError(errno=int(number)) if number < 0:  # of getaddrinfo
+            return (
+                f"its host is not found ({cause.strerror})",
+                "correct the host, or this machine's DNS",
+            )
+        case TimeoutError():
+            return f"no answer in {TIMEOUT_S} s", _REACH_IT
+        case FileNotFoundError() | PermissionError() | IsADirectoryError():
+            return str(cause.strerror), "put the keys into a file there that the broker may read"
+        case OSError():
+            return str(cause.strerror or cause), _REACH_IT
+    return str(cause), "give the provider's https: address itself"

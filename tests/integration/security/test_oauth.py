@@ -262,7 +262,7 @@ async def test_unsigned_tokens_pass_where_a_setting_says_so(
 
 async def test_a_start_without_keys_is_refused(tmp_path: Path, provider: Provider) -> None:
     provider.path.unlink()
-    with pytest.raises(StartError, match=r"sasl.oauthbearer.jwks.endpoint.url: file:.*No such"):
+    with pytest.raises(StartError, match=r"sasl.oauthbearer.jwks.endpoint.url = file:.*No such"):
         async with running_broker(tmp_path / "data", **provider.settings):
             pass
 

@@ -1,8 +1,13 @@
 """Keys of identity providers: which are taken, where they are read from, and when again."""
 
 import json
+import socket
+import ssl
+from http.client import IncompleteRead, RemoteDisconnected
 from pathlib import Path
 from typing import Any
+from urllib.error import URLError
+from urllib.request import OpenerDirector
 
 import pytest
 
@@ -64,11 +69,25 @@ def test_what_can_verify_nothing_is_no_key(entry: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"{}", b"[]", b'{"keys": 1}', b"\xff", b"[" * 100_000, b"<html>"]
+    ("text", "reason"),
+    [
+        (b"", "it is not JSON (line 1, column 1)"),
+        (b"{}", "it has no list of keys"),
+        (b"[]", "it has no list of keys"),
+        (b'{"keys": 1}', "it has no list of keys"),
+        (b"\xff", "it is not JSON, nor any text"),
+        (b"[" * 100_000, "its JSON is nested too deeply"),
+        (b"<html>", "it is not JSON (line 1, column 1)"),
+        (b'{"keys": ' + b"9" * 5000 + b"}", "a number in it has too many digits"),
+    ],
 )
-def test_what_is_no_key_set_is_refused(text: bytes) -> None:
-    with pytest.raises(KeysUnusable, match="here is no JSON Web Key Set"):
+def test_what_is_no_key_set_is_refused(text: bytes, reason: str) -> None:
+    with pytest.raises(KeysUnusable) as caught:
         parse_keys(text, "here")
+    assert str(caught.value) == (
+        f"here is no JSON Web Key Set: {reason}; give the address that the provider publishes as "
+        "its jwks_uri"
+    )
 
 
 def test_keys_of_a_file_are_read_again_in_time(tmp_path: Path) -> None:
@@ -118,8 +137,56 @@ def test_a_failed_reading_keeps_the_keys_and_backs_off(tmp_path: Path) -> None:
 
 def test_a_first_reading_that_fails_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "none.json"
-    with pytest.raises(KeysUnusable, match=f"{path.as_uri()} cannot be read: .*No such file"):
-        IdentityKeys(settings(jwks_url=path.as_uri()), now_ms=0)
+    assert complaint(path.as_uri()) == (
+        f"{FIELD}{path.as_uri()} cannot be read: No such file or directory; put the keys into a "
+        "file there that the broker may read"
+    )
+
+
+FIELD = "sasl.oauthbearer.jwks.endpoint.url = "
+
+
+def complaint(url: str) -> str:
+    with pytest.raises(KeysUnusable) as caught:
+        IdentityKeys(settings(jwks_url=url), now_ms=0)
+    return str(caught.value)
+
+
+def no_tls() -> ssl.SSLError:
+    """What a client of TLS gets from a server that has none."""
+    answer = ssl.MemoryBIO()
+    answer.write(b"HTTP/1.1 400 Bad Request")
+    client = ssl.create_default_context().wrap_bio(answer, ssl.MemoryBIO(), server_hostname="x")
+    with pytest.raises(ssl.SSLError) as caught:
+        client.do_handshake()
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("raised", "words"),
+    [
+        (URLError(ConnectionRefusedError(111, "Connection refused")),
+         "Connection refused; see that the provider runs and that this machine reaches it"),
+        (URLError(socket.gaierror(-2, "Name or service not known")),
+         "its host is not found (Name or service not known); correct the host, or this machine's"),
+        (TimeoutError("timed out"), "no answer in 5 s; see that the provider runs"),
+        (URLError(TimeoutError("timed out")), "no answer in 5 s; see that the provider runs"),
+        (URLError(no_tls()), "TLS fails there (wrong version number); give the provider's https:"),
+        (IncompleteRead(b"x", 7), "IncompleteRead(1 bytes read, 7 more expected); give the"),
+        (RemoteDisconnected("Remote end closed connection without response"),
+         "Remote end closed connection without response; see that the provider runs"),
+    ],
+)  # fmt: skip
+def test_why_an_address_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch, raised: Exception, words: str
+) -> None:
+    def opened(*_: object, **__: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(OpenerDirector, "open", opened)
+    said = complaint("https://identity.example.com/jwks")
+    assert said.startswith(f"{FIELD}https://identity.example.com/jwks cannot be read: {words}")
+    assert "urlopen" not in said
 
 
 def test_a_huge_document_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,13 +202,14 @@ def test_keys_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certificate = signed(tmp_path, trusted, "provider")
     with identity_provider(certificate) as provider:
         chosen = settings(jwks_url=provider.jwks_url)
-        with pytest.raises(KeysUnusable, match="CERTIFICATE_VERIFY_FAILED"):
-            IdentityKeys(chosen, now_ms=0)
+        said = complaint(provider.jwks_url)
+        assert "cannot be read: its certificate is refused (unable to get" in said
+        assert "name the file of its authority in the variable SSL_CERT_FILE" in said
         monkeypatch.setenv("SSL_CERT_FILE", str(trusted))
         assert len(IdentityKeys(chosen, now_ms=0)) == 1
         elsewhere = provider.jwks_url.replace("/jwks", "/elsewhere")
-        with pytest.raises(KeysUnusable, match="redirects to another host"):
-            IdentityKeys(settings(jwks_url=elsewhere), now_ms=0)
+        assert "redirects to another host" in complaint(elsewhere)
         missing = provider.jwks_url.replace("/jwks", "/missing")
-        with pytest.raises(KeysUnusable, match="404"):
-            IdentityKeys(settings(jwks_url=missing), now_ms=0)
+        said = complaint(missing)
+        assert said.startswith(f"{FIELD}{missing} cannot be read: it answers 404 ")
+        assert said.endswith("; give the address that the provider publishes as its jwks_uri")
