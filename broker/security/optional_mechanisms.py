@@ -62,7 +62,22 @@ def kerberos(
     return partial(GssapiExchange, *acceptor(settings, reveal))
 
 
+def missing_key(
+    settings: KerberosSettings, reveal: Callable[[Secret], str], host: str
+) -> str | None:
+    """The principal that clients of `host` ask tickets for, if the keytab has no key of it.
+
+    Raises:
+        MechanismUnusable: as `kerberos`.
+    """
+    try:
+        from broker.security.kerberos.exchange import missing_key as found_missing
+    except ImportError as error:
+        raise _not_installed("GSSAPI", "kerberos", error) from error
+    return found_missing(settings, reveal, host)
+
+
 def _not_installed(mechanism: str, extra: str, error: ImportError) -> MechanismUnusable:
     return MechanismUnusable(
-        f"{mechanism} needs a package that is not here ({error}): pip install 'tidelog[{extra}]'"
+        f"{mechanism} needs a package that is not here ({error}); pip install 'tidelog[{extra}]'"
     )

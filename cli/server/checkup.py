@@ -17,6 +17,8 @@ from pathlib import Path
 from broker.principal import ANONYMOUS, USER_TYPE, Principal, parse_principals
 from broker.security.acls import ANY_USER, KIND_ACL, parse_acl
 from broker.security.credentials import KIND_SCRAM, parse_credential
+from broker.security.mechanism import MechanismUnusable
+from broker.security.optional_mechanisms import missing_key
 from broker.security.scram import SCRAM_BY_NAME, ScramCredential
 from broker.security.secret_files import reveal
 from broker.security.tls.contexts import (
@@ -29,6 +31,7 @@ from cli.security.unmatched import why_it_never_matches
 from config import BrokerConfig, ConfigErrors, Listener, with_dynamic
 from config.security.cipher_suites import is_weak
 from config.security.keys import (
+    KerberosSettings,
     ListenerSecurity,
     TlsSettings,
     listener_security,
@@ -113,12 +116,15 @@ def examine_security(config: BrokerConfig) -> Iterator[Finding]:
     checks: tuple[tuple[str, str, Callable[[_Place], Iterator[Finding]]], ...] = (
         ("listeners", "none lets strangers in from the network", _listeners),
         ("certificates", "none is missing, none expires soon", _certificates),
+        ("Kerberos", "there is a key for each name that clients connect to", _kerberos),
         ("secret files", "their user alone may read them", _files),
         ("users", "no key is weak, no user is useless", _users),
         ("rules", "none is for everyone, none never matches", _rules),
         ("metrics port", "strangers learn nothing from it", _metrics_port),
     )
     for name, seen, check in checks:
+        if check is _kerberos and not any(one.kerberos for _, one in place.listeners):
+            continue
         yield from list(check(place)) or [good(name, seen)]
 
 
@@ -242,6 +248,34 @@ def _certificate(
                 f"it is for {names}, but clients connect to {host}",
                 f"make one with the name {host}, or advertise another address",
             )
+
+
+def _kerberos(place: _Place) -> Iterator[Finding]:
+    for listener, security in place.listeners:
+        if security.kerberos is not None:
+            yield from _kerberos_key(place.config, listener, security.kerberos)
+
+
+def _kerberos_key(
+    config: BrokerConfig, listener: Listener, settings: KerberosSettings
+) -> Iterator[Finding]:
+    check = f"Kerberos of {listener.name}"
+    advertised = [one.host for one in config.advertised_listeners if one.name == listener.name]
+    (host,) = advertised[:1] or [listener.host]
+    host = socket.gethostname() if host in _ANY_HOST else host
+    try:
+        missing = missing_key(settings, reveal, host)
+    except MechanismUnusable as error:
+        problem, _, cure = str(error).rpartition("; ")
+        yield bad(check, problem or cure, cure if problem else "see docs/security.md")
+        return
+    if missing:
+        yield warn(
+            check,
+            f"there is no key for {missing}, but the broker tells its clients to connect to {host}",
+            f"put the key of {missing} into the keytab, or set advertised.listeners to a name "
+            "that it has",
+        )
 
 
 def _revocations(listener: Listener, settings: TlsSettings, now_ms: int) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import socket
 import ssl
 import sys
 import time
@@ -13,6 +14,8 @@ import gssapi
 import pytest
 
 from broker.errors import StartError
+from cli.server.checkup import Verdict, examine_security
+from config import load
 from protocol.api.sasl_authenticate import SaslAuthenticateRequest
 from protocol.error_codes import ErrorCode
 from tests.compat import harness
@@ -211,6 +214,63 @@ async def test_a_broker_without_a_key_does_not_start(
     with pytest.raises(StartError, match=complaint):
         async with running_broker(tmp_path / "data", **given):
             pass
+
+
+def doctored(
+    realm: Realm, changed: dict[str, str], *, has_jaas: bool = True
+) -> list[tuple[Verdict, str, str]]:
+    """What the doctor says of Kerberos."""
+    given = settings(realm) | changed
+    if not has_jaas:
+        del given[JAAS]
+    config = load(command_line=given)
+    found = [one for one in examine_security(config) if one.check.startswith("Kerberos")]
+    return [(one.verdict, one.seen, one.cure) for one in found]
+
+
+GOOD = [(Verdict.GOOD, "there is a key for each name that clients connect to", "")]
+
+
+@pytest.mark.parametrize("has_jaas", [True, False])
+def test_the_doctor_misses_the_key_of_the_name_that_clients_connect_to(
+    realm: Realm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_jaas: bool
+) -> None:
+    keytab = tmp_path / "two.keytab"
+    realm.add(f"kafka/broker.example.com@{REALM}", keytab)
+    monkeypatch.setenv("KRB5_KTNAME", str(keytab))
+    changed = {"log.dirs": str(tmp_path / "data")}
+    name = "broker.example.com"
+    if has_jaas:
+        path = tmp_path / "jaas"
+        principal = f"kafka/{name}@{REALM}"
+        path.write_text(f'{MODULE} keyTab="{keytab}" principal="{principal}";')
+        changed[JAAS] = f"file:{path}"
+
+    def examined(**more: str) -> list[tuple[Verdict, str, str]]:
+        return doctored(realm, changed | more, has_jaas=has_jaas)
+
+    def advertised(host: str) -> list[tuple[Verdict, str, str]]:
+        return examined(**{"advertised.listeners": f"KERBEROS://{host}:9092"})
+
+    assert advertised(name) == advertised(name.upper()) == GOOD
+    ((verdict, seen, cure),) = advertised("other.example.com")
+    assert verdict is Verdict.WARN
+    assert seen == (
+        "there is no key for kafka/other.example.com, but the broker tells its clients to connect "
+        "to other.example.com"
+    )
+    assert cure.startswith("put the key of kafka/other.example.com into the keytab, or set")
+    # Without advertised.listeners it is the bound host, or this machine's name.
+    ((_, seen, _),) = examined()
+    assert "no key for kafka/localhost," in seen
+    ((_, seen, _),) = examined(listeners="KERBEROS://0.0.0.0:9092")
+    assert f"no key for kafka/{socket.gethostname().lower()}," in seen
+
+
+def test_the_doctor_says_why_a_broker_would_not_start(realm: Realm, tmp_path: Path) -> None:
+    ((verdict, seen, cure),) = doctored(realm, {"sasl.kerberos.service.name": ""})
+    assert (verdict, seen) == (Verdict.BAD, "GSSAPI needs sasl.kerberos.service.name")
+    assert cure == "set it, usually to kafka"
 
 
 async def test_a_service_needs_its_name(tmp_path: Path, realm: Realm) -> None:

@@ -14,6 +14,7 @@ clients may send with the layer has no effect, as in Kafka: some send the name o
 Source: RFC 4752, RFC 4120; Kafka `SaslServerAuthenticator`, `SaslServerCallbackHandler`.
 """
 
+import contextlib
 import enum
 from collections.abc import Callable
 from typing import Any, Final
@@ -106,19 +107,13 @@ def acceptor(settings: KerberosSettings, reveal: Callable[[Secret], str]) -> tup
     service = settings.service_name or options.get("serviceName", "")
     if not service:
         raise MechanismUnusable("GSSAPI needs sasl.kerberos.service.name; set it, usually to kafka")
-    kerberos = gssapi.MechType.kerberos
     name = gssapi.Name(service, gssapi.NameType.hostbased_service)
     if "principal" in options:
         name = gssapi.Name(options["principal"], gssapi.NameType.kerberos_principal)
-    keytab = options.get("keyTab", "").removeprefix("file:")
+    keytab = _keytab(options)
     try:
-        credentials = gssapi.Credentials(
-            name=name,
-            usage="accept",
-            mechs=[kerberos],
-            store={"keytab": keytab} if keytab else None,
-        )
-        anyone = gssapi.Name("x", gssapi.NameType.user).canonicalize(kerberos)
+        credentials = _credentials(name, keytab)
+        anyone = gssapi.Name("x", gssapi.NameType.user).canonicalize(gssapi.MechType.kerberos)
         names = LocalNames(settings.local_rules, str(anyone).partition("@")[2])
     except GSSError as error:
         raise MechanismUnusable(
@@ -129,6 +124,45 @@ def acceptor(settings: KerberosSettings, reveal: Callable[[Secret], str]) -> tup
     except RuleRefused as error:
         raise MechanismUnusable(str(error)) from error
     return credentials, names
+
+
+def missing_key(
+    settings: KerberosSettings, reveal: Callable[[Secret], str], host: str
+) -> str | None:
+    """The principal that clients of `host` ask tickets for, if the keytab has no key of it.
+
+    Raises:
+        MechanismUnusable: as `acceptor`.
+    """
+    acceptor(settings, reveal)
+    options = _login_options(settings, reveal)
+    service = settings.service_name or options.get("serviceName", "")
+    principal = f"{service}/{host.lower()}"
+    if "principal" in options:
+        return None if options["principal"].partition("@")[0].lower() == principal else principal
+    # The first one as the library of the clients would write it, maybe with a name from DNS.
+    for name in (
+        gssapi.Name(f"{service}@{host}", gssapi.NameType.hostbased_service),
+        gssapi.Name(principal, gssapi.NameType.kerberos_principal),
+    ):
+        with contextlib.suppress(GSSError):
+            _credentials(name, _keytab(options))
+            return None
+    return principal
+
+
+def _keytab(options: dict[str, str]) -> str:
+    return options.get("keyTab", "").removeprefix("file:")
+
+
+def _credentials(name: gssapi.Name, keytab: str) -> Any:
+    """The broker's own credentials; an empty `keytab` is the default one."""
+    return gssapi.Credentials(
+        name=name,
+        usage="accept",
+        mechs=[gssapi.MechType.kerberos],
+        store={"keytab": keytab} if keytab else None,
+    )
 
 
 def _login_options(settings: KerberosSettings, reveal: Callable[[Secret], str]) -> dict[str, str]:

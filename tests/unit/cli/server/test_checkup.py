@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import sys
 import time
 from pathlib import Path
 
@@ -246,7 +247,9 @@ class TestUsers:
         assert weaknesses(data, **SASL) == []
 
     @pytest.mark.parametrize("mechanism", ["OAUTHBEARER", "GSSAPI"])
-    def test_users_of_other_places_need_no_password_here(self, data: Path, mechanism: str) -> None:
+    def test_users_of_other_places_need_no_password_here(
+        self, data: Path, mechanism: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         settings = SASL | {
             "sasl_enabled_mechanisms": mechanism,
             "sasl_oauthbearer_jwks_endpoint_url": "https://identity.example.com/jwks",
@@ -258,9 +261,20 @@ class TestUsers:
         }
         if mechanism == "GSSAPI":
             settings["sasl_kerberos_service_name"] = "kafka"
+            monkeypatch.setattr(checkup, "missing_key", lambda *_: None)
         assert weaknesses(data, **settings) == []
         settings["sasl_enabled_mechanisms"] = f"SCRAM-SHA-512,{mechanism}"
         assert weaknesses(data, **settings) == []
+
+    def test_kerberos_needs_its_package(self, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """What it says of keys is tested where the package is: `tests/kerberos`."""
+        monkeypatch.setitem(sys.modules, "gssapi", None)
+        monkeypatch.delitem(sys.modules, "broker.security.kerberos.exchange", raising=False)
+        settings = SASL | {"sasl_enabled_mechanisms": "GSSAPI"}
+        ((verdict, seen, cure),) = weaknesses(data, **settings)
+        assert verdict is BAD
+        assert seen.startswith("GSSAPI needs a package that is not here (")
+        assert cure == "pip install 'tidelog[kerberos]'"
 
     def test_weak_keys(self, data: Path) -> None:
         add_user(str(data), "weak", "pencil", "SCRAM-SHA-256", 4096)
