@@ -44,6 +44,10 @@ SHARED: Final = (
     "storage.segment.feed",
     "storage.log.lane",
     "broker.net.request_fields",
+    "broker.net.produce_lane",
+    "broker.net.fetch_lane",
+    "broker.net.receive",
+    "broker.net.connection",
 )
 """What others import in C, as its `.pxd` declares."""
 _EXTENSIONS: Final = runpy.run_path(str(Path(__file__).parent / "protocol" / "extensions.py"))

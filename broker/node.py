@@ -43,7 +43,7 @@ from broker.net.addresses import ReadyInfo, address_error, bound_metrics_socket,
 from broker.net.connection import Connections
 from broker.net.dispatch import Dispatcher
 from broker.net.fetch_lane import FetchLane
-from broker.net.lane_connection import LaneConnection
+from broker.net.lane_connection import ClientConnection
 from broker.net.produce_lane import ProduceLane
 from broker.net.receive import SCRATCH
 from broker.operator.exporter import BrokerCollector, render
@@ -512,7 +512,7 @@ class Broker:
         self._dispatchers[listener.name] = dispatcher
         guard = self._guards.get(listener.name)
         lanes = ProduceLane(own, SCRATCH), FetchLane(own, SCRATCH)
-        connection = partial(LaneConnection, dispatcher, self.connections, guard, *lanes)
+        connection = partial(ClientConnection, dispatcher, self.connections, guard, *lanes)
         try:
             bound.listen(self.config.socket_listen_backlog_size)
         except OSError as error:  # another process bound it too and listened first

@@ -25,6 +25,9 @@ PATHS: Final = (
     "broker/net/request_fields",
     "broker/net/produce_lane",
     "broker/net/fetch_lane",
+    "broker/net/receive",
+    "broker/net/connection",
+    "broker/net/lane_connection",
 )
 """Of the modules, in the order in which they are built: each imports only those before it in C."""
 

@@ -1,3 +1,5 @@
+# cython: language_level=3
+# mypy: disable-error-code="untyped-decorator,valid-type,no-any-return"
 """Client connections: frames in, ordered answers out, and every reason to close one.
 
 Owns the transport of one client, the requests in progress on it and the back-pressure between the
@@ -15,24 +17,26 @@ as in Kafka. Frames that arrive meanwhile stay in the backlog, at most one read'
 Back-pressure. Reading stops while the backlog holds frames, `PIPELINE_MAX` requests wait, the peer
 does not read its answers, or the process holds too much request memory. The frames of the backlog
 and those served in steps count as request memory. No request starts while the waiting answers
-together are large. `broker.requests.answers` bounds the unread answers of all connections.
-
-A connection that a quota has muted starts no request (`broker.quotas.throttle`).
+together are large. `broker.requests.answers` bounds the unread answers of all connections. A
+connection that a quota has muted starts no request (`broker.quotas.throttle`).
 
 Turns. The first request of a read starts at once, more of them for a slice. Then the connection
 waits for its turn (`broker.replies.turns`).
 
-Invariants: bytes of the answer to request n are handed to the transport before any of request n+1;
+Invariants: the answer to request n is handed to the transport before any byte of that to n+1;
 nothing is written after `close`.
 
 `Connections` holds what they share: the per-address count, the request-memory budget, the memory of
 unread answers, the turns and the once-a-second sweep that finds idle, trickling and stalled peers.
 One sweep costs less than a timer per connection, and a connection notes its activity by copying
 `tick`. Invariant: its `memory_bytes` is the sum of `held_bytes` over all connections.
+Like `protocol.records.record_loops` it runs compiled and plain.
 
 Source: Kafka's `SocketServer.Processor`, which mutes a channel with a request in flight.
 Read next: `broker.replies.turns`, `broker.net.dispatch`.
 """
+
+from __future__ import annotations
 
 import asyncio
 import itertools
@@ -56,6 +60,11 @@ from broker.security.tls.distinguished_name import MalformedName
 from broker.security.tls.principal_mapping import NoRuleMatches
 from protocol.errors import MalformedFrame, ProtocolError
 
+try:
+    import cython
+except ImportError:  # A wheel built without a compiler, on a machine without Cython.
+    from protocol.records import cython_shim as cython
+
 if TYPE_CHECKING:
     from broker.net.dispatch import Dispatcher, Exchange
     from broker.net.durable_answer import DurableAnswer
@@ -64,6 +73,9 @@ if TYPE_CHECKING:
     from config import BrokerConfig
     from protocol.declare.primitives import Buffer
 
+COMPILED: bool = bool(cython.compiled)
+"""Whether this module was compiled to machine code."""
+
 logger = logging.getLogger("tidelog.broker.net.connection")
 
 
@@ -71,7 +83,7 @@ def _nothing() -> None:
     """The loss of a connection concerns nothing else."""
 
 
-class Connection(asyncio.BufferedProtocol):
+class Connection:
     """The protocol object of one accepted socket; lives until `connection_lost`."""
 
     is_from_worker = False
@@ -79,9 +91,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        dispatcher: "Dispatcher",
-        connections: "Connections",
-        guard: "ListenerGuard | None" = None,
+        dispatcher: Dispatcher,
+        connections: Connections,
+        guard: ListenerGuard | None = None,
     ) -> None:
         """Join `connections` once connected; serve requests with `dispatcher`.
 
@@ -129,8 +141,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Join the connections, or refuse the peer when a limit is reached."""
-        # A cast, not a check: uvloop's transports do not inherit from asyncio's.
-        self._transport = transport = cast(asyncio.Transport, transport)
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop has its own
         peer = transport.get_extra_info("peername")
         self.peer_host = self.session.peer_host = limits.host_of(peer)
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "unknown"
@@ -145,7 +156,7 @@ class Connection(asyncio.BufferedProtocol):
         self.session.channel = self
         self.session.peer_port = peer[1] if peer else 0
 
-    def _open_session(self, guard: "ListenerGuard", transport: asyncio.Transport) -> str | None:
+    def _open_session(self, guard: ListenerGuard, transport: asyncio.Transport) -> str | None:
         """Begin the session, or return why the client's certificate is refused.
 
         On a SASL listener a gate stands before the dispatcher.
@@ -197,7 +208,7 @@ class Connection(asyncio.BufferedProtocol):
         elif self._receiver.held_bytes or self.held_bytes:
             self._count_memory()
 
-    def _cut(self, nbytes: int) -> "list[bytearray | memoryview]":
+    def _cut(self, nbytes: cython.Py_ssize_t) -> list[bytearray | memoryview]:
         return self._receiver.received(nbytes)
 
     def _refill(self) -> bool:
@@ -210,13 +221,14 @@ class Connection(asyncio.BufferedProtocol):
         self._add_to_backlog(frames)
         return bool(frames)
 
-    def _add_to_backlog(self, frames: "list[bytearray | memoryview]") -> None:
+    def _add_to_backlog(self, frames: list[bytearray | memoryview]) -> None:
         for frame in frames:
             self._backlog.append(frame)
             self._backlog_bytes += len(frame)
 
     def _refuse(self, error: ProtocolError) -> None:
-        self._connections.note_foreign(self, error)
+        if isinstance(error, MalformedFrame):
+            self._connections.strangers.note(self.peer_host, self.peer, error)
         self.finish(str(error))
 
     def eof_received(self) -> None:
@@ -254,9 +266,8 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_busy(self) -> bool:
         """Whether a request is being answered."""
-        return bool(self._slots or self.muted_until_ms) or self._has_more
+        return bool(self._slots or self.muted_until_ms) or self._has_more()
 
-    @property
     def _has_more(self) -> bool:
         """Whether there are requests to start."""
         return bool(self._backlog) or bool(self._receiver.rest)
@@ -328,7 +339,7 @@ class Connection(asyncio.BufferedProtocol):
         if type(frame) is memoryview:
             recycle(frame)
 
-    def _answered(self, parts: "list[Buffer]") -> None:
+    def _answered(self, parts: list[Buffer]) -> None:
         """Send an answer, or let it wait for those before it."""
         if self._slots:
             self._slots.append(Answered(parts))
@@ -352,14 +363,14 @@ class Connection(asyncio.BufferedProtocol):
         self._waits_for_turn = True
         self._connections.turns.wait(self)
 
-    def _wait_for(self, exchange: "Exchange", frame: bytearray | memoryview) -> None:
+    def _wait_for(self, exchange: Exchange, frame: bytearray | memoryview) -> None:
         self._slots.append(exchange)
         exchange.when_done(self._exchange_done)
         if not exchange.may_be_overtaken and exchange.parts is None:
             self._blocked_by = exchange
             self._serving_bytes = len(frame) if exchange.needs_frame else 0
 
-    def _exchange_done(self, exchange: "Exchange | DurableAnswer") -> None:
+    def _exchange_done(self, exchange: Exchange | DurableAnswer) -> None:
         """An answer has arrived, or may be overtaken from now on.
 
         Write every answer at the head, then start the blocked requests.
@@ -401,10 +412,10 @@ class Connection(asyncio.BufferedProtocol):
     def _go_on_later(self) -> None:
         """Unblock, but wait for a turn: the caller is serving other connections."""
         self._count_memory()
-        if self._has_more and not self._waits_for_turn:
+        if self._has_more() and not self._waits_for_turn:
             self._wait_for_turn()
 
-    def _queue(self, parts: "list[Buffer]") -> int:
+    def _queue(self, parts: list[Buffer]) -> int:
         """Add an answer to the next write, return its size; a large one is written at once.
 
         So a peer that does not read is noticed before the next request starts.
@@ -550,7 +561,7 @@ class Connection(asyncio.BufferedProtocol):
 class Connections:
     """The open connections of one broker and their limits. Loop thread only."""
 
-    def __init__(self, config: "BrokerConfig", side: "Pool") -> None:
+    def __init__(self, config: BrokerConfig, side: Pool) -> None:
         """Take the limits from `config`; `side` has the side thread."""
         self.max_frame_bytes = config.socket_request_max_bytes
         self.max_unauthenticated_frame_bytes = min(
@@ -566,7 +577,7 @@ class Connections:
         self._is_feeding = False
         self._ids = itertools.count(1)
         self.on_refused: Callable[[str, str, str], object] = lambda host, listener, limit: None
-        self._strangers: set[tuple[str, str]] = set()
+        self.strangers = limits.Strangers()
         self._empty = asyncio.Event()
         self.handshakes = Handshakes(
             self._has_room,
@@ -629,17 +640,6 @@ class Connections:
     def _refuse(self, host: str, listener: str, limit: str) -> None:
         self.refused += 1
         self.on_refused(host, listener, limit)
-
-    def note_foreign(self, connection: Connection, error: ProtocolError) -> None:
-        """Warn of a peer that speaks another protocol, once for each address and protocol."""
-        if (
-            isinstance(error, MalformedFrame)
-            and error.foreign
-            and (stranger := (connection.peer_host, error.foreign)) not in self._strangers
-            and len(self._strangers) < limits.STRANGERS_MAX
-        ):
-            self._strangers.add(stranger)
-            logger.warning("%s speaks %s: %s", connection.peer, error.foreign, error)
 
     def leave(self, connection: Connection) -> None:
         """Count `connection` out; harmless for one that was refused."""

@@ -34,6 +34,7 @@ cdef class FetchLane:
     cdef list _parts
     cdef readonly list parts
 
+    cpdef Py_ssize_t serve(self, Py_ssize_t start, Py_ssize_t end, long long max_frame_bytes, session) except -1
     cdef bint _serve_frame(self, Py_ssize_t start, Py_ssize_t end, session) except -1
     cdef bint _examine(self, Py_ssize_t start, Py_ssize_t end, session) except -1
     cdef Py_ssize_t _examine_limits(self, Py_ssize_t start, Py_ssize_t end) except -2

@@ -172,7 +172,7 @@ class FetchLane:
         end: cython.Py_ssize_t,
         max_frame_bytes: cython.longlong,
         session: Session,
-    ) -> int:
+    ) -> cython.Py_ssize_t:
         """Serve the request at `start` of the first `end` bytes; returns where the next one begins.
 
         That is `start` if it is not usual. Each begins with its size.

@@ -1,3 +1,5 @@
+# cython: language_level=3
+# mypy: disable-error-code="untyped-decorator,valid-type,no-any-return"
 """A connection with lanes: usual requests are served before the read is cut into frames.
 
 The seam of `broker.net.produce_lane` and `broker.net.fetch_lane`: `LaneConnection` is a
@@ -7,8 +9,13 @@ belongs to the lane of its first request.
 
 Requests that could not start at once, because a slice was over or others came first, have been cut
 into frames. When their turn comes the lane of Produce gets those that it has not refused before.
+
+Like `protocol.records.record_loops` it runs compiled and plain.
 """
 
+from __future__ import annotations
+
+import asyncio
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -22,14 +29,20 @@ from broker.net.receive import SCRATCH, recycle
 from protocol.api_keys import ApiKey
 from protocol.errors import ProtocolError
 
-if TYPE_CHECKING:
-    import asyncio
+try:
+    import cython
+except ImportError:  # A wheel built without a compiler, on a machine without Cython.
+    from protocol.records import cython_shim as cython
 
+if TYPE_CHECKING:
     from broker.net.fetch_lane import FetchLane
     from broker.net.produce_lane import ProduceLane
     from broker.security.service import ListenerGuard
 
 Frames = list[bytearray | memoryview]
+
+COMPILED: bool = bool(cython.compiled)
+"""Whether this module was compiled to machine code."""
 
 _PRODUCE: Final = int(ApiKey.PRODUCE).to_bytes(2, "big")
 """What the frame of a Produce begins with."""
@@ -42,9 +55,9 @@ class LaneConnection(Connection):
         self,
         dispatcher: Dispatcher,
         connections: Connections,
-        guard: "ListenerGuard | None",
-        lane: "ProduceLane",
-        fetch_lane: "FetchLane",
+        guard: ListenerGuard | None,
+        lane: ProduceLane,
+        fetch_lane: FetchLane,
     ) -> None:
         """As `Connection`, with the usual requests for the lanes."""
         super().__init__(dispatcher, connections, guard)
@@ -52,10 +65,9 @@ class LaneConnection(Connection):
         self._lane: ProduceLane | None = lane
         self._usual_lane = lane
         self._refused: bytearray | memoryview | None = None
-        # Each read begins with it: one call less.
-        self.get_buffer = self._receiver.buffer  # type: ignore[method-assign]
+        self._slice_is_over = False
 
-    def _open_session(self, guard: "ListenerGuard", transport: "asyncio.Transport") -> str | None:
+    def _open_session(self, guard: ListenerGuard, transport: asyncio.Transport) -> str | None:
         refusal = super()._open_session(guard, transport)
         self._choose_lane()
         return refusal
@@ -69,7 +81,7 @@ class LaneConnection(Connection):
         is_open = self._dispatch == self._dispatcher.dispatch
         self._lane = self._usual_lane if is_open else None
 
-    def _cut(self, nbytes: int) -> Frames:
+    def _cut(self, nbytes: cython.Py_ssize_t) -> Frames:
         """Serve the usual requests of a read; the frames of the others."""
         lane, receiver = self._lane, self._receiver
         if (
@@ -81,7 +93,7 @@ class LaneConnection(Connection):
             or self.muted_until_ms
             or (self._slots and not self._may_start())
         ):
-            return super()._cut(nbytes)
+            return Connection._cut(self, nbytes)
         answers: list[bytearray | DurableAnswer] = []
         frames: Frames = []
         is_over = False
@@ -99,7 +111,8 @@ class LaneConnection(Connection):
                 if position:
                     is_over = lane.slice_is_over
                 else:
-                    position, is_over = self._fetch(nbytes)
+                    position = self._fetch(nbytes)
+                    is_over = self._slice_is_over
                 if position < nbytes:
                     frames = receiver.received(nbytes, position)
         except ConnectionMustClose as error:
@@ -129,9 +142,9 @@ class LaneConnection(Connection):
             or not self._serve_waiting(lane, memoryview(frame))
         ):
             self._refused = None
-            super()._start_next()
+            Connection._start_next(self)
 
-    def _serve_waiting(self, lane: "ProduceLane", frame: memoryview) -> bool:
+    def _serve_waiting(self, lane: ProduceLane, frame: memoryview) -> bool:
         """Serve the first frame of the backlog; False, with nothing changed, if it is not usual.
 
         After an error that is none of the client's the connection ends, as after one in a read.
@@ -155,12 +168,16 @@ class LaneConnection(Connection):
             recycle(served)
         return True
 
-    def _fetch(self, nbytes: int) -> tuple[int, bool]:
-        """Serve the usual Fetch requests of a read: where they end, and if the slice is over."""
+    def _fetch(self, nbytes: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Serve the usual Fetch requests of a read: where they end.
+
+        `_slice_is_over` is then whether others come first now.
+        """
         lane, limit = self._fetch_lane, self._receiver.max_frame_bytes
-        position = lane.serve(0, nbytes, limit, self.session)
+        self._slice_is_over = False
+        position: cython.Py_ssize_t = lane.serve(0, nbytes, limit, self.session)
         if not position:
-            return 0, False
+            return 0
         self._answered(lane.parts)
         end_ns = 0
         while position < nbytes and self._may_start():
@@ -168,15 +185,16 @@ class LaneConnection(Connection):
             if not end_ns:
                 end_ns = self._connections.turns.slice_end_ns()
             elif now_ns >= end_ns:
-                return position, True
-            served = lane.serve(position, nbytes, limit, self.session)
+                self._slice_is_over = True
+                break
+            served: cython.Py_ssize_t = lane.serve(position, nbytes, limit, self.session)
             if served == position:
                 break
             position = served
             self._answered(lane.parts)
-        return position, False
+        return position
 
-    def _take(self, lane: "ProduceLane", answers: "list[bytearray | DurableAnswer]") -> None:
+    def _take(self, lane: ProduceLane, answers: list[bytearray | DurableAnswer]) -> None:
         """Send the answers of the lane, or let them wait for the disk and for earlier ones."""
         if self._slots or lane.has_waits:
             commit = self._dispatcher.context.group_commit
@@ -213,3 +231,7 @@ class LaneConnection(Connection):
         for slot in [slot for slot in self._slots if isinstance(slot, DurableAnswer)]:
             if slot.due_tick <= tick and slot.parts is None:
                 slot.time_out()
+
+
+class ClientConnection(LaneConnection, asyncio.BufferedProtocol):
+    """A `LaneConnection` for any loop: those of asyncio ask for this base, uvloop does not."""

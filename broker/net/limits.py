@@ -3,6 +3,7 @@
 Ticks are seconds, counted by the once-a-second sweep of `broker.net.connection`.
 """
 
+import logging
 import resource
 import sys
 from collections.abc import Callable
@@ -14,6 +15,9 @@ from config.security.keys import CONNECTIONS, scoped_name
 
 if TYPE_CHECKING:
     from config import BrokerConfig
+    from protocol.errors import MalformedFrame
+
+logger = logging.getLogger("tidelog.broker.net.limits")
 
 PIPELINE_MAX = 1024
 """Requests of one connection that may wait for their group commit; librdkafka queues a million."""
@@ -106,3 +110,18 @@ def _limits(items: tuple[str, ...]) -> dict[str, int]:
 def host_of(peer: tuple[object, ...] | None) -> str:
     """The address of a peer, without its port; IPv4 as such, also on a socket of IPv6."""
     return str(peer[0]).removeprefix("::ffff:") if peer else "unknown"
+
+
+class Strangers:
+    """The peers that speak another protocol; the first `STRANGERS_MAX` are remembered."""
+
+    def __init__(self) -> None:
+        """None has come."""
+        self._seen: set[tuple[str, str]] = set()
+
+    def note(self, host: str, peer: str, error: "MalformedFrame") -> None:
+        """Warn of one, once for each address and protocol."""
+        stranger = host, error.foreign
+        if error.foreign and stranger not in self._seen and len(self._seen) < STRANGERS_MAX:
+            self._seen.add(stranger)
+            logger.warning("%s speaks %s: %s", peer, error.foreign, error)

@@ -26,6 +26,10 @@ cdef class ProduceLane:
     cdef readonly bint slice_is_over, has_waits
     cdef readonly long long answer_bytes
 
+    cpdef Py_ssize_t serve(
+        self, memoryview view, Py_ssize_t end, int room, long long max_frame_bytes, list answers, session
+    ) except -1
+    cpdef bint serve_frame(self, memoryview frame, list answers, session) except -1
     cdef bint _begin(self, session, bint is_produce) except -1
     cdef int _observe(self, long long elapsed_ns) except -1
     cdef _end(self)

@@ -234,7 +234,7 @@ class ProduceLane:
         max_frame_bytes: cython.longlong,
         answers: list[bytearray | DurableAnswer],
         session: Session,
-    ) -> int:
+    ) -> cython.Py_ssize_t:
         """Serve the usual requests at the beginning of the first `end` bytes of `view`.
 
         Their client is that of `session`. Returns where the first frame begins that was not
@@ -284,7 +284,7 @@ class ProduceLane:
 
     def serve_frame(
         self, frame: memoryview, answers: list[bytearray | DurableAnswer], session: Session
-    ) -> bool:
+    ) -> cython.bint:
         """Serve one frame without its size; False, with nothing changed, if it is not usual."""
         if not self._begin(session, True):
             return False

@@ -1,3 +1,5 @@
+# cython: language_level=3
+# mypy: disable-error-code="untyped-decorator,valid-type,no-any-return"
 """From bytes to frames with as few copies as possible: the buffers for received bytes.
 
 The sans-I/O half of a connection's input. The transport calls `buffer()` for the place of the next
@@ -22,10 +24,20 @@ bytes costs 64 KiB.
 Source: the frame format of the Kafka protocol guide: int32 size, then that many bytes.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from struct import Struct
 
 from protocol.errors import MalformedFrame
+
+try:
+    import cython
+except ImportError:  # A wheel built without a compiler, on a machine without Cython.
+    from protocol.records import cython_shim as cython
+
+COMPILED: bool = bool(cython.compiled)
+"""Whether this module was compiled to machine code."""
 
 SCRATCH_BYTES = 256 * 1024
 """Also the largest read: libuv suggests 64 KiB; more saves system calls under load."""
@@ -111,14 +123,16 @@ class FrameReceiver:
         self._prefix = b""
         self._trusted_bytes = FIRST_STEP_BYTES
 
-    def buffer(self, sizehint: int = 0) -> memoryview:
-        """Where the next bytes go, whatever the `sizehint`; never empty, valid until `received`."""
+    def buffer(self) -> memoryview:
+        """Where the next bytes go; never empty, valid until `received`."""
         frame = self._frame
         if frame is None:
             return SCRATCH if self._trusted_bytes <= SCRATCH_BYTES else _SCRATCH_OF_LARGE
         return memoryview(frame)[self._filled : self._size]
 
-    def received(self, count: int, served: int = 0) -> "list[bytearray | memoryview]":
+    def received(
+        self, count: cython.Py_ssize_t, served: cython.Py_ssize_t = 0
+    ) -> list[bytearray | memoryview]:
         """The frames completed by the `count` bytes read into `buffer()`, or the first of many.
 
         The first `served` bytes are frames that were served where they are.
@@ -143,12 +157,12 @@ class FrameReceiver:
             self.held_bytes = len(self._frame)
         return []
 
-    def cut_rest(self) -> "list[bytearray | memoryview]":
+    def cut_rest(self) -> list[bytearray | memoryview]:
         """The next frames of `rest`. Raises as `received`."""
         rest, self.rest = self.rest, b""
         return self._take_apart(memoryview(rest), len(rest)) if rest else []
 
-    def _take_apart(self, data: memoryview, end: int) -> "list[bytearray | memoryview]":
+    def _take_apart(self, data: memoryview, end: cython.Py_ssize_t) -> list[bytearray | memoryview]:
         """Cut the first `end` bytes of `data` into frames.
 
         The last, unfinished one moves into a buffer of its own.
@@ -181,7 +195,7 @@ class FrameReceiver:
             self.is_mid_frame = True
         return frames
 
-    def _begin_frame(self, data: memoryview, size: int) -> None:
+    def _begin_frame(self, data: memoryview, size: cython.longlong) -> None:
         """Move the beginning of a frame of `size` bytes into a buffer of its own."""
         available = len(data)
         frame = _memory_of(min(size, max(self._trusted_bytes, 2 * available)))

@@ -190,7 +190,7 @@ class _ForwardedSession(Session):
         return self._may_handle_tokens
 
 
-class ForwardedConnection(Connection):
+class ForwardedConnection(Connection, asyncio.BufferedProtocol):
     """A client of another worker, at worker 1."""
 
     is_from_worker = True

@@ -3,7 +3,14 @@
 from types import ModuleType
 from typing import Final
 
-from broker.net import fetch_lane, produce_lane, request_fields
+from broker.net import (
+    connection,
+    fetch_lane,
+    lane_connection,
+    produce_lane,
+    receive,
+    request_fields,
+)
 from protocol.records import encode_loops, entry_loops, record_loops
 from storage.append import plain
 from storage.disk import file_end
@@ -21,6 +28,9 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     request_fields,
     produce_lane,
     fetch_lane,
+    receive,
+    connection,
+    lane_connection,
 )
 
 SLOWER: Final = "writing takes about 4 times the CPU, reading no more"

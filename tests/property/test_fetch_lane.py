@@ -8,14 +8,11 @@ counters.
 import asyncio
 import random
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from broker.group_commit import GroupCommit
-from broker.net import fetch_lane, produce_lane, request_fields
-from broker.net.receive import SCRATCH
 from broker.node import Broker
 from broker.replies import turns
 from protocol.api.api_versions import ApiVersionsRequest
@@ -33,7 +30,6 @@ from protocol.records.builder import build_batch
 from protocol.records.layout import Codec
 from protocol.records.record import Record
 from protocol.registry import encode_request
-from storage.append import plain
 from storage.append.plan import Origin
 from tests.property import test_produce_lane as produce_side
 from tests.support.clock import FrozenClock
@@ -54,20 +50,15 @@ TOPICS = {
 
 USUAL = ["plain", "large", "segmented", "aborted"]
 
-LANES = {
-    "loaded": fetch_lane,
-    "interpreted": produce_side.interpreted(plain, request_fields, fetch_lane),
-}
+LANES = produce_side.LANES
 
 
 class Side(produce_side.Side):
     """One of the two brokers; it counts the Fetch requests that go the general way."""
 
-    def __init__(self, broker: Broker, lane: ModuleType | None) -> None:
+    def __init__(self, broker: Broker, lanes: produce_side.Lanes | None) -> None:
         self.fetches = self.large_bytes = 0
-        super().__init__(broker, None if lane is None else produce_lane)
-        if lane is not None:
-            self.fetch_lane = lane.FetchLane(self.dispatcher.context, SCRATCH)
+        super().__init__(broker, lanes)
         dispatch = self.dispatcher.dispatch
         count_read = broker.connections.turns.count_read
 
@@ -246,7 +237,7 @@ class Client:
         return len(body).to_bytes(4, "big") + body
 
 
-async def _pair(directory: Path, monkeypatch: pytest.MonkeyPatch, lane: ModuleType) -> list[Side]:
+async def _pair(directory: Path, monkeypatch: pytest.MonkeyPatch, flavour: str) -> list[Side]:
     monkeypatch.setattr(turns, "SLICE_NS", 10**15)
     monkeypatch.setattr(turns, "SHORT_SLICE_NS", 10**15)
     monkeypatch.setattr(
@@ -256,10 +247,10 @@ async def _pair(directory: Path, monkeypatch: pytest.MonkeyPatch, lane: ModuleTy
     )
     clock = FrozenClock(wall_ms=NOW_MS)
     sides = []
-    for name, module in (("general", None), ("lane", lane)):
-        broker = await produce_side._start(directory / name, "os", clock, False)
+    for name, chosen in (("general", None), ("lane", LANES[flavour])):
+        broker = await produce_side._start(directory / name, "os", clock, False, flavour)
         fill(broker, random.Random(5))
-        side = Side(broker, module)
+        side = Side(broker, chosen)
         # Which partition comes first is chance; both have to meet the same.
         monkeypatch.setattr(side.dispatcher.context.random, "randrange", lambda count: count // 2)
         monkeypatch.setattr(side.dispatcher.context.fetch_sessions, "_random", random.Random(1))
@@ -272,7 +263,7 @@ async def _pair(directory: Path, monkeypatch: pytest.MonkeyPatch, lane: ModuleTy
 async def test_the_lane_answers_as_the_general_way_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flavour: str, seed: int
 ) -> None:
-    sides = await _pair(tmp_path, monkeypatch, LANES[flavour])
+    sides = await _pair(tmp_path, monkeypatch, flavour)
     client = Client(seed)
     ids = [{topic.name: topic.topic_id for topic in side.broker.topics} for side in sides]
     unified = {ids[1][name]: ids[0][name] for name in TOPICS}
@@ -322,7 +313,7 @@ async def test_an_answer_has_a_quarter_of_the_memory_that_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flavour: str
 ) -> None:
     """Of `queued.max.response.bytes`; the first batch of all may be larger."""
-    sides = await _pair(tmp_path, monkeypatch, LANES[flavour])
+    sides = await _pair(tmp_path, monkeypatch, flavour)
     client = Client(0)
     asked = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=10**9)]
     topics = [FetchTopic(topic="large", partitions=asked)]
@@ -353,7 +344,7 @@ async def test_a_fetch_in_a_full_round_is_the_general_ways(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flavour: str
 ) -> None:
     """Large ones wait there for the next round, so that no reader holds up the others."""
-    sides = await _pair(tmp_path, monkeypatch, LANES[flavour])
+    sides = await _pair(tmp_path, monkeypatch, flavour)
     side, client = sides[1], Client(0)
     topics = [FetchTopic(topic="large", partitions=[FetchPartition(partition=0)])]
     try:
@@ -374,7 +365,7 @@ async def test_a_fetch_that_reaches_acknowledged_records_is_the_general_ways(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flavour: str
 ) -> None:
     """It waits for them. One whose bytes end before the visible end needs no wait."""
-    sides = await _pair(tmp_path, monkeypatch, LANES[flavour])
+    sides = await _pair(tmp_path, monkeypatch, flavour)
     side = sides[1]
     log = side.broker.topics.led_log("large", 0)
     monkeypatch.setattr(GroupCommit, "acknowledged_end", lambda _, asked: log.log_end_offset + 1)
@@ -395,7 +386,7 @@ async def test_a_fetch_that_reaches_acknowledged_records_is_the_general_ways(
 async def test_the_lane_says_nothing_is_there_to_a_reader_that_does_not_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flavour: str
 ) -> None:
-    sides = await _pair(tmp_path, monkeypatch, LANES[flavour])
+    sides = await _pair(tmp_path, monkeypatch, flavour)
     ends = [side.broker.topics.led_log("large", 0).log_end_offset for side in sides]
     asked = FetchPartition(partition=0, fetch_offset=ends[0])
     topics = [FetchTopic(topic="large", partitions=[asked])]

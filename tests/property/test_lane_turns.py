@@ -25,7 +25,7 @@ def _short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 async def _side(directory: Path, policy: str, flavour: str) -> produce_side.Side:
     """A broker whose segments of the topic "plain" have begun, with a connection to it."""
     clock = FrozenClock(wall_ms=produce_side.NOW_MS)
-    broker = await produce_side._start(directory, policy, clock, False)
+    broker = await produce_side._start(directory, policy, clock, False, flavour)
     side = produce_side.Side(broker, produce_side.LANES[flavour])
     values = [b"v"] * produce_side.PARTITIONS
     side.read(produce_side.produced(produce_side.Client(0), values))

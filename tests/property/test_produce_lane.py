@@ -14,17 +14,22 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from unittest.mock import patch
 
 import pytest
 
+from broker import node
 from broker.group_commit import GroupCommit
-from broker.net import produce_lane, request_fields
+from broker.net import (
+    connection,
+    fetch_lane,
+    lane_connection,
+    produce_lane,
+    receive,
+    request_fields,
+)
 from broker.net.connection import Connection
-from broker.net.fetch_lane import FetchLane
-from broker.net.lane_connection import LaneConnection
-from broker.net.receive import SCRATCH
 from broker.node import Broker
 from broker.replies import turns
 from config import load
@@ -104,14 +109,26 @@ class FakeTransport:
     abort = close
 
 
+class Lanes(NamedTuple):
+    """The modules of the lanes, compiled or not."""
+
+    connection: Any
+    produce_lane: Any
+    fetch_lane: Any
+    lane_connection: Any
+
+
 class Side:
     """One of the two brokers, and the connection that the bytes come in by."""
 
-    def __init__(self, broker: Broker, lane: ModuleType | None) -> None:
+    def __init__(self, broker: Broker, lanes: Lanes | None) -> None:
         self.broker = broker
         self.dispatcher = next(iter(broker._dispatchers.values()))
-        self.lane = None if lane is None else lane.ProduceLane(self.dispatcher.context, SCRATCH)
-        self.fetch_lane = FetchLane(self.dispatcher.context, SCRATCH)
+        self.lanes = lanes
+        if lanes is not None:
+            place = self.dispatcher.context, lanes.lane_connection.SCRATCH
+            self.lane = lanes.produce_lane.ProduceLane(*place)
+            self.fetch_lane = lanes.fetch_lane.FetchLane(*place)
         self.general = 0
         dispatch = self.dispatcher.dispatch
 
@@ -124,11 +141,14 @@ class Side:
 
     def connect(self) -> None:
         self.transport = FakeTransport()
-        if self.lane is None:
-            self.connection = Connection(self.dispatcher, self.broker.connections)
+        connections = self.broker.connections
+        self.connection: Connection
+        if self.lanes is None:
+            homes = {lanes.connection.Connections: lanes.connection for lanes in LANES.values()}
+            self.connection = homes[type(connections)].Connection(self.dispatcher, connections)
         else:
-            self.connection = LaneConnection(
-                self.dispatcher, self.broker.connections, None, self.lane, self.fetch_lane
+            self.connection = self.lanes.lane_connection.LaneConnection(
+                self.dispatcher, connections, None, self.lane, self.fetch_lane
             )
         self.connection.connection_made(cast(asyncio.BaseTransport, self.transport))
 
@@ -365,8 +385,9 @@ class Client:
 # --- the comparison -----------------------------------------------------------------------------
 
 
-def interpreted(*modules: ModuleType) -> ModuleType:
-    """The last of `modules` run from its source, like the others, which it imports."""
+def interpreted(*modules: ModuleType) -> list[ModuleType]:
+    """The `modules` run from their sources; each imports those before it."""
+    found = []
     with patch.dict(sys.modules):
         for module in modules:
             source = Path(str(module.__file__)).parent / f"{module.__name__.rpartition('.')[2]}.py"
@@ -376,12 +397,14 @@ def interpreted(*modules: ModuleType) -> ModuleType:
             loaded = sys.modules[module.__name__] = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(loaded)
             assert not loaded.COMPILED
-    return loaded
+            found.append(loaded)
+    return found
 
 
+PARTS = (connection, produce_lane, fetch_lane, lane_connection)
 LANES = {
-    "loaded": produce_lane,
-    "interpreted": interpreted(plain, log_lane, request_fields, produce_lane),
+    "loaded": Lanes(*PARTS),
+    "interpreted": Lanes(*interpreted(plain, log_lane, request_fields, receive, *PARTS)[-4:]),
 }
 
 
@@ -402,7 +425,9 @@ RULES = [
 ]
 
 
-async def _start(directory: Path, policy: str, clock: FrozenClock, has_rules: bool) -> Broker:
+async def _start(
+    directory: Path, policy: str, clock: FrozenClock, has_rules: bool, flavour: str
+) -> Broker:
     settings = {
         "log_flush_policy": policy,
         "auto_create_topics_enable": "false",
@@ -413,7 +438,8 @@ async def _start(directory: Path, policy: str, clock: FrozenClock, has_rules: bo
         settings["authorizer_class_name"] = (
             "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
         )
-    broker = Broker(load(command_line=broker_settings(directory, settings)), clock=clock)
+    with patch.object(node, "Connections", LANES[flavour].connection.Connections):
+        broker = Broker(load(command_line=broker_settings(directory, settings)), clock=clock)
     await broker.start()
     if broker.security.access is not None:
         broker.security.access.add(RULES[:1])
@@ -460,7 +486,9 @@ async def test_the_lane_does_what_the_general_way_does(
     monkeypatch.setattr(turns, "SHORT_SLICE_NS", slice_ns)
     clock = FrozenClock(wall_ms=NOW_MS)
     directories = [tmp_path / "general", tmp_path / "lane"]
-    brokers = [await _start(directory, policy, clock, has_rules) for directory in directories]
+    brokers = [
+        await _start(directory, policy, clock, has_rules, flavour) for directory in directories
+    ]
     sides = [Side(brokers[0], None), Side(brokers[1], LANES[flavour])]
     client = Client(seed)
     ids = [{topic.name: topic.topic_id for topic in broker.topics} for broker in brokers]
@@ -552,7 +580,8 @@ async def test_requests_before_a_malformed_frame_are_answered(
     tmp_path: Path, way: str, policy: str, malformed: str
 ) -> None:
     """Their clients learn the offsets, however many frames are in the read; none after it is."""
-    broker = await _start(tmp_path, policy, FrozenClock(wall_ms=NOW_MS), False)
+    flavour = way if way in LANES else "loaded"
+    broker = await _start(tmp_path, policy, FrozenClock(wall_ms=NOW_MS), False, flavour)
     side = Side(broker, LANES.get(way))
     try:
         client = Client(0)
@@ -583,7 +612,7 @@ async def test_a_log_that_cannot_be_closed_costs_no_other_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flavour: str
 ) -> None:
     """It is offline, so no offset is given twice; the others are as after any read."""
-    broker = await _start(tmp_path, "os", FrozenClock(wall_ms=NOW_MS), False)
+    broker = await _start(tmp_path, "os", FrozenClock(wall_ms=NOW_MS), False, flavour)
     side = Side(broker, LANES[flavour])
     try:
         client = Client(0)
@@ -640,7 +669,7 @@ async def test_a_failed_write_keeps_what_the_same_read_appended(
     monkeypatch.setattr(RealFile, "append", failing)
     clock = FrozenClock(wall_ms=NOW_MS)
     directories = [tmp_path / "general", tmp_path / "lane"]
-    brokers = [await _start(directory, policy, clock, False) for directory in directories]
+    brokers = [await _start(directory, policy, clock, False, flavour) for directory in directories]
     sides = [Side(brokers[0], None), Side(brokers[1], LANES[flavour])]
     client = Client(0)
 

@@ -42,6 +42,9 @@ ALL_LOOPS = [f"protocol/records/{name}" for name in LOOPS] + [
     "broker/net/request_fields",
     "broker/net/produce_lane",
     "broker/net/fetch_lane",
+    "broker/net/receive",
+    "broker/net/connection",
+    "broker/net/lane_connection",
 ]
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
