@@ -33,6 +33,9 @@ from protocol.api import (
 )
 from protocol.error_codes import ErrorCode
 
+_OF_BROKERS_SINCE = 4
+"""The version of AddPartitionsToTxn from which on brokers send it."""
+
 
 @whole
 def end_txn_guard(check: Check, message: end_txn.EndTxnRequest) -> end_txn.EndTxnResponse | None:
@@ -81,7 +84,14 @@ def add_offsets_to_txn_guard(
 def add_partitions_to_txn_guard(
     check: Check, message: add_partitions_to_txn.AddPartitionsToTxnRequest
 ) -> add_partitions_to_txn.AddPartitionsToTxnResponse | None:
-    """WRITE on the transactional id, then on each topic; one refusal, and nothing is added."""
+    """WRITE on the transactional id, then on each topic; one refusal, and nothing is added.
+
+    Requests of brokers need CLUSTER_ACTION instead.
+    """
+    if check.request.api_version >= _OF_BROKERS_SINCE:
+        if check.cluster(Operation.CLUSTER_ACTION):
+            return None
+        return add_partitions_to_txn.AddPartitionsToTxnResponse(error_code=CLUSTER_DENIED)
     topics = message.v3_and_below_topics
     if not check.transactional_id(Operation.WRITE, message.v3_and_below_transactional_id):
         return _added(topics, lambda name, index: TRANSACTIONAL_ID_DENIED)

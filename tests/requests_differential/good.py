@@ -988,12 +988,45 @@ def _transactional(scene: Scene) -> Body:
     }
 
 
-@_good(ApiKey.ADD_PARTITIONS_TO_TXN, "", Need.TOPIC | Need.PRODUCER, after=_transaction)
+@_good(
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    "",
+    Need.TOPIC | Need.PRODUCER,
+    versions=range(4),
+    after=_transaction,
+)
 def _(scene: Scene) -> Body:
     return {
         **{f"v3_and_below_{name}": value for name, value in _transactional(scene).items()},
         "v3_and_below_topics": [{"name": scene.topic, "partitions": [0]}],
     }
+
+
+_OF_BROKERS: Final = range(4, 100)
+
+
+@_good(
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    "",
+    Need.TOPIC | Need.PRODUCER,
+    versions=_OF_BROKERS,
+    after=_transaction,
+)
+def _(scene: Scene) -> Body:
+    topics = [{"name": scene.topic, "partitions": [0]}]
+    return {"transactions": [{**_transactional(scene), "verify_only": False, "topics": topics}]}
+
+
+@_good(
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    "verify",
+    Need.OWN_TOPIC | Need.TRANSACTION,
+    versions=_OF_BROKERS,
+    after=_transaction,
+)
+def _(scene: Scene) -> Body:
+    topics = [{"name": scene.topic, "partitions": [0, 1]}]
+    return {"transactions": [{**_transactional(scene), "verify_only": True, "topics": topics}]}
 
 
 @_good(ApiKey.ADD_OFFSETS_TO_TXN, "", Need.PRODUCER, after=_transaction)

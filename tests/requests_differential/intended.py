@@ -446,6 +446,29 @@ INTENDED: Final[tuple[Intended, ...]] = (
         versions=range(5),
     ),
     Intended(
+        "a broker's request without transactions is answered; Kafka leaves it without an answer",
+        (_K.ADD_PARTITIONS_TO_TXN,),
+        sent=r".*transactions=empty",
+        at="answer",
+        theirs="no answer",
+        versions=range(4, 100),
+    ),
+    Intended(
+        "a transaction that a broker's request adds to twice waits for itself: the second part is "
+        "CONCURRENT_TRANSACTIONS",
+        (_K.ADD_PARTITIONS_TO_TXN,),
+        sent=r"transactions=twice",
+        ours="CONCURRENT_TRANSACTIONS",
+        theirs="NONE",
+        versions=range(4, 100),
+    ),
+    Intended(
+        "the topic of the states of transactions is part of none; Kafka adds it for brokers",
+        (_K.ADD_PARTITIONS_TO_TXN,),
+        sent=r"transactions\.topics\.name='__transaction_state'",
+        versions=range(4, 100),
+    ),
+    Intended(
         "an abort without a transaction leaves no time of a transaction behind",
         (_K.END_TXN,),
         sent=r"none open: .*committed=False.*",
