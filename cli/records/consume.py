@@ -19,7 +19,7 @@ A group (`cli.records.consume_group`) commits the records it has shown, so it mu
 ``--until`` it stops in each partition before the first record of TIME or later.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -32,6 +32,7 @@ from cli.options import (
     broker_options,
     check_contradiction,
     now_ms,
+    read_password,
     run_async,
 )
 from cli.record_format import DEFAULT_FORMAT, RAW_FORMAT, line_format, to_json, unescape
@@ -43,6 +44,9 @@ from client.core.membership.options import CLASSIC, GROUP_PROTOCOLS
 from client.errors import InvalidTime
 from client.times import format_time, parse_time
 from console.data.conditions import parse_condition
+
+if TYPE_CHECKING:
+    from cli.records.schemas import Schemas
 
 _OFFSETS_BELOW = 10**8
 """A bare number below this is an offset, above it a time (1970-01-02 in milliseconds)."""
@@ -128,6 +132,25 @@ class StartType(click.ParamType[Start]):
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON record per line.")
 @click.option("--read-committed", is_flag=True, help="Hide aborted and open transactions.")
+@click.option(
+    "--schema-registry",
+    "registry_url",
+    metavar="URL",
+    help="Show keys and values that name a schema of this registry as JSON.",
+)
+@click.option(
+    "--schema-registry-user",
+    "registry_user",
+    metavar="NAME",
+    default="",
+    help="Ask the registry as this user.",
+)
+@click.option(
+    "--schema-registry-password-file",
+    "registry_file",
+    metavar="FILE",
+    help="The password of that user is its only line.",
+)
 @broker_options
 def command(
     *,
@@ -145,6 +168,9 @@ def command(
     end: str,
     as_json: bool,
     read_committed: bool,
+    registry_url: str | None,
+    registry_user: str,
+    registry_file: str | None,
     broker: BrokerOptions,
 ) -> None:
     """Show the records of a topic, one line each; follows it until Ctrl-C.
@@ -182,6 +208,7 @@ def command(
         render=(lambda record: to_json(record).encode()) if as_json else render,
         end=b"\n" if as_json else unescape(end, "--end"),
         condition=parse_condition(filter_text, now_ms=now_ms()),
+        schemas=_schemas(registry_url, registry_user, registry_file),
     )
     options: dict[str, Any] = {
         **broker,
@@ -194,6 +221,29 @@ def command(
         run_async(read_as_group(topic, reading, options))
     else:
         run_async(read_alone(Consumer(**options), topic, numbers, reading))
+
+
+def _schemas(url: str | None, user: str, password_file: str | None) -> "Schemas | None":
+    """The schemas of a registry, if one is given.
+
+    Raises:
+        click.UsageError: one of user and password is missing.
+        InvalidUse: the address cannot be asked, or would send the password readable.
+        OSError: the password cannot be read.
+    """
+    if url is None and (user or password_file):
+        raise click.UsageError("--schema-registry-user and its password need --schema-registry")
+    if url is None:
+        return None
+    if bool(user) != (password_file is not None):
+        raise click.UsageError(
+            "--schema-registry-user and --schema-registry-password-file need each other: give both"
+        )
+    from cli.records.schemas import Schemas  # with the HTTP client, which most runs do not need
+    from client.serde.registry import RegistryAddress
+
+    password = read_password(password_file) if password_file else ""
+    return Schemas(RegistryAddress(url=url, username=user, password=password))
 
 
 def _check_window(start: Start | None, until_ms: int | None, *, is_group: bool) -> None:

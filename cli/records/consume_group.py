@@ -74,7 +74,7 @@ class _GroupReader:
             left = _BATCH_RECORDS if limit is None else min(_BATCH_RECORDS, limit - self._shown)
             found = await self._consumer.getmany(timeout_ms=POLL_MS, max_records=left)
             for partition, records in found.items():
-                self._show(partition, records)
+                self._show(partition, self._reading.decoded(records))
 
     async def _find_ends(self) -> None:
         partitions = await self._consumer.partitions(self._topic)

@@ -1,11 +1,15 @@
 """The request of ``tidelog consume``: where to begin, what to show, where to stop."""
 
 import sys
+from typing import TYPE_CHECKING
 
 from cli.record_format import Render
 from client.types import ConsumerRecord
 from console.data.conditions import Condition, fulfils
 from values.dataclasses import dataclass
+
+if TYPE_CHECKING:
+    from cli.records.schemas import Schemas
 
 POLL_MS = 500
 
@@ -30,6 +34,13 @@ class Reading:
     render: Render
     end: bytes = b"\n"
     condition: Condition | None = None
+    schemas: "Schemas | None" = None
+
+    def decoded(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        """The records with JSON in place of bytes that name a schema, if a registry is given."""
+        if self.schemas is None:
+            return records
+        return [self.schemas.applied(record) for record in records]
 
     def is_shown(self, record: ConsumerRecord) -> bool:
         """Whether a record is in the window (without ``--until`` there is none) and selected."""
