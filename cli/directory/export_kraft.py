@@ -56,6 +56,8 @@ Start Apache Kafka 3.9 or 4.x with these settings:
   offsets.topic.replication.factor=1
   transaction.state.log.replication.factor=1
   transaction.state.log.min.isr=1
+  share.coordinator.state.topic.replication.factor=1
+  share.coordinator.state.topic.min.isr=1
 Do not format the directory. Once it runs, switch newer features of Kafka 4 on:
   kafka-features.sh --bootstrap-server 127.0.0.1:9092 upgrade --release-version 4.3"""
 

@@ -1,4 +1,4 @@
-"""A share group moves with its directory: Apache Kafka wrote its states, Tidelog continues it."""
+"""A share group moves with its directory: one broker wrote its states, the other continues it."""
 
 import asyncio
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from tests.compat.brokers import TidelogProcess
 from tests.requests_differential.share_conversation import Scene
-from tests.roundtrip.moving import peer_on, tidelog
+from tests.roundtrip.moving import peer_on, raise_features, tidelog
 from tests.support.share_group import got
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -53,4 +53,17 @@ def test_a_share_group_of_kafka_continues(tmp_path: Path) -> None:
         ours = scene(broker.bootstrap)
         found = asyncio.run(resume(ours, theirs.topic_id))
     assert "'start_offset': 3" in ours.lines[0][1]
+    assert found == [(3, 3, 2), (5, 9, 2)]
+
+
+def test_a_share_group_continues_on_kafka(tmp_path: Path) -> None:
+    with TidelogProcess(tmp_path / "tide") as broker:
+        ours = scene(broker.bootstrap)
+        asyncio.run(use(ours))
+    tidelog("export-kraft", tmp_path / "tide", tmp_path / "moved")
+    with peer_on(tmp_path / "kafka", tmp_path / "moved", "4.3.1") as peer:
+        raise_features(peer.bootstrap)
+        theirs = scene(peer.bootstrap)
+        found = asyncio.run(resume(theirs, ours.topic_id))
+    assert "'start_offset': 3" in theirs.lines[0][1]
     assert found == [(3, 3, 2), (5, 9, 2)]
