@@ -14,6 +14,9 @@ request to hundreds of new partitions, it gets up to `SYNCS_AT_ONCE_MAX`.
 Order on completion, all in the loop thread: durable offset and high watermark move, the waiting
 acks of that log are completed in offset order, then parked fetches are woken.
 
+Under `flush.policy=os` no answer waits. New files and closed segments are synced a moment later, so
+that one request to hundreds of new partitions is answered before their syncs begin.
+
 Appends acknowledged without waiting (acks=0 and 1) are recorded per log until they are durable, so
 that later requests can wait for them: see `broker.requests.commit_wait`.
 
@@ -54,6 +57,9 @@ SYNCS_AT_ONCE_MAX: Final = 8
 then, so the first log of it waits little longer than its place in the queue makes it wait."""
 
 _LONG_QUEUE_SHARES: Final = 4
+
+SOON_S: Final = 0.2
+"""How long a sync may wait that no answer waits for."""
 
 DurableCallback: TypeAlias = "Callable[[StorageError | None], object]"
 
@@ -106,6 +112,7 @@ class GroupCommit:
         self._metrics = metrics
         self._pool = pool
         self._dirty_bytes: dict[Log, int] = {}
+        self._soon: dict[Log, None] = {}
         self._queue: deque[Log] = deque()
         self._syncing: dict[Log, _Sync] = {}
         self._busy_threads = 0
@@ -121,6 +128,7 @@ class GroupCommit:
 
     async def drain(self) -> None:
         """Sync the dirty logs and complete the waiting acks; return when no sync is running."""
+        self._mark_waiting()
         while self._dirty_bytes or self._syncing or self._held:
             self._idle = asyncio.Event()
             self._schedule_pump()
@@ -130,8 +138,8 @@ class GroupCommit:
         """`size_bytes` were appended to `log`: make them durable or visible as its policy says.
 
         Under `flush.policy=batch` the log joins the queue. Under `os` the high watermark has
-        already moved with the append, so parked fetches wake at once. Then a sync is due only by
-        `flush.messages`, or when a segment was closed.
+        already moved with the append, so parked fetches wake at once. Then a sync is due by
+        `flush.messages`, or soon, when a segment was closed or files were made.
         """
         if self.failing:
             self._resumed(log)
@@ -141,6 +149,20 @@ class GroupCommit:
         if self._fetch_waiters.by_log:
             self._fetch_waiters.data_visible(log, size_bytes)
         if log.wants_commit():
+            if log.log_end_offset - log.durable_offset >= log.config.flush_messages:
+                self.mark_dirty(log)
+            else:
+                self._mark_soon(log)
+
+    def _mark_soon(self, log: Log) -> None:
+        """Put `log` into the queue after `SOON_S`: nothing waits, and many sync more cheaply."""
+        if not self._soon:
+            asyncio.get_running_loop().call_later(SOON_S, self._mark_waiting)
+        self._soon[log] = None
+
+    def _mark_waiting(self) -> None:
+        soon, self._soon = self._soon, {}
+        for log in soon:
             self.mark_dirty(log)
 
     def append_failed(self, log: Log, error: StorageError) -> None:
@@ -211,6 +233,7 @@ class GroupCommit:
         self._recovered.pop(log, None)
         self.failing.discard(log)
         self._dirty_bytes.pop(log, None)
+        self._soon.pop(log, None)
         self._acknowledged.pop(log, None)
         self._fail_waiting(log, LogOffline(log.path, "the topic was deleted"))
 

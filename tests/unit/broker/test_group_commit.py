@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from broker import group_commit
 from broker.fetch.waiters import FetchWaiter, FetchWaiters
 from broker.group_commit import GroupCommit
 from broker.metrics import CommitMetrics
@@ -375,6 +376,23 @@ async def test_os_policy_syncs_a_closed_segment() -> None:
     bench.commits.appended(cast(Any, log), 100)
     await bench.stop()
     assert log.syncs == [1]
+
+
+async def test_os_policy_syncs_new_files_a_moment_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_commit, "SOON_S", 0.1)
+    bench, logs = Bench(), [FakeLog("os") for _ in range(40)]
+    for log in logs * 2:
+        log.has_unsynced_files = True
+        log.log_end_offset += 1
+        bench.commits.appended(cast(Any, log), 100)
+    bench.commits.log_closed(cast(Any, logs[7]))
+    await asyncio.sleep(0.02)
+    assert [log.syncs for log in logs] == [[]] * 40
+    async with asyncio.timeout(10):
+        while [log.syncs for log in logs].count([2]) < 39:
+            await asyncio.sleep(0.01)
+    assert logs[7].syncs == []
+    await bench.stop()
 
 
 async def test_flush_messages_counts_what_is_not_durable_yet() -> None:
