@@ -38,6 +38,9 @@ _OPERATIONS = {
 _SUPER_USERS = "super.users"
 _ALLOW_IF_NO_ACL = "allow.everyone.if.no.acl.found"
 _WINDOWS = "time.windows.enable"
+_REFERENCE = "${"
+"""In a setting that its provider keeps: a broker shows the reference, not what it stands for."""
+
 _TRANSACTIONAL = ResourceType.TRANSACTIONAL_ID
 _PRODUCE = (Operation.WRITE, Operation.DESCRIBE, Operation.CREATE)
 _CONSUME = (Operation.READ, Operation.DESCRIBE)
@@ -352,17 +355,20 @@ def test(
         raise click.UsageError(
             f"--host {host!r} is no address of a client; write one, for example 10.0.0.1"
         )
-    access = ask_admin(broker, lambda admin: _access(admin, topic))
+    access, is_default_known = ask_admin(broker, lambda admin: _access(admin, topic))
     decision = access.decide(principal, host, _OPERATIONS[operation], kind, name)
+    reason = decision.reason
+    if _ALLOW_IF_NO_ACL in reason and not is_default_known:
+        reason = f"no rule matches the resource, and {_ALLOW_IF_NO_ACL} is not known here"
     if as_json:
-        print_json({"allowed": decision.allowed, "reason": decision.reason})
+        print_json({"allowed": decision.allowed, "reason": reason})
     else:
-        say(f"{'allowed' if decision.allowed else 'denied'}: {decision.reason}")
+        say(f"{'allowed' if decision.allowed else 'denied'}: {reason}")
     return ExitCode.OK if decision.allowed else ExitCode.FAILED
 
 
-async def _access(admin: Admin, topic: str | None) -> "Access":
-    """The rules in force, and the settings that decide where no rule does.
+async def _access(admin: Admin, topic: str | None) -> "tuple[Access, bool]":
+    """The rules in force, and whether it is known what the broker does where no rule matches.
 
     `topic` is the one that is asked about, which may be a time window.
     """
@@ -377,21 +383,23 @@ async def _access(admin: Admin, topic: str | None) -> "Access":
     except BrokerRefused as error:
         note(f"the broker does not show its settings: {error}")
     super_users = settings.get(_SUPER_USERS)
-    if super_users is None:
+    if super_users is None or _REFERENCE in super_users:
         note(f"{_SUPER_USERS} is not known here: a super user may do everything")
+    named = [one for one in (super_users or "").split(";") if _REFERENCE not in one]
+    default = settings.get(_ALLOW_IF_NO_ACL)
     access = Access(
         rules,
-        super_users=parse_principals(super_users or ""),
-        allow_if_no_acl=settings.get(_ALLOW_IF_NO_ACL) == "true",
+        super_users=parse_principals(";".join(named)),
+        allow_if_no_acl=default == "true",
     )
     if topic is not None and topic_of(topic) != topic and await _is_window(admin, topic, settings):
         access.source_of = topic_of
-    return access
+    return access, default in ("true", "false")
 
 
 async def _is_window(admin: Admin, topic: str, settings: Mapping[str, str | None]) -> bool:
     """Whether the broker takes a name that has the form of a window for one."""
     enabled = settings.get(_WINDOWS)
-    if enabled is None:
+    if enabled not in ("true", "false"):
         note(f"{_WINDOWS} is not known here: {topic} is taken for a window of {topic_of(topic)}")
     return enabled != "false" and topic not in await admin.topics()

@@ -187,6 +187,40 @@ def test_a_window_has_the_rights_of_its_topic(admin: As, bob: As) -> None:
     admin.run("acl", "remove", "--user", "bob", "--consume", "*", "--group", "*")
 
 
+def test_what_a_provider_keeps_is_not_called_false(
+    tmp_path: Path, passwords: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker shows the reference alone: neither who is a super user nor a default is known."""
+    data = tmp_path / "data"
+    words = ("--password-file", str(passwords / "admin"), "--data-dir", str(data))
+    assert tidelog("user", "add", "admin", *words).returncode == 0
+    monkeypatch.setenv("MORE_USERS", "User:root")
+    monkeypatch.setenv("LET_IN", "true")
+    settings = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "authorizer.class.name": AUTHORIZER,
+        "config.providers": "env",
+        "super.users": "User:admin;${env:MORE_USERS}",
+        "allow.everyone.if.no.acl.found": "${env:LET_IN}",
+    }
+    with running_broker(data, settings=settings) as running:
+
+        def asked(user: str) -> tuple[str, str]:
+            login = {"TIDELOG_USER": "admin", "TIDELOG_PASSWORD_FILE": str(passwords / "admin")}
+            question = ("acl", "test", "--user", user, "--op", "delete", "--topic", "t")
+            done = tidelog(*question, server=running, **login)
+            return done.stdout, done.stderr
+
+        assert asked("admin")[0] == "allowed: User:admin is a super user\n"
+        for name in ("root", "bob"):
+            said, noted = asked(name)
+            assert said == (
+                "denied: no rule matches the resource, and allow.everyone.if.no.acl.found is not "
+                "known here\n"
+            )
+            assert "super.users is not known here: a super user may do everything" in noted
+
+
 @pytest.mark.parametrize("name", ["*", "ANONYMOUS"])
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_a_name_that_rules_mean_otherwise_is_refused(
