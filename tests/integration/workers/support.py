@@ -10,7 +10,7 @@ from protocol.api.metadata import MetadataRequest, MetadataRequestTopic, Metadat
 from tests.support.broker import RawClient
 
 PATIENCE_S = 90.0
-"""Two workers may wait 10 s each before they start again, one after the other, on a busy machine."""
+"""Two workers may wait 10 s each before they start again, one after the other, when it is busy."""
 
 
 def directory_of(data: Path, worker: int) -> Path:
