@@ -146,7 +146,7 @@ kerberos: $(VENV)/.kerberos ## logins with tickets of a real KDC (Debian's packa
 	GOPATH=$(CURDIR)/.cache/go go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
 
 .PHONY: test-s3
-test-s3: setup .cache/go/bin/versitygw ## tiered storage with a real S3 server, built by Go (S3_KILLS=, default 4)
+test-s3: setup .cache/go/bin/versitygw ## tiered storage with a real S3 server, built by Go (S3_KILLS=, ZOMBIES=, S3_DOWN_S=)
 	$(PYTEST) -q tests/s3
 
 $(VENV)/.browser: pyproject.toml | setup

@@ -6,7 +6,7 @@
 | side    | 1       | steps of requests that cannot be sliced; see `broker.replies.turns`    |
 | jobs    | 4       | steps of background jobs: unlinking, checkpoints, compaction, statistics |
 | control | 2       | steps of changes of topics, and loading code after a start              |
-| uploads | 1       | requests of uploads and deletions to the object store                   |
+| uploads | 1       | requests of uploads and deletions to the object store; see `PATIENCE`   |
 | bucket  | 2       | requests of the bucket's journal, which do not wait for uploads         |
 | downloads | 8     | ranged GETs from the object store, for requests                         |
 | audit   | 1       | appends to the file of the audit log, in their order                    |
@@ -17,10 +17,12 @@ that must not cost a task uses `submit`. Threads start when there are calls for 
 """
 
 import asyncio
+import os
+import sys
 import time
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import Lock, Thread, get_native_id
 from typing import Any, Final, TypeAlias, TypeVar
 
 from storage.disk.steps import Elsewhere, Steps
@@ -58,6 +60,16 @@ BUCKET_THREADS: Final = 2
 DOWNLOAD_THREADS: Final = 8
 """Ranges of remote segments that are on their way at once."""
 
+PATIENCE: Final = 10
+"""How much nicer than the process a patient thread is.
+
+Measured with uploads as fast as they go on two busy cores: the rate of appends was 0.59 of that
+without uploads at 0, and 0.66 at 10; their p99 was not worse in any run. Nothing starves: 10 is a
+tenth of the share that others get.
+"""
+
+_NICEST: Final = 19
+
 IMPORTING: Final = Lock()
 """Held while a library is imported that a start and a request may need at the same time.
 
@@ -71,12 +83,16 @@ SLICE_NS: Final = 2_000_000
 class Pool:
     """The threads for calls of one purpose. Loop thread only."""
 
-    def __init__(self, name: str, size: int, *, is_left: bool = False) -> None:
+    def __init__(
+        self, name: str, size: int, *, is_left: bool = False, is_patient: bool = False
+    ) -> None:
         """Allow `size` threads, named `name-0` and so on; none runs yet.
 
         With `is_left`, `close` does not wait for calls: they read, and their results have no use.
+        With `is_patient`, the system lets other threads run first, where it knows such threads.
         """
         self.size = size
+        self._is_patient = is_patient
         self._is_left = is_left
         self._name = name
         self._threads: list[Thread] = []
@@ -176,6 +192,11 @@ class Pool:
 
     def _serve(self) -> None:
         """Body of a thread: make the calls until `close`."""
+        if self._is_patient and sys.platform == "linux":
+            # There, and nowhere else, a thread has a priority of its own.
+            own = get_native_id()
+            nice = os.getpriority(os.PRIO_PROCESS, own) + PATIENCE
+            os.setpriority(os.PRIO_PROCESS, own, min(nice, _NICEST))
         while (call := self._calls.get()) is not None:
             function, done, loop = call
             result, error = None, None
@@ -211,7 +232,7 @@ class Threads:
         self.side = Pool("side", SIDE_THREADS)
         self.jobs = Pool("jobs", JOB_THREADS)
         self.control = Pool("control", CONTROL_THREADS)
-        self.uploads = Pool("uploads", UPLOAD_THREADS)
+        self.uploads = Pool("uploads", UPLOAD_THREADS, is_patient=True)
         self.bucket = Pool("bucket", BUCKET_THREADS)
         self.downloads = Pool("downloads", DOWNLOAD_THREADS, is_left=True)
         self.audit = Pool("audit", 1)

@@ -150,12 +150,14 @@ class _Engine:
         except ObjectMissing:
             return False
         ends = accumulate(map(len, parts))
+        # One memcmp a part: `==` of the library's bytes takes twenty times as long.
         return all(
-            found[end - len(part) : end] == part for part, end in zip(parts, ends, strict=True)
+            bytes(part).startswith(found[end - len(part) : end])
+            for part, end in zip(parts, ends, strict=True)
         )
 
     def _get(self, key: str, start: int, end: int) -> Any:
-        """The bytes where the library has them: a slice is no copy, and compares like bytes."""
+        """The bytes where the library has them, of which a slice is no copy."""
         import obstore
 
         with _translated("GET", key):

@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import os
+import sys
 import threading
 import time
 import weakref
@@ -10,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from broker.threads import Pool, Threads
+from broker.threads import PATIENCE, Pool, Threads
 from storage.disk.steps import Steps, off_loop
 
 
@@ -139,6 +141,19 @@ async def test_close_of_all_pools_ends_every_thread_of_the_broker() -> None:
     assert made == {"sync-0", "side-0", "jobs-0", "control-0"}
     threads.close()
     assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own")
+async def test_uploads_let_other_threads_run_first() -> None:
+    def priority() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    threads, own = Threads(), priority()
+    assert await threads.uploads.run(priority) == min(19, own + PATIENCE)
+    assert await threads.bucket.run(priority) == own
+    assert await threads.sync.run(priority) == own
+    assert priority() == own
+    threads.close()
 
 
 async def test_others_have_a_turn_between_two_slices(pool: Pool) -> None:
