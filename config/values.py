@@ -152,7 +152,7 @@ class Key:
         if self.form:
             return self.form
         if self.choices:
-            words = ", ".join(self.choices)
+            words = ", ".join(word or "(empty)" for word in self.choices)
             return f"a list of: {words}" if self.type is ValueType.LIST else f"one of: {words}"
         if self.type is ValueType.BOOLEAN:
             return "true or false"

@@ -43,6 +43,7 @@ def test_the_versions_that_are_served(settings: dict[str, str], versions: tuple[
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
+        ({"authorizer.class.name": "com.example.Mine"}, "give one of: (empty), org.apache.kafka"),
         ({"ssl.cipher.suites": "TLS_RSA_WITH_AES_128_CBC_SHA"}, "give a list of: TLS_AES_256"),
         ({"ssl.cipher.suites": "ECDHE-RSA-AES128-GCM-SHA256"}, "give a list of: TLS_AES_256"),
         (
