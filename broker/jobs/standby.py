@@ -57,7 +57,7 @@ from storage.disk.checkpoints import (
     parse_meta_properties,
 )
 from storage.disk.files import Files
-from storage.errors import ObjectDamaged, StorageError, StoreFailed
+from storage.errors import ObjectDamaged, ObjectMissing, StorageError, StoreFailed
 from storage.remote.engine import BadStoreUrl, list_clusters, open_store
 from storage.remote.object_store import ObjectStore
 
@@ -73,6 +73,7 @@ INTERVAL_MS: Final = 500
 THOROUGH_MS: Final = 5_000
 """How often checkpoints are listed: only a standby that is far behind needs them."""
 
+_TRIES: Final = 4
 _PAUSE_MS: Final = 500
 _PAUSE_MAX_MS: Final = 10_000
 
@@ -296,6 +297,18 @@ class Standby:
             "promoted": self.promoted.is_set(),
         }
 
+    async def _advance_to_the_end(self) -> None:
+        """`_advance`, also where the owner has replaced and deleted what was read a moment ago."""
+        for tries_left in reversed(range(_TRIES)):
+            # With a look at the checkpoints: the next entries may have come and gone.
+            self._thorough_ms = -THOROUGH_MS
+            try:
+                await self._advance()
+                return
+            except ObjectMissing:
+                if not tries_left:
+                    raise
+
     async def _take_over_if_due(self) -> None:
         """Take over from an owner whose lease has ended, or complete what an error has ended."""
         state = self._follower.state
@@ -303,9 +316,7 @@ class Standby:
             await self._take_over(partial(check_owner, state.owner_id))
         elif self._watch.has_ended(state, self._live.monotonic_ms()):
             number = state.number
-            # With a look at the checkpoints: the next entries may have come and gone.
-            self._thorough_ms = 0
-            await self._advance()
+            await self._advance_to_the_end()
             if state.number != number:
                 return
             logger.warning(
@@ -324,7 +335,7 @@ class Standby:
         async with self._lock:
             if self.promoted.is_set():
                 return self._follower.state.epoch
-            await self._advance()
+            await self._advance_to_the_end()
             return await self._take_over(in_any_case)
 
     async def _take_over(self, check: Callable[[BucketState], None]) -> int:

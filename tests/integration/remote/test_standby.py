@@ -21,15 +21,21 @@ from cli.exit_codes import ExitCode
 from client.admin import Admin
 from client.types import TopicPartition
 from protocol.error_codes import ErrorCode
-from storage.bucket import journal
-from storage.bucket.follower import BucketFollower
+from storage.bucket import journal, shipping
+from storage.bucket.follower import BucketFollower, Grown, Part
 from storage.bucket.journal import BucketJournal, BucketState, JournalEntry
 from storage.bucket.replica import NotNext
 from storage.bucket.restore import MappedLog, write_log
 from storage.bucket.standby_directory import read_mark, take_over
 from storage.disk.files import RealFiles
 from storage.disk.steps import Steps, run_steps
-from storage.errors import LogOffline, ObjectDamaged, StorageError, StoreFailed
+from storage.errors import (
+    LogOffline,
+    ObjectDamaged,
+    ObjectMissing,
+    StorageError,
+    StoreFailed,
+)
 from storage.log.log import Log
 from storage.remote.engine import open_store
 from storage.remote.object_store import ObjectStore
@@ -257,6 +263,43 @@ async def test_two_standbys_are_not_promoted_at_once(
 @pytest.mark.parametrize("seed", range(ZOMBIES))
 async def test_a_zombie_writes_nothing_that_a_reader_sees(tmp_path: Path, seed: int) -> None:
     await zombie_cycle(tmp_path, f"file://{tmp_path}/bucket", seed=seed)
+
+
+async def test_a_promotion_finds_what_the_owner_has_just_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its reads of the map and of the records, the owner merges them and deletes these."""
+    url, count = f"file://{tmp_path}/bucket", shipping._MERGED_AT_ONCE + 1
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, remote_storage_enable="true", retention_ms="-1")
+        await ship(owner)
+        async with standby(tmp_path / "second", url) as (running, reader):
+            for number in range(count - 1):
+                await fill(client, range(number, number + 1))
+                await ship(owner)
+            await fill(client, range(count - 1, count))
+            assert owner.broker.bucket is not None
+            shipper, owners = owner.broker.bucket._shipper, owner.broker.bucket._journal
+            catch_up = BucketFollower.catch_up
+            replaced: list[int] = []
+            missed: list[ObjectMissing] = []
+
+            def late(follower: BucketFollower, part: Part) -> Steps[Grown | None]:
+                if not replaced:
+                    run_steps(shipper.ship())
+                    replaced.append(run_steps(owners.checkpoint()))
+                try:
+                    return (yield from catch_up(follower, part))
+                except ObjectMissing as error:
+                    missed.append(error)
+                    raise
+
+            monkeypatch.setattr(BucketFollower, "catch_up", late)
+            assert running.broker.standby is not None
+            assert await running.broker.standby.promote() == 2
+            assert replaced[0] > 10
+            assert len(missed) == 1
+            assert await read(reader, count) == list(range(count))
 
 
 async def test_a_stopped_standby_is_promoted_by_its_directory(tmp_path: Path) -> None:
