@@ -172,14 +172,14 @@ def test_an_answered_acceptance_is_final_with_workers(tmp_path: Path) -> None:
         nonlocal kills
         if rng.random() < 0.6:
             await asyncio.sleep(rng.uniform(0.1, 0.7))
-            former = workers.kill(tmp_path, 1)
+            former = workers.kill(data, 1)
             kills += 1
             if rng.random() < 0.8:
-                await asyncio.to_thread(workers.wait_for_restart, tmp_path, 1, former)
+                await asyncio.to_thread(workers.wait_for_restart, data, 1, former)
         await asyncio.sleep(rng.uniform(0.1, 0.7))
-        former = workers.kill(tmp_path, LEADER)
+        former = workers.kill(data, LEADER)
         kills += 1
-        await asyncio.to_thread(workers.wait_for_restart, tmp_path, LEADER, former)
+        await asyncio.to_thread(workers.wait_for_restart, data, LEADER, former)
 
     async def lead() -> None:
         """Take turns until the next partition falls to the leader."""
@@ -190,7 +190,8 @@ def test_an_answered_acceptance_is_final_with_workers(tmp_path: Path) -> None:
             await create_topic(client, f"turn-{number}")
         await client.close()
 
-    with broker_process(tmp_path, workers="2", metrics_listener="127.0.0.1:0") as broker:
+    data, log = tmp_path / "data", tmp_path / "log"
+    with broker_process(data, log=str(log), workers="2", metrics_listener="127.0.0.1:0") as broker:
         asyncio.run(lead())
         for cycle in range(CYCLES + 1):
             asyncio.run(live(broker.ports[1], book, rng, None if cycle == CYCLES else kill))

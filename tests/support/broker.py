@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -206,22 +206,28 @@ def batch(*values: bytes | str, timestamp: int = 1_000, **fields: Any) -> bytes:
 
 
 class BrokerProcess:
-    """`python -m broker`, or another module that takes its arguments, in a process of its own."""
+    """`python -m broker`, or another module that takes its arguments, in a process of its own.
 
-    def __init__(self, directory: Path, *, module: str = "broker", **settings: str) -> None:
+    What it logs goes into the file `log`, else into a pipe. With 64 KiB in it the broker waits.
+    """
+
+    def __init__(
+        self, directory: Path, *, module: str = "broker", log: str = "", **settings: str
+    ) -> None:
         arguments = [f"{k}={v}" for k, v in broker_settings(directory, settings).items()]
         self.directory = directory
         self.started_s = time.perf_counter()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=Path(__file__).parents[2],
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-            # Under nohup it is ignored, and a broker leaves that as it is.
-            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
-        )
+        with ExitStack() as stack:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                stdout=subprocess.PIPE,
+                stderr=stack.enter_context(Path(log).open("a")) if log else subprocess.PIPE,
+                text=True,
+                cwd=Path(__file__).parents[2],
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                # Under nohup it is ignored, and a broker leaves that as it is.
+                preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+            )
         self.port = 0
         self.ports: list[int] = []
         self.metrics_port = 0
@@ -249,9 +255,9 @@ class BrokerProcess:
 
 
 @contextmanager
-def broker_process(directory: Path, **settings: str) -> Iterator[BrokerProcess]:
+def broker_process(directory: Path, *, log: str = "", **settings: str) -> Iterator[BrokerProcess]:
     """A ready broker process, killed at the end if it still runs."""
-    process = BrokerProcess(directory, **settings)
+    process = BrokerProcess(directory, log=log, **settings)
     try:
         process.wait_ready()
         yield process
