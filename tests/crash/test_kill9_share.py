@@ -111,7 +111,8 @@ async def live(
     is_last = kill is None
     clients = [await connect(port) for _ in range(MEMBERS + 1)]
     if not book.topic_id:
-        book.topic_id = await create_topic(clients[0], TOPIC)
+        # The records are decades old: retention would take them from a long life.
+        book.topic_id = await create_topic(clients[0], TOPIC, retention_ms="-1")
         settings = {"share_auto_offset_reset": "earliest", "share_delivery_count_limit": str(LIMIT)}
         await set_group(clients[0], GROUP, **settings)
     members = [
