@@ -4,7 +4,7 @@ Brokers take turns in a random order, each with one topic of small segments:
 
     local      no object store
     stranger   the same, beside a process that sends its files to a real S3 server, read back and
-               compared: what the store takes of this machine, whoever sends
+               compared: what the store takes of this machine, by whichever process sends
     uploading  `remote.storage.enable`: closed segments and tails go to a real S3 server
     former     the same with the program of another checkout, `--former DIRECTORY` (its `bin`)
     down       the same, and its store does not answer from the first turn on

@@ -21,6 +21,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from queue import SimpleQueue
 from threading import Lock, Thread, get_native_id
 from typing import Any, Final, TypeAlias, TypeVar
@@ -195,8 +196,9 @@ class Pool:
         if self._is_patient and sys.platform == "linux":
             # There, and nowhere else, a thread has a priority of its own.
             own = get_native_id()
-            nice = os.getpriority(os.PRIO_PROCESS, own) + PATIENCE
-            os.setpriority(os.PRIO_PROCESS, own, min(nice, _NICEST))
+            with suppress(OSError):  # a filter of system calls may refuse it
+                nice = os.getpriority(os.PRIO_PROCESS, own) + PATIENCE
+                os.setpriority(os.PRIO_PROCESS, own, min(nice, _NICEST))
         while (call := self._calls.get()) is not None:
             function, done, loop = call
             result, error = None, None

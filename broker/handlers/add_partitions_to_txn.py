@@ -144,11 +144,12 @@ def _named(
     )
     if not refused:
         return _Named(answered, results), False
-    errors = {
-        partition: ErrorCode(first.partition_error_code) or ErrorCode.OPERATION_NOT_ATTEMPTED
-        for partition, (first, *_) in results.items()
-    }
-    return _Named((yield from _each_once(results, errors.__getitem__)), results), True
+
+    def first_error(partition: TopicPartition) -> ErrorCode:
+        first = ErrorCode(results[partition][0].partition_error_code)
+        return first or ErrorCode.OPERATION_NOT_ATTEMPTED
+
+    return _Named((yield from _each_once(results, first_error)), results), True
 
 
 def _each_once(

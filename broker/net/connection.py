@@ -246,7 +246,7 @@ class Connection:
         self._stalled_tick = -1
         self._start_requests()
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: BaseException | None) -> None:
         """Abandon the waiting requests and leave the connections."""
         if self._close_reason is None:
             logger.debug("%s disconnected (%s)", self.peer, exc or "end of stream")

@@ -92,7 +92,7 @@ class _Reader:
             while not self._is_over():
                 found = await self._consumer.getmany(timeout_ms=POLL_MS, max_records=2000)
                 for partition, records in found.items():
-                    self._show(partition, self._reading.decoded(records))
+                    self._show(partition, await self._reading.decoded(records))
                     progress.advance(len(records))
 
     def _left(self, partition: TopicPartition) -> int:

@@ -74,7 +74,10 @@ class _GroupReader:
             left = _BATCH_RECORDS if limit is None else min(_BATCH_RECORDS, limit - self._shown)
             found = await self._consumer.getmany(timeout_ms=POLL_MS, max_records=left)
             for partition, records in found.items():
-                self._show(partition, self._reading.decoded(records))
+                decoded = await self._reading.decoded(records)
+                # The partition may have gone meanwhile: then its next reader shows them.
+                if partition in self._consumer.assignment():
+                    self._show(partition, decoded)
 
     async def _find_ends(self) -> None:
         partitions = await self._consumer.partitions(self._topic)

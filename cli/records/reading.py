@@ -1,5 +1,6 @@
 """The request of ``tidelog consume``: where to begin, what to show, where to stop."""
 
+import asyncio
 import sys
 from typing import TYPE_CHECKING
 
@@ -36,11 +37,14 @@ class Reading:
     condition: Condition | None = None
     schemas: "Schemas | None" = None
 
-    def decoded(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-        """The records with JSON in place of bytes that name a schema, if a registry is given."""
+    async def decoded(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
+        """The records with JSON in place of bytes that name a schema, if a registry is given.
+
+        In a thread: a registry may take its time, and the loop sends the heartbeats of a member.
+        """
         if self.schemas is None:
             return records
-        return [self.schemas.applied(record) for record in records]
+        return await asyncio.to_thread(self.schemas.applied, records)
 
     def is_shown(self, record: ConsumerRecord) -> bool:
         """Whether a record is in the window (without ``--until`` there is none) and selected."""

@@ -386,7 +386,7 @@ async def _access(admin: Admin, topic: str | None) -> "tuple[Access, bool]":
     if super_users is None or _REFERENCE in super_users:
         note(f"{_SUPER_USERS} is not known here: a super user may do everything")
     named = [one for one in (super_users or "").split(";") if _REFERENCE not in one]
-    default = settings.get(_ALLOW_IF_NO_ACL)
+    default = (settings.get(_ALLOW_IF_NO_ACL) or "").lower()
     access = Access(
         rules,
         super_users=parse_principals(";".join(named)),
@@ -399,7 +399,7 @@ async def _access(admin: Admin, topic: str | None) -> "tuple[Access, bool]":
 
 async def _is_window(admin: Admin, topic: str, settings: Mapping[str, str | None]) -> bool:
     """Whether the broker takes a name that has the form of a window for one."""
-    enabled = settings.get(_WINDOWS)
+    enabled = (settings.get(_WINDOWS) or "").lower()
     if enabled not in ("true", "false"):
         note(f"{_WINDOWS} is not known here: {topic} is taken for a window of {topic_of(topic)}")
     return enabled != "false" and topic not in await admin.topics()

@@ -12,6 +12,7 @@ import json
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -61,7 +62,11 @@ class RegistryAddress:
         Raises:
             InvalidUse: with the field, its value and the cure.
         """
-        parts = urlsplit(self.url)
+        try:
+            parts = urlsplit(self.url)
+            parts.port  # noqa: B018 - reading it checks it
+        except ValueError as error:
+            raise InvalidUse(f"registry url {self.url!r}: {error}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
             raise InvalidUse(f"registry url {self.url!r}: write http://HOST:PORT or https://HOST")
         if parts.username is not None:
@@ -217,7 +222,7 @@ class Registry:
         except urllib.error.HTTPError as error:
             with error:
                 raise self._refusal(path, error) from None
-        except OSError as error:
+        except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
             raise RegistryUnreachable(f"registry {self._url} gave no answer: {reason}") from error
         if len(found) > ANSWER_BYTES:

@@ -121,3 +121,14 @@ async def test_the_lane_looks_at_the_disk_itself(
     finally:
         side.connection.connection_lost(None)
         await side.broker.stop()
+
+
+@pytest.mark.parametrize("flavour", produce_side.LANES)
+async def test_a_connection_leaves_whatever_has_ended_it(tmp_path: Path, flavour: str) -> None:
+    """A loop passes on what a callback of the protocol has raised, of whatever kind."""
+    side = await _side(tmp_path, "os", flavour)
+    try:
+        side.connection.connection_lost(KeyboardInterrupt())
+        assert len(side.broker.connections) == 0
+    finally:
+        await side.broker.stop()

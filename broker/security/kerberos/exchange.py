@@ -139,7 +139,8 @@ def missing_key(
     service = settings.service_name or options.get("serviceName", "")
     principal = f"{service}/{host.lower()}"
     if "principal" in options:
-        return None if options["principal"].partition("@")[0].lower() == principal else principal
+        own, _, own_host = options["principal"].partition("@")[0].partition("/")
+        return None if f"{own}/{own_host.lower()}" == principal else principal
     # The first one as the library of the clients would write it, maybe with a name from DNS.
     for name in (
         gssapi.Name(f"{service}@{host}", gssapi.NameType.hostbased_service),

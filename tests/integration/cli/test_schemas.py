@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,8 @@ FLIGHT = {
         {"name": "delay", "type": ["null", "int"]},
         {"name": "raw", "type": "bytes"},
         {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "share", "type": "double"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
     ],
 }
 READ = ("--from", "earliest", "--exit-at-end")
@@ -53,7 +56,8 @@ def _portable(data: bytes) -> dict[str, str]:
 def flights(registry: FakeRegistry, *delays: int | None) -> list[bytes]:
     number = registry.register("flights-value", FLIGHT)
     write = avro_writer(parse_avro([("", json.dumps(FLIGHT))]), number)
-    return [write({"tail": "Ü1", "delay": delay, "raw": b"\xff", "day": 1}) for delay in delays]
+    common = {"tail": "Ü1", "raw": b"\xff", "day": 1, "share": math.nan, "at": 5}
+    return [write({**common, "delay": delay}) for delay in delays]
 
 
 def test_avro_is_shown_filtered_and_taken_apart(
@@ -66,7 +70,14 @@ def test_avro_is_shown_filtered_and_taken_apart(
         for line in ok("consume", "avro", *READ, *ask, "--json", server=server).splitlines()
     ]
     assert [json.loads(one["value"]) for one in found] == [
-        {"tail": "Ü1", "delay": delay, "raw": {"base64": "/w=="}, "day": "1970-01-02"}
+        {
+            "tail": "Ü1",
+            "delay": delay,
+            "raw": {"base64": "/w=="},
+            "day": "1970-01-02",
+            "share": "nan",
+            "at": "1970-01-01T00:00:00.005000+00:00",
+        }
         for delay in (7, None, 90)
     ]
     late = ok(
@@ -124,6 +135,16 @@ def test_a_group_commits_nothing_while_the_registry_is_away(
     assert '"delay":7' in ok(*words, server=server)
 
 
+def test_a_port_that_is_no_registrys_ends_the_run_with_a_reason(
+    server: RunningBroker, registry: FakeRegistry
+) -> None:
+    produce(server, "wrong", *flights(registry, 7))
+    url = f"http://{server.bootstrap}"
+    done = tidelog("consume", "wrong", *READ, "--schema-registry", url, server=server)
+    assert done.returncode == ExitCode.FAILED
+    assert done.stderr.startswith(f"tidelog: registry {url} gave no answer: ")
+
+
 def test_a_user_of_the_registry(
     server: RunningBroker, registry: FakeRegistry, tmp_path: Path
 ) -> None:
@@ -143,6 +164,8 @@ def test_a_user_of_the_registry(
     ("words", "sentence"),
     [
         (["--schema-registry", "nowhere"], "registry url 'nowhere': write http://HOST:PORT"),
+        (["--schema-registry", "http://localhost:abc"], "Port could not be cast"),
+        (["--schema-registry", "http://[::1"], "Invalid IPv6 URL"),
         (["--schema-registry-user", "u"], "need --schema-registry"),
         (
             ["--schema-registry", "http://127.0.0.1:1", "--schema-registry-user", "u"],

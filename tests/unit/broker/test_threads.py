@@ -156,6 +156,17 @@ async def test_uploads_let_other_threads_run_first() -> None:
     threads.close()
 
 
+async def test_a_refused_priority_costs_no_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "setpriority", refuse)
+    threads = Threads()
+    async with asyncio.timeout(10):
+        assert await threads.uploads.run(lambda: 7) == 7
+    threads.close()
+
+
 async def test_others_have_a_turn_between_two_slices(pool: Pool) -> None:
     turns = 0
 
