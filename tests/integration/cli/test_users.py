@@ -221,6 +221,26 @@ def test_what_a_provider_keeps_is_not_called_false(
             assert "super.users is not known here: a super user may do everything" in noted
 
 
+def test_a_default_is_understood_in_capitals_as_the_broker_does(
+    tmp_path: Path, passwords: Path
+) -> None:
+    data = tmp_path / "data"
+    words = ("--password-file", str(passwords / "admin"), "--data-dir", str(data))
+    assert tidelog("user", "add", "admin", *words).returncode == 0
+    settings = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "authorizer.class.name": AUTHORIZER,
+        "super.users": "User:admin",
+        "allow.everyone.if.no.acl.found": "TRUE",
+    }
+    login = {"TIDELOG_USER": "admin", "TIDELOG_PASSWORD_FILE": str(passwords / "admin")}
+    with running_broker(data, settings=settings) as running:
+        question = ("acl", "test", "--user", "bob", "--op", "delete", "--topic", "t")
+        done = tidelog(*question, server=running, **login)
+    assert done.returncode == ExitCode.OK
+    assert done.stdout.startswith("allowed: ")
+
+
 @pytest.mark.parametrize("name", ["*", "ANONYMOUS"])
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_a_name_that_rules_mean_otherwise_is_refused(
