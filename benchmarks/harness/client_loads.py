@@ -95,7 +95,9 @@ async def _confluent_produce(bootstrap: str, topic: str, records: int, value: by
 async def _confluent_consume(bootstrap: str, topic: str, records: int, value: bytes) -> None:
     from confluent_kafka import Consumer, TopicPartition
 
-    options = {"group.id": "benchmark", "enable.auto.commit": False}
+    # Its defaults pause for a second once 100,000 records wait, which a fast broker reaches.
+    queue = {"queued.min.messages": 1_000_000, "fetch.queue.backoff.ms": 2}
+    options = {"group.id": "benchmark", "enable.auto.commit": False, **queue}
     consumer = Consumer({"bootstrap.servers": bootstrap, **options})
     known: Any = consumer.list_topics(topic, timeout=PATIENCE_S)
     consumer.assign([TopicPartition(topic, n, 0) for n in known.topics[topic].partitions])
