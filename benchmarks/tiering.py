@@ -17,7 +17,7 @@ up, and the time until nothing waits is measured.
 
 The store shares the processors of this machine with broker and producer, which a store elsewhere
 does not: `uploading` beside `stranger` is what the broker itself loses by uploading. With
-`--elsewhere` the stores run only while nobody else wants a processor (SCHED_IDLE), and have their
+`--elsewhere` the stores run only while no other thread needs a core (SCHED_IDLE), and have their
 bytes in memory, which is as near to another machine as one machine comes. Ratios are medians over
 the rounds, each beside `local` of the same round. CPU is that of the broker. `make test-s3`
 installs the store (versitygw). All files are below TMPDIR.
@@ -217,7 +217,7 @@ def _stranger(partition: Path, report: Path) -> Iterator[None]:
 
 
 def _run_when_idle(store: S3Server) -> None:
-    """Give the store's threads, and those that they start, what nobody else wants."""
+    """Give the store's threads, and those that they start, what no other thread wants."""
     assert store.process is not None
     for thread in Path(f"/proc/{store.process.pid}/task").iterdir():
         os.sched_setscheduler(int(thread.name), os.SCHED_IDLE, os.sched_param(0))

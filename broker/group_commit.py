@@ -149,7 +149,7 @@ class GroupCommit:
         if self._fetch_waiters.by_log:
             self._fetch_waiters.data_visible(log, size_bytes)
         if log.wants_commit():
-            if log.log_end_offset - log.durable_offset >= log.config.flush_messages:
+            if log.has_flush_messages():
                 self.mark_dirty(log)
             else:
                 self._mark_soon(log)

@@ -25,7 +25,6 @@ from protocol.error_codes import ErrorCode
 from storage.disk.steps import Slice, Steps
 
 _FENCED_SINCE = 2
-_OF_BROKERS_SINCE = 4
 
 Added = api.AddPartitionsToTxnResponse | Pending[api.AddPartitionsToTxnResponse]
 
@@ -47,7 +46,7 @@ def handle(
     context: Context, request: RequestContext, message: api.AddPartitionsToTxnRequest
 ) -> Steps[Added]:
     """Add the partitions, all in one step; answer once that is on disk."""
-    if request.api_version >= _OF_BROKERS_SINCE:
+    if request.api_version >= api.OF_BROKERS_SINCE:
         return (yield from _of_brokers(context, message))
     named, is_refused = yield from _named(context, message.v3_and_below_topics, _partition_error)
     response = api.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=named.topics)

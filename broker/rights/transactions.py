@@ -33,9 +33,6 @@ from protocol.api import (
 )
 from protocol.error_codes import ErrorCode
 
-_OF_BROKERS_SINCE = 4
-"""The version of AddPartitionsToTxn from which on brokers send it."""
-
 
 @whole
 def end_txn_guard(check: Check, message: end_txn.EndTxnRequest) -> end_txn.EndTxnResponse | None:
@@ -88,7 +85,7 @@ def add_partitions_to_txn_guard(
 
     Requests of brokers need CLUSTER_ACTION instead.
     """
-    if check.request.api_version >= _OF_BROKERS_SINCE:
+    if check.request.api_version >= add_partitions_to_txn.OF_BROKERS_SINCE:
         if check.cluster(Operation.CLUSTER_ACTION):
             return None
         return add_partitions_to_txn.AddPartitionsToTxnResponse(error_code=CLUSTER_DENIED)

@@ -12,7 +12,12 @@ Clients use up to v3; from v4 on brokers send it to the coordinator, for several
 | 5       | TRANSACTION_ABORTABLE may be answered             |
 """
 
+from typing import Final
+
 from protocol.declare import primitives as wire
+
+OF_BROKERS_SINCE: Final = 4
+"""The version from which on only brokers send it."""
 
 
 class AddPartitionsToTxnTopic(wire.Struct):

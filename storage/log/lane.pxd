@@ -20,6 +20,7 @@ cdef class LogEnd:
     cdef public long long _shown_base, _shown_size
 
     cpdef bint wants_commit(self) except -1
+    cpdef bint has_flush_messages(self) except -1
     cpdef int show_end(self) except -1
 
 

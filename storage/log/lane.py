@@ -97,11 +97,11 @@ class LogEnd:
 
     def wants_commit(self) -> cython.bint:
         """Whether the group commit has something to do for the log, whatever anybody waits for."""
-        return (
-            self.waits_for_disk
-            or self.log_end_offset - self.durable_offset >= self._flush_messages
-            or self.unsynced.is_dirty
-        )
+        return self.waits_for_disk or self.has_flush_messages() or self.unsynced.is_dirty
+
+    def has_flush_messages(self) -> cython.bint:
+        """Whether as many records are not durable as `flush.messages` allows."""
+        return self.log_end_offset - self.durable_offset >= self._flush_messages
 
     def show_end(self) -> cython.int:
         """Move the high watermark to the end of the log; returns 0."""

@@ -53,8 +53,11 @@ class FakeLog:
         self.ticket: FakeTicket | None = None
 
     def wants_commit(self) -> bool:
+        return self.has_flush_messages() or self.has_unsynced_files
+
+    def has_flush_messages(self) -> bool:
         unsynced = self.log_end_offset - self.durable_offset
-        return unsynced >= self.config.flush_messages or self.has_unsynced_files
+        return bool(unsynced >= self.config.flush_messages)
 
     def begin_flush(self) -> FakeTicket | None:
         if self.ticket is None and self.durable_offset < self.log_end_offset:
