@@ -69,8 +69,10 @@ class LoopConnection(Connection, asyncio.Protocol):
         except ClientError:
             connection.close()
             raise
+        except socket.gaierror:
+            raise connection._not_connected("its name is unknown") from None
         except OSError as error:
-            raise connection._not_connected(_os_reason(error)) from None
+            raise connection._not_opened(error) from None
         except ValueError as error:
             raise connection._not_connected(f"this is no host name ({error})") from None
         except BaseException:
@@ -248,11 +250,3 @@ def _is_usable(task: "asyncio.Task[LoopConnection]") -> bool:
     if task.cancelled() or task.exception() is not None:
         return False
     return task.result().is_open
-
-
-def _os_reason(error: OSError) -> str:
-    if isinstance(error, socket.gaierror):
-        return "its name is unknown"
-    if isinstance(error, ConnectionRefusedError):
-        return "nothing listens there"
-    return error.strerror or str(error)

@@ -89,8 +89,12 @@ class BlockingConnection(Connection):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
             self._socket = raw if tls is None else tls.wrap_socket(raw, server_hostname=host)
-        except (OSError, ValueError) as error:
-            raise self._not_connected(error) from error
+        except socket.gaierror as error:
+            raise self._not_connected("its name is unknown") from error
+        except OSError as error:
+            raise self._not_opened(error) from error
+        except ValueError as error:
+            raise self._not_connected(f"this is no host name ({error})") from error
 
     @property
     def is_open(self) -> bool:

@@ -175,7 +175,7 @@ class Connection(ABC):
         try:
             await self._negotiate()
         except BrokerUnreachable as error:
-            raise self._not_connected(error) from None
+            raise self._not_connected(error, is_met=True) from None
         if self._options.security.mechanism:
             from client.core.sasl import authenticate
 
@@ -238,14 +238,44 @@ class Connection(ABC):
             f"user and a password? This client has none ({security.protocol})"
         )
 
-    def _not_connected(self, reason: object) -> BrokerUnreachable:
-        """The error for a connection that could not be opened."""
-        protocol = self._options.security.protocol
+    def _not_connected(self, reason: object, *, is_met: bool = False) -> BrokerUnreachable:
+        """The error for a connection that could not be opened.
+
+        `is_met`: a broker has ended it, maybe because of what this client has shown of itself.
+        """
+        security = self._options.security
         cure = ""
-        if not protocol.endswith("SSL"):
+        if not security.tls:
             cure = " One with TLS needs its authority: --tls-ca FILE, or ssl.truststore.location"
+        elif is_met and not security.certificate_file:
+            cure = (
+                " One that asks for clients' certificates needs that of this client: --tls-cert "
+                "FILE, or ssl.keystore.location"
+            )
+        elif is_met:
+            cure = (
+                f" It may refuse the certificate of this client, {security.certificate_file}: is "
+                "that in force, and signed by an authority that the broker trusts?"
+            )
         return BrokerUnreachable(
-            f"cannot connect to {self.address} ({protocol}): {reason}; is the broker running, is "
-            f"the address right, and does the listener use this security protocol?{cure}",
+            f"cannot connect to {self.address} ({security.protocol}): {reason}; is the broker "
+            "running, is the address right, and does the listener use this security protocol?"
+            f"{cure}",
             broker=self.address,
         )
+
+    def _not_opened(self, error: OSError) -> BrokerUnreachable:
+        """The error for a socket, or its handshake of TLS, that failed."""
+        if isinstance(error, ConnectionRefusedError):
+            return self._not_connected("nothing listens there")
+        reason = error.strerror or str(error)
+        if not self._options.security.tls:
+            return self._not_connected(reason)
+        # Slow to import; with TLS it is there.
+        import ssl
+
+        if isinstance(error, ConnectionError | ssl.SSLEOFError):
+            closed = "the broker closed the connection in the handshake of TLS"
+            return self._not_connected(closed, is_met=True)
+        is_alert = isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")
+        return self._not_connected(reason, is_met=is_alert)

@@ -17,6 +17,11 @@ import pytest
 
 from broker.net import acceptor
 from broker.net.limits import WRITE_BUFFER_HIGH_BYTES
+from client.aio.connection import LoopConnection
+from client.blocking import BlockingConnection
+from client.core.options import ClusterOptions, Security
+from client.core.tls import tls_context
+from client.errors import BrokerUnreachable
 from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.api.metadata import MetadataRequest
@@ -205,6 +210,44 @@ async def test_rules_name_the_user_of_a_certificate(
         assert audited() == name
         (connection,) = running.broker.connections
         assert str(connection.session.principal) == principal
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+@pytest.mark.parametrize("kind", ["aio", "blocking"])
+async def test_a_client_learns_which_certificate_it_lacks(
+    tmp_path: Path, settings: dict[str, Any], place: Path, version: str, kind: str
+) -> None:
+    settings |= {"ssl_client_auth": "required", "ssl_protocol": version}
+    async with running_broker(tmp_path / "data", **settings) as running:
+
+        async def connect(certificate: str) -> None:
+            options = ClusterOptions(
+                bootstrap=(("localhost", running.port),),
+                security=Security(
+                    tls=True, ca_file=str(place / "ca.pem"), certificate_file=certificate
+                ),
+            )
+            tls = tls_context(options.security)
+            if kind == "blocking":
+                await asyncio.to_thread(connect_blocking, running.port, options, tls)
+            else:
+                connection = await LoopConnection.connect("localhost", running.port, options, tls)
+                connection.close()
+
+        with pytest.raises(BrokerUnreachable, match=r"closed the connection.*: --tls-cert FILE, "):
+            await connect("")
+        stranger = str(place / "stranger.pem")
+        with pytest.raises(BrokerUnreachable, match=rf"may refuse the .* client, {stranger}: is"):
+            await connect(stranger)
+        await connect(str(place / "device.pem"))
+
+
+def connect_blocking(port: int, options: ClusterOptions, tls: ssl.SSLContext | None) -> None:
+    connection = BlockingConnection("localhost", port, options, tls)
+    try:
+        asyncio.run(connection.greet())
+    finally:
+        connection.close()
 
 
 def descriptors() -> int:
