@@ -120,6 +120,13 @@ def broker_of(given: Mapping[str, Any], prefix: str = "") -> BrokerOptions:
     )
 
 
+def none_to_see(what: str, broker: BrokerOptions) -> str:
+    """The sentence for an empty list of `what`, of which a user sees those with DESCRIBE alone."""
+    if broker["security"] == NOT_SECURED:
+        return f"there are no {what} yet"
+    return f"there are no {what} yet, or none that this user may see (DESCRIBE; tidelog acl)"
+
+
 def nearest_topic(
     broker: BrokerOptions, error: BrokerRefused, options: Mapping[str, Any]
 ) -> str | None:

@@ -12,6 +12,7 @@ from cli.options import (
     broker_options,
     confirm,
     json_option,
+    none_to_see,
 )
 from cli.output import RIGHT, note, print_json, print_table, say
 from cli.topics.moving import Move, Moved, ends_of_existing, move_options
@@ -55,7 +56,8 @@ def list_groups(*, broker: BrokerOptions, as_json: bool) -> None:
             ["GROUP", "STATE", "TYPE"], [(g.group_id, g.state, g.group_type) for g in groups]
         )
     else:
-        note("there are no groups yet; consume with one: tidelog consume TOPIC --group NAME")
+        none = none_to_see("groups", broker)
+        note(f"{none}; consume with one: tidelog consume TOPIC --group NAME")
 
 
 @command.command(short_help="Show members, positions and lags of a group.")

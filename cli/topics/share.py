@@ -21,6 +21,7 @@ from cli.options import (
     check_contradiction,
     confirm,
     json_option,
+    none_to_see,
     run_async,
 )
 from cli.output import RIGHT, note, print_json, print_table, say
@@ -141,7 +142,8 @@ def list_groups(*, broker: BrokerOptions, as_json: bool) -> None:
     elif groups:
         print_table(["GROUP", "STATE"], [(each.group_id, each.state) for each in groups])
     else:
-        note("there are no share groups yet; read as one: tidelog share consume TOPIC -g NAME")
+        none = none_to_see("share groups", broker)
+        note(f"{none}; read as one: tidelog share consume TOPIC -g NAME")
 
 
 @command.command()

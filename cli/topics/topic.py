@@ -16,6 +16,7 @@ from cli.options import (
     check_contradiction,
     confirm,
     json_option,
+    none_to_see,
     parse_pairs,
 )
 from cli.output import RIGHT, format_size, note, print_json, print_table, time_fields
@@ -153,7 +154,8 @@ def list_topics(*, internal: bool, broker: BrokerOptions, as_json: bool) -> None
         rows = [(name, len(info.partitions)) for name, info in topics.items()]
         print_table(["TOPIC", f"{RIGHT}PARTITIONS"], rows)
     else:
-        note("there are no topics yet; create one with: tidelog topic create NAME")
+        none = none_to_see("topics", broker)
+        note(f"{none}; create one with: tidelog topic create NAME")
 
 
 @command.command()

@@ -104,6 +104,13 @@ def test_a_right_is_refused_explained_given_and_taken(admin: As, bob: As) -> Non
     assert "tidelog acl add --user bob" in bob.run("produce", "x", code=1, given="1\n")
 
 
+@pytest.mark.parametrize("command", ["topic", "group", "share"])
+def test_an_empty_list_may_hide_what_others_see(bob: As, command: str) -> None:
+    assert "yet, or none that this user may see (DESCRIBE; tidelog acl); " in bob.notes(
+        command, "list"
+    )
+
+
 def test_prefixes_presets_and_dry_runs(admin: As) -> None:
     words = ("--user", "ann", "--consume", "tele.*", "--group", "*", "--deny", "--host", "10.0.0.1")
     shown = admin.run("acl", "add", *words, "--dry-run")
