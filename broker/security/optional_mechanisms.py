@@ -29,21 +29,33 @@ def oauth_bearer(
     """
     try:
         from broker.security.oauth.exchange import OAuthBearerExchange
-        from broker.security.oauth.keys import IdentityKeys, KeysUnusable
         from broker.security.oauth.tokens import TokenVerifier
     except ImportError as error:
         raise _not_installed("OAUTHBEARER", "oauth", error) from error
+    keys = None
+    if settings.unsecured:
+        logger.warning(
+            "sasl.oauthbearer.unsecured: tokens need no signature, so anyone may be any user"
+        )
+    else:
+        keys = read_identity_keys(settings, clock.monotonic_ms())
+    return keys, partial(OAuthBearerExchange, TokenVerifier(settings, keys), clock.wall_ms)
+
+
+def read_identity_keys(settings: OAuthSettings, now_ms: int) -> "IdentityKeys":
+    """The keys of an identity provider, read at `now_ms` of a monotonic clock; blocks.
+
+    Raises:
+        MechanismUnusable: they cannot be read, or PyJWT is not installed.
+    """
     try:
-        keys = None
-        if settings.unsecured:
-            logger.warning(
-                "sasl.oauthbearer.unsecured: tokens need no signature, so anyone may be any user"
-            )
-        else:
-            keys = IdentityKeys(settings, now_ms=clock.monotonic_ms())
+        from broker.security.oauth.keys import IdentityKeys, KeysUnusable
+    except ImportError as error:
+        raise _not_installed("OAUTHBEARER", "oauth", error) from error
+    try:
+        return IdentityKeys(settings, now_ms=now_ms)
     except KeysUnusable as error:
         raise MechanismUnusable(str(error)) from error
-    return keys, partial(OAuthBearerExchange, TokenVerifier(settings, keys), clock.wall_ms)
 
 
 def kerberos(

@@ -18,7 +18,7 @@ from broker.principal import ANONYMOUS, USER_TYPE, Principal, parse_principals
 from broker.security.acls import ANY_USER, KIND_ACL, parse_acl
 from broker.security.credentials import KIND_SCRAM, parse_credential
 from broker.security.mechanism import MechanismUnusable
-from broker.security.optional_mechanisms import missing_key
+from broker.security.optional_mechanisms import missing_key, read_identity_keys
 from broker.security.scram import SCRAM_BY_NAME, ScramCredential
 from broker.security.secret_files import reveal
 from broker.security.tls.contexts import (
@@ -33,6 +33,7 @@ from config.security.cipher_suites import is_weak
 from config.security.keys import (
     KerberosSettings,
     ListenerSecurity,
+    OAuthSettings,
     TlsSettings,
     listener_security,
     stores_set_at_run_time,
@@ -113,9 +114,12 @@ def examine_security(config: BrokerConfig) -> Iterator[Finding]:
     except ValueError as error:
         yield bad("metadata journal", str(error), "restore metadata.journal from a copy")
         return
+    has_oauth = any(one.oauth for _, one in place.listeners)
+    has_kerberos = any(one.kerberos for _, one in place.listeners)
     checks: tuple[tuple[str, str, Callable[[_Place], Iterator[Finding]]], ...] = (
         ("listeners", "none lets strangers in from the network", _listeners),
         ("certificates", "none is missing, none expires soon", _certificates),
+        ("identity provider", "its keys can be read", _identity_providers),
         ("Kerberos", "there is a key for each name that clients connect to", _kerberos),
         ("secret files", "their user alone may read them", _files),
         ("users", "no key is weak, no user is useless", _users),
@@ -123,7 +127,9 @@ def examine_security(config: BrokerConfig) -> Iterator[Finding]:
         ("metrics port", "strangers learn nothing from it", _metrics_port),
     )
     for name, seen, check in checks:
-        if check is _kerberos and not any(one.kerberos for _, one in place.listeners):
+        if (check is _kerberos and not has_kerberos) or (
+            check is _identity_providers and not has_oauth
+        ):
             continue
         yield from list(check(place)) or [good(name, seen)]
 
@@ -248,6 +254,27 @@ def _certificate(
                 f"it is for {names}, but clients connect to {host}",
                 f"make one with the name {host}, or advertise another address",
             )
+
+
+def _identity_providers(place: _Place) -> Iterator[Finding]:
+    for listener, security in place.listeners:
+        if security.oauth is not None:
+            yield from _identity_keys(f"identity provider of {listener.name}", security.oauth)
+
+
+def _identity_keys(check: str, settings: OAuthSettings) -> Iterator[Finding]:
+    if settings.unsecured:
+        yield warn(
+            check,
+            "tokens need no signature: everyone on this machine may be any user",
+            "set sasl.oauthbearer.jwks.endpoint.url, and remove sasl.oauthbearer.unsecured",
+        )
+        return
+    try:
+        read_identity_keys(settings, 0)
+    except MechanismUnusable as error:
+        problem, _, cure = str(error).rpartition("; ")
+        yield bad(check, problem or cure, cure if problem else "see docs/security.md")
 
 
 def _kerberos(place: _Place) -> Iterator[Finding]:

@@ -20,6 +20,7 @@ from protocol.acl import CLUSTER_NAME, Acl, Operation, PatternType, Permission, 
 from storage.directory.offline import open_journal
 from storage.disk.files import RealFiles
 from tests.support.certificates import authority, revocations, signed
+from tests.support.identity_provider import SigningKey, jwks
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 RULES = {"authorizer_class_name": STANDARD, "super_users": "User:admin"}
@@ -238,6 +239,15 @@ class TestFiles:
 SASL = {"listeners": "SASL_PLAINTEXT://127.0.0.1:9092"}
 
 
+def identity_provider_of(keys: Path) -> dict[str, str]:
+    return SASL | {
+        "sasl_enabled_mechanisms": "OAUTHBEARER",
+        "sasl_oauthbearer_jwks_endpoint_url": keys.as_uri(),
+        "sasl_oauthbearer_expected_issuer": "https://identity.example.com",
+        "sasl_oauthbearer_expected_audience": "tidelog",
+    }
+
+
 class TestUsers:
     def test_a_listener_that_lets_no_client_in(self, data: Path) -> None:
         ((verdict, seen, cure),) = weaknesses(data, **SASL)
@@ -248,13 +258,11 @@ class TestUsers:
 
     @pytest.mark.parametrize("mechanism", ["OAUTHBEARER", "GSSAPI"])
     def test_users_of_other_places_need_no_password_here(
-        self, data: Path, mechanism: str, monkeypatch: pytest.MonkeyPatch
+        self, data: Path, mechanism: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        settings = SASL | {
+        (tmp_path / "jwks.json").write_bytes(jwks(SigningKey()))
+        settings = identity_provider_of(tmp_path / "jwks.json") | {
             "sasl_enabled_mechanisms": mechanism,
-            "sasl_oauthbearer_jwks_endpoint_url": "https://identity.example.com/jwks",
-            "sasl_oauthbearer_expected_issuer": "https://identity.example.com",
-            "sasl_oauthbearer_expected_audience": "tidelog",
             "authorizer_class_name": STANDARD,
             "super_users": "User:ann",
             "metrics_listener": "",
@@ -265,6 +273,36 @@ class TestUsers:
         assert weaknesses(data, **settings) == []
         settings["sasl_enabled_mechanisms"] = f"SCRAM-SHA-512,{mechanism}"
         assert weaknesses(data, **settings) == []
+
+    def test_keys_of_an_identity_provider_that_cannot_be_read(
+        self, data: Path, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "jwks.json"
+        settings = identity_provider_of(path)
+        ((verdict, seen, cure),) = weaknesses(data, **settings)
+        assert verdict is BAD
+        assert seen == (
+            f"sasl.oauthbearer.jwks.endpoint.url = {path.as_uri()} cannot be read: No such file or "
+            "directory"
+        )
+        assert cure == "put the keys into a file there that the broker may read"
+        path.write_text("<html>")
+        ((_, seen, cure),) = weaknesses(data, **settings)
+        assert "is no JSON Web Key Set: it is not JSON" in seen
+        assert cure == "give the address that the provider publishes as its jwks_uri"
+        path.write_bytes(jwks(SigningKey()))
+        assert weaknesses(data, **settings) == []
+        assert [one.seen for one in findings(data, **settings) if "identity" in one.check] == [
+            "its keys can be read"
+        ]
+
+    def test_tokens_without_a_signature(self, data: Path) -> None:
+        settings = SASL | {
+            "sasl_enabled_mechanisms": "OAUTHBEARER",
+            "sasl_oauthbearer_unsecured": "true",
+        }
+        ((verdict, seen, _),) = weaknesses(data, **settings)
+        assert (verdict, seen.partition(":")[0]) == (WARN, "tokens need no signature")
 
     def test_kerberos_needs_its_package(self, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """What it says of keys is tested where the package is: `tests/kerberos`."""
