@@ -14,7 +14,7 @@ from typing import Final, cast
 from config.errors import Problem, nearest
 from config.model import BrokerConfig
 from config.rows import number, topic_number
-from config.values import INT32_MAX, InvalidValue, Key, Value, ValueType
+from config.values import INT16_MAX, INT32_MAX, InvalidValue, Key, Value, ValueType
 
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
@@ -429,12 +429,14 @@ SHARE_KEYS: Final[tuple[Key, ...]] = (
         1,
         "Accepted for compatibility.",
         low=1,
+        high=INT16_MAX,
     ),
     number(
         "share.coordinator.state.topic.min.isr",
         1,
         "Accepted for compatibility.",
         low=1,
+        high=INT16_MAX,
     ),
     number(
         "share.coordinator.snapshot.update.records.per.snapshot",

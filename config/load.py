@@ -7,22 +7,22 @@ distinguished by its name. In the environment `TIDELOG_LOG_RETENTION_MS` stands 
 """
 
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from config.broker_keys import (
-    BROKER_ALIASES,
-    BROKER_KEYS,
-    NOT_APPLICABLE,
-    REFUSED_PREFIXES,
-    reason_not_applicable,
-)
+from config.broker_keys import BROKER_ALIASES, BROKER_KEYS
 from config.errors import ConfigErrors, Problem, nearest
 from config.group import broker_group_problems
 from config.listeners import parse_address, parse_listeners, parse_protocol_map
 from config.model import BrokerConfig, Setting
+from config.not_applicable.ranges import range_of
+from config.not_applicable.reasons import (
+    NOT_APPLICABLE,
+    REFUSED_PREFIXES,
+    reason_not_applicable,
+)
 from config.security.keys import (
     STORE_KEYS,
     is_store_key,
@@ -152,10 +152,13 @@ def _providers_in(
     return declared_providers(of_providers, environment, read_file)
 
 
-def with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConfig:
+def with_dynamic(
+    config: BrokerConfig, dynamic: Mapping[str, str], *, fresh: Collection[str] = ()
+) -> BrokerConfig:
     """`config` with the settings changed at run time replaced by `dynamic`.
 
-    They win over all others. Kafka settings that do not apply here are kept without effect.
+    They win over all others. Kafka settings that do not apply here are kept without effect; of the
+    names in `fresh`, which are being changed, the values are held to Kafka's ranges.
 
     Raises:
         ConfigErrors: an unknown key, one that cannot change at run time, or a bad value.
@@ -166,8 +169,10 @@ def with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerConf
         setting = Setting(text=text, origin="set at run time", written_as=name)
         key = BROKER_KEYS.get(name) or of_one_listener(config, name)
         if key is None and reason_not_applicable(name) is not None:
-            in_force[name] = setting
-            continue  # as in a file: without effect, and not an error
+            in_force[name] = setting  # as in a file: without effect, and not an error
+            if name in fresh:
+                _check_unused(name, setting, config.providers, problems)
+            continue
         if key is None or not key.dynamic:
             reason = (
                 "no such broker setting" if key is None else "cannot change while the broker runs"
@@ -308,6 +313,7 @@ def _accept(
     elif name in BROKER_KEYS:
         settings[name] = replace(setting, written_as="" if given == name else given)
     elif reason is not None:
+        _check_unused(name, replace(setting, written_as=given), providers, problems)
         notices.append(f"{given} ({setting.origin}) does not apply: {reason}")
     elif cure := next(
         (cure for prefix, cure in REFUSED_PREFIXES.items() if name.startswith(prefix)), None
@@ -339,6 +345,18 @@ def _resolved(
     if text == setting.text:
         return setting
     return replace(setting, text=text, reference=setting.text)
+
+
+def _check_unused(
+    name: str, setting: Setting, providers: Providers, problems: list[Problem]
+) -> None:
+    """Refuse the value of a setting without meaning here where Kafka refuses it."""
+    key = range_of(name)
+    if key is None:
+        return
+    resolved = _resolved(setting.written_as or name, setting, providers, problems)
+    if resolved is not None:
+        _parse(key, resolved, problems)
 
 
 def _secret(setting: Setting, providers: Providers) -> Secret:

@@ -10,12 +10,16 @@ wire: Kafka's `ConfigDef.Type` and `DescribeConfigsResponse.ConfigType`.
 """
 
 import enum
+import re
 from collections.abc import Callable, Mapping
 
 from values.dataclasses import dataclass
 
+INT16_MAX = 2**15 - 1
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,100}")
 
 Value = bool | int | float | str | tuple[str, ...]
 
@@ -120,6 +124,7 @@ class Key:
         default: the value when it is unset.
         low, high: inclusive bounds of a number; None leaves that side open.
         choices: the words allowed (for a list: in it); empty leaves it open.
+        ignores_case: whether capitals in a word count as small letters, which `choices` has.
         dynamic: may be changed through the protocol while the broker runs.
         doc: one or two sentences for `DescribeConfigs` and docs/configuration.md.
         synonyms: for a topic setting, the broker settings that supply its default, most specific
@@ -136,6 +141,7 @@ class Key:
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
+    ignores_case: bool = False
     dynamic: bool = False
     synonyms: tuple[tuple[str, int], ...] = ()
     aliases: tuple[str, ...] = ()
@@ -174,7 +180,8 @@ class Key:
         Raises:
             InvalidValue: not of the type, out of range, or not one of the choices.
         """
-        value = _PARSERS[self.type](text.strip())
+        text = text.strip()
+        value = _PARSERS[self.type](text.lower() if self.ignores_case else text)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             if self.low is not None and value < self.low:
                 raise InvalidValue("too small")
@@ -213,10 +220,9 @@ def _parse_bool(text: str) -> bool:
 
 def _parse_int(width: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            raise InvalidValue("not a whole number") from None
+        if _WHOLE_NUMBER.fullmatch(text) is None:
+            raise InvalidValue("not a whole number")
+        value = int(text)
         if not -(1 << (width - 1)) <= value < 1 << (width - 1):
             raise InvalidValue(f"does not fit {width} bits")
         return value
@@ -226,7 +232,7 @@ def _parse_int(width: int) -> Callable[[str], int]:
 
 def _parse_float(text: str) -> float:
     try:
-        value = float(text)
+        value = float(text.replace("_", "?"))  # Python's own notation of digits is not Kafka's
     except ValueError:
         raise InvalidValue("not a number") from None
     if value != value or value in (float("inf"), float("-inf")):

@@ -296,8 +296,10 @@ class _Broker(Resource):
 
     def _checked(self, overrides: Mapping[str, str]) -> BrokerConfig:
         """The settings of the broker with `overrides`."""
+        before = self.overrides()
+        fresh = [name for name, text in overrides.items() if before.get(name) != text]
         try:
-            return with_dynamic(self._context.topics.broker_config, overrides)
+            return with_dynamic(self._context.topics.broker_config, overrides, fresh=fresh)
         except ConfigErrors as error:
             raise InvalidRequest(str(error)) from error
 

@@ -12,13 +12,13 @@ import tempfile
 import urllib.request
 from collections.abc import Callable, Iterable
 
-from config.broker_keys import (
-    BROKER_KEYS,
+from config.broker_keys import BROKER_KEYS
+from config.group import GROUP_KEYS
+from config.not_applicable.reasons import (
     NOT_APPLICABLE,
     NOT_APPLICABLE_PREFIXES,
     REFUSED_PREFIXES,
 )
-from config.group import GROUP_KEYS
 from config.topic_keys import TOPIC_KEYS
 from config.values import Key, format_value
 from protocol.api_keys import SUPPORTED, ApiKey

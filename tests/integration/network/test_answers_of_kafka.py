@@ -471,7 +471,12 @@ class TestConfigs:
 
     @pytest.mark.parametrize(
         ("name", "value"),
-        [("num.partitions", "2"), ("compression.gzip.level", "10"), ("log.retention.ms", "x")],
+        [
+            ("num.partitions", "2"),
+            ("compression.gzip.level", "10"),
+            ("log.retention.ms", "x"),
+            ("num.io.threads", "0"),
+        ],
     )
     async def test_broker_refuses(self, client: RawClient, name: str, value: str) -> None:
         codes = await self.alter(client, BROKER, "1", (name, value))

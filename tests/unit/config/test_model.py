@@ -5,9 +5,10 @@ import dataclasses
 import pytest
 
 from config import ConfigErrors, load, with_dynamic
-from config.broker_keys import BROKER_KEYS, NOT_APPLICABLE
+from config.broker_keys import BROKER_KEYS
 from config.describe import ConfigSource, TopicDescriptions, describe_broker
 from config.model import BrokerConfig, TopicConfig
+from config.not_applicable.reasons import NOT_APPLICABLE
 from config.security.keys import LISTENER_KEYS, STORE_KEYS
 from config.topic_keys import TOPIC_KEYS
 from config.values import ValueType, format_value

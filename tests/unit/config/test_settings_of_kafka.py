@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from config import ConfigErrors, load
-from config.broker_keys import BROKER_ALIASES, BROKER_KEYS, reason_not_applicable
+from config.broker_keys import BROKER_ALIASES, BROKER_KEYS
 from config.group import GROUP_KEYS
+from config.not_applicable.reasons import reason_not_applicable
 from config.topic_keys import TOPIC_KEYS
 
 LINES = (Path(__file__).parent / "settings_of_kafka.txt").read_text().splitlines()
