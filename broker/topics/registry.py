@@ -395,7 +395,7 @@ class TopicRegistry:
         if name in self._data_dir.topics:
             raise TopicAlreadyExists(f"Topic {name!r} exists already.")
         self.windows.check_free(name)
-        if any(topic.name == name for topic in self._data_dir.deleted_topics()):
+        if self._data_dir.is_topic_deleted(name):
             raise TopicAlreadyExists(
                 f"Topic {name!r} is being deleted: a worker that is starting has not done its part."
             )

@@ -634,6 +634,10 @@ class DataDir:
         """The topics whose deletion is not finished in all workers."""
         return self._journal.deleted_topics()
 
+    def is_topic_deleted(self, name: str) -> bool:
+        """Whether a topic is one of `deleted_topics`."""
+        return self._journal.is_topic_deleted(name)
+
     def forget_deleted(self, metadata: TopicMetadata) -> None:
         """Drop a deleted topic, unless directories of it could not be renamed."""
         partitions = metadata.of_worker(self.worker)

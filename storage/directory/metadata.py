@@ -88,11 +88,15 @@ class Metadata(ABC):
 
     def topics(self) -> dict[str, TopicMetadata]:
         """The topics by name, in the order in which they were created."""
-        return {name: topic for name, topic, is_gone in self._all_topics() if not is_gone}
+        return dict(self._parsed_topics(deleted=False))
 
     def deleted_topics(self) -> list[TopicMetadata]:
         """The deleted topics whose directories may still have to be renamed."""
-        return [topic for _, topic, is_gone in self._all_topics() if is_gone]
+        return [topic for _, topic in self._parsed_topics(deleted=True)]
+
+    def is_topic_deleted(self, name: str) -> bool:
+        """Whether a topic is one of `deleted_topics`; costs one look-up."""
+        return is_deleted(self._documents.get((KIND_TOPIC, name)))
 
     @property
     def broker_overrides(self) -> dict[str, str]:
@@ -175,13 +179,13 @@ class Metadata(ABC):
 
     # --- internals ------------------------------------------------------------------------------
 
-    def _all_topics(self) -> Iterator[tuple[str, TopicMetadata, bool]]:
+    def _parsed_topics(self, *, deleted: bool) -> Iterator[tuple[str, TopicMetadata]]:
         for (kind, key), document in self._documents.items():
-            if kind == KIND_TOPIC:
+            if kind == KIND_TOPIC and is_deleted(document) is deleted:
                 topic = parse_topic(key, document)
                 if topic is None:
                     raise self._unexpected(key, document)
-                yield key, topic, is_deleted(document)
+                yield key, topic
 
     def _unexpected(self, key: str, document: Json) -> HalfWrittenDataDir:
         return HalfWrittenDataDir(

@@ -63,8 +63,8 @@ class FakeDataDir:
     def delete_topic(self, name: str, now_ms: int) -> None:
         del self.topics[name]
 
-    def deleted_topics(self) -> list[Topic]:
-        return []
+    def is_topic_deleted(self, name: str) -> bool:
+        return False
 
 
 def registry(names: tuple[str, ...] = (), **settings: str) -> TopicRegistry:

@@ -4,6 +4,7 @@ import errno
 
 import pytest
 
+from storage.directory import metadata
 from storage.directory.metadata import TopicMetadata
 from storage.directory.metadata_journal import JOURNAL_FILE, MetadataJournal
 from storage.errors import DiskFull, ForeignDataDir, HalfWrittenDataDir, StorageFailed
@@ -70,6 +71,24 @@ def test_removed_topic_stays_removed() -> None:
     journal.remove_topic("flights")
     assert journal.topics() == {}
     assert reopened(disk).topics() == {}
+
+
+def test_deleted_topic_is_known_until_it_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = new_disk()
+    journal = MetadataJournal("/d", disk)
+    journal.put_topic(FLIGHTS)
+    journal.put_topic(OTHER)
+    journal.mark_deleted(FLIGHTS)
+    for found in (journal, reopened(disk)):
+        assert (found.topics(), found.deleted_topics()) == ({"other": OTHER}, [FLIGHTS])
+        with monkeypatch.context() as patched:
+            # A topic is looked up for each one created: among 10,000, none may be parsed.
+            patched.delattr(metadata, "parse_topic")
+            assert found.is_topic_deleted("flights")
+            assert not found.is_topic_deleted("other")
+            assert not found.is_topic_deleted("unknown")
+    journal.remove_topic("flights")
+    assert not journal.is_topic_deleted("flights")
 
 
 def test_producer_ids_are_never_given_twice() -> None:
