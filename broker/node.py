@@ -493,7 +493,7 @@ class Broker:
     def _bind(self, listener: Listener) -> socket.socket:
         """A socket bound to the listener's address, closed again if the start fails."""
         try:
-            bound = bound_socket(listener)
+            bound = bound_socket(listener, self.config)
         except OSError as error:
             raise address_error(listener, error) from error
         self._stack.callback(bound.close)

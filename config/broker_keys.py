@@ -21,6 +21,10 @@ def _retention_check(value: Value) -> str | None:
     return "0 would delete everything at once; use -1 for no limit" if value == 0 else None
 
 
+def _socket_buffer_check(value: Value) -> str | None:
+    return "use -1 to let the kernel size it, or at least 1" if value == 0 else None
+
+
 def _request_memory_check(value: Value) -> str | None:
     return "use 1048576 or more, or -1 for no bound" if value in range(1_048_576) else None
 
@@ -135,6 +139,23 @@ _NETWORK = (
         "Connections that may wait to be accepted. With Kafka's 50 one of 80 clients that"
         " come at once waits a second for its second try.",
         low=1,
+    ),
+    number(
+        "socket.send.buffer.bytes",
+        -1,
+        "The kernel's buffer for bytes that a client has not read, per connection: SO_SNDBUF, "
+        "which Linux doubles. -1 lets the kernel size it; Kafka's default is 102400. A small one "
+        "slows clients far away.",
+        low=-1,
+        check=_socket_buffer_check,
+    ),
+    number(
+        "socket.receive.buffer.bytes",
+        -1,
+        "The kernel's buffer for bytes that the broker has not read, per connection: SO_RCVBUF, "
+        "which Linux doubles. -1 lets the kernel size it; Kafka's default is 102400.",
+        low=-1,
+        check=_socket_buffer_check,
     ),
     number(
         "connections.max.idle.ms",

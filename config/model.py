@@ -137,6 +137,8 @@ class BrokerConfig:
     advertised_listeners: tuple[Listener, ...]
     socket_request_max_bytes: int
     socket_listen_backlog_size: int
+    socket_send_buffer_bytes: int
+    socket_receive_buffer_bytes: int
     connections_max_idle_ms: int
     max_connections: int
     max_connections_per_ip: int

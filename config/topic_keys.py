@@ -9,8 +9,8 @@ from its default (Kafka: `ServerTopicConfigSynonyms`). Resolution is in `config.
 
 import re
 from types import MappingProxyType
+from typing import Final
 
-from config.format_versions import DEFAULT_FORMAT_VERSION, complain_about_format_version
 from config.rows import topic_flag, topic_number, topic_word
 from config.values import INT64_MAX, Key, Value, ValueType
 
@@ -20,11 +20,37 @@ MS_PER_DAY = 86_400_000
 
 UNSET_DIFFERENCE_MS = INT64_MAX
 
+_FORMAT_CHANGES: Final = {
+    **dict.fromkeys(("0.8.0", "0.8.1", "0.8.2", "0.9.0"), 0),
+    **dict.fromkeys(("0.10.2", "1.0", "1.1", "2.5", "2.6", "3.1", "3.2", "3.4", "3.8", "3.9"), 1),
+    **dict.fromkeys(("0.10.0", "2.0", "2.2", "2.3", "2.4", "2.8", "3.0"), 2),
+    **dict.fromkeys(("0.10.1", "0.11.0", "2.1", "2.7", "3.5", "3.6"), 3),
+    "3.3": 4,
+    "3.7": 5,
+}
+"""Each release of Kafka, and its number of format changes: 2 means -IV0 and -IV1."""
+
+_FORMAT_VERSIONS: Final = frozenset(_FORMAT_CHANGES) | {
+    f"{release}-IV{number}" for release, count in _FORMAT_CHANGES.items() for number in range(count)
+}
+
 _THROTTLED_REPLICAS = re.compile(r"\*|(\d+:\d+(,\d+:\d+)*)?", re.ASCII)
 
 
 def _gzip_level_check(value: Value) -> str | None:
     return "0 would not compress; use compression.type=uncompressed" if value == 0 else None
+
+
+def _format_version_check(value: Value) -> str | None:
+    # The setting chose the format of stored records, until Kafka 3.0 made that magic 2 for all. Up
+    # to 3.9 Kafka accepts a release without effect (KIP-724); topic definitions of then have it.
+    # Patch numbers do not count. Source: Kafka `MetadataVersion.fromVersionString`, 2.8.2, 3.9.1.
+    text = str(value)
+    parts = text.split(".")
+    name = ".".join(parts[: 3 if text.startswith("0.") else 2])
+    if name in _FORMAT_VERSIONS:
+        return None
+    return "no release of Kafka has that number; give one from 0.8.0 to 3.9, such as 2.8"
 
 
 def _replicas_check(value: Value) -> str | None:
@@ -233,12 +259,12 @@ _TOPIC_STORAGE = (
     Key(
         name="message.format.version",
         type=ValueType.STRING,
-        default=DEFAULT_FORMAT_VERSION,
+        default="3.0-IV1",
         doc="Accepted for compatibility, as by Kafka 3.0 to 3.9: whatever it says, new records are "
         "stored in format 2, and all older formats are readable.",
         dynamic=True,
         synonyms=(("log.message.format.version", 1),),
-        check=complain_about_format_version,
+        check=_format_version_check,
     ),
     topic_flag(
         "message.downconversion.enable",

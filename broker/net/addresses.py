@@ -30,8 +30,13 @@ class ReadyInfo:
     """The workers beside the first, if there are several."""
 
 
-def bound_socket(listener: Listener, *, listens: bool = False) -> socket.socket:
-    """A socket bound to the address of `listener`, which may listen already. Raises OSError."""
+def bound_socket(
+    listener: Listener, config: BrokerConfig | None = None, *, listens: bool = False
+) -> socket.socket:
+    """A socket bound to the address of `listener`, which may listen already. Raises OSError.
+
+    With `config` its connections get the buffers that socket.*.buffer.bytes say.
+    """
     name = listener.host
     # A text would load the codec of international names, with all tables of Unicode.
     host = name.encode("ascii") if name.isascii() else name
@@ -44,6 +49,8 @@ def bound_socket(listener: Listener, *, listens: bool = False) -> socket.socket:
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
+        if config is not None:
+            _size_buffers(bound, config)
         if listens:
             bound.listen()
         bound.setblocking(False)
@@ -51,6 +58,16 @@ def bound_socket(listener: Listener, *, listens: bool = False) -> socket.socket:
         bound.close()
         raise
     return bound
+
+
+def _size_buffers(bound: socket.socket, config: BrokerConfig) -> None:
+    # Before `listen`, which fixes the scale of TCP's windows.
+    for option, size in (
+        (socket.SO_SNDBUF, config.socket_send_buffer_bytes),
+        (socket.SO_RCVBUF, config.socket_receive_buffer_bytes),
+    ):
+        if size != -1:
+            bound.setsockopt(socket.SOL_SOCKET, option, size)
 
 
 def address_error(listener: Listener, error: OSError) -> AddressUnavailable:

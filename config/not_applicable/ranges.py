@@ -36,8 +36,7 @@ _NUMBERS: Final[tuple[tuple[ValueType, float | None, float | None, str], ...]] =
         replica.fetch.wait.max.ms replica.socket.receive.buffer.bytes
         replica.socket.timeout.ms request.timeout.ms sasl.login.connect.timeout.ms
         sasl.login.read.timeout.ms share.coordinator.state.topic.compression.codec
-        share.fetch.purgatory.purge.interval.requests socket.receive.buffer.bytes
-        socket.send.buffer.bytes
+        share.fetch.purgatory.purge.interval.requests
         """,
     ),
     (

@@ -31,8 +31,6 @@ NOT_APPLICABLE: MappingProxyType[str, str] = MappingProxyType(
         "num.recovery.threads.per.data.dir": _NO_THREADS,
         "background.threads": _NO_THREADS,
         "queued.max.requests": "bounded by queued.max.request.bytes",
-        "socket.send.buffer.bytes": "the kernel sizes socket buffers",
-        "socket.receive.buffer.bytes": "the kernel sizes socket buffers",
         "num.replica.fetchers": _NO_REPLICAS,
         "auto.leader.rebalance.enable": _NO_REPLICAS,
         "leader.imbalance.check.interval.seconds": _NO_REPLICAS,
