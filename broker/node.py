@@ -62,13 +62,14 @@ from broker.topics.registry import TopicRegistry
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.warm_up import WARM_UP_AFTER_MS, warm_up
 from config import BrokerConfig, ConfigErrors, Listener, plan_reload, with_dynamic
-from storage.directory.clock_file import read_clock, write_clock
+from storage.directory.clock_file import write_clock
 from storage.directory.data_dir import DataDir, Topic
 from storage.disk.files import Files, RealFiles
 from storage.errors import DataDirError, StorageError
 from storage.log.flush import FlushTicket
 
 if TYPE_CHECKING:  # loaded where a setting asks for them
+    from broker.faults.requests import RequestFaults
     from broker.jobs.bucket import BucketWriter
     from broker.jobs.standby import Opened, Standby
     from broker.jobs.tiering import Tiering
@@ -148,6 +149,7 @@ class Broker:
         self._tiering: Tiering | None = None
         self._opened: Opened | None = None
         self.standby: Standby | None = None
+        self.faults: RequestFaults | None = None
 
     async def start(self) -> ReadyInfo:
         """Open everything; clients are accepted when this returns.
@@ -413,15 +415,10 @@ class Broker:
         """
         if isinstance(self.clock, SettableClock):
             self.metrics.clock_settable = True
-            state = read_clock(self.config.data_dir, self._files)
-            if state is not None:
-                self.clock.restore(state)
-            logger.warning(
-                "the clock is settable, for tests: records are stamped and deleted by it; it reads "
-                "%d ms and runs at %g times real time",
-                self.clock.wall_ms(),
-                self.clock.rate,
-            )
+            self.clock.restore_from(self.config.data_dir, self._files)
+            from broker.faults.requests import RequestFaults  # only for tests
+
+            self.faults = RequestFaults(self.connections)
 
     def _save_clock(self) -> None:
         if isinstance(self.clock, SettableClock):
@@ -509,6 +506,8 @@ class Broker:
             from broker.workers.forward import ForwardingDispatcher
 
             dispatcher = ForwardingDispatcher(own, self._further.open_upstream)
+        if self.faults is not None:
+            self.faults.watch(dispatcher)
         self._dispatchers[listener.name] = dispatcher
         guard = self._guards.get(listener.name)
         lanes = ProduceLane(own, SCRATCH), FetchLane(own, SCRATCH)
@@ -624,8 +623,11 @@ class Broker:
             control = ClockControl(
                 self.clock, self.groups, self.metrics, settle=self._settle, save=self._save_clock
             )
-            queries["/clock"] = control.show
-            commands["/clock"] = control.change
+            queries["/clock"], commands["/clock"] = control.show, control.change
+        if self.faults is not None:
+            from broker.faults.control import FaultControl
+
+            FaultControl(self.faults).serve(queries, commands)
         if self.standby is not None:
             from broker.operator.standby import StandbyControl
 
@@ -635,7 +637,7 @@ class Broker:
             lambda shows_names: render(collector, shows_names=shows_names),
             access,
             healthy=self._offline_partition,
-            ready=self._why_not_ready,
+            ready=lambda _: None if self._is_ready else "not accepting clients",
             queries=queries,
             commands=commands,
             load=partial(self._threads.control.run, load_port),
@@ -670,9 +672,6 @@ class Broker:
                     return "a partition is offline"
                 return f"{log.topic}-{log.partition} is offline: {log.offline_reason}"
         return None
-
-    def _why_not_ready(self, _: bool) -> str | None:
-        return None if self._is_ready else "not accepting clients"
 
     def _schedule_jobs(self) -> None:
         jobs = BackgroundJobs(

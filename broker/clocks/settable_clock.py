@@ -17,12 +17,16 @@ Read next: `broker.operator.clock` (the commands), `storage.directory.clock_file
 
 import heapq
 import itertools
+import logging
 import math
 from collections.abc import Callable
 from typing import Final
 
 from broker.clocks.clock import Clock, SystemClock, TimerHandle
-from storage.directory.clock_file import ClockState
+from storage.directory.clock_file import ClockState, read_clock
+from storage.disk.files import Files
+
+logger = logging.getLogger("tidelog.broker.clocks.settable_clock")
 
 RATE_MAX: Final = 1_000_000
 """The fastest that the clock runs, as a multiple of real time."""
@@ -128,6 +132,22 @@ class SettableClock:
         self.set_rate(state.rate)
         away_ms = max(0, self._real.wall_ms() - state.saved_ms)
         self._wall_ms = state.wall_ms + int(away_ms * state.rate)
+
+    def restore_from(self, directory: str, files: Files) -> None:
+        """Continue from the reading in a data directory, if it has one; the log says where.
+
+        Raises:
+            DataDirError: the directory was made with the system's clock, or its file is damaged.
+        """
+        state = read_clock(directory, files)
+        if state is not None:
+            self.restore(state)
+        logger.warning(
+            "the clock is settable, for tests: records are stamped and deleted by it; it reads "
+            "%d ms and runs at %g times real time",
+            self.wall_ms(),
+            self.rate,
+        )
 
     def _passed_ms(self) -> int:
         return int((self._real.monotonic_ms() - self._since_ms) * self.rate)

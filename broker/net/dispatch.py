@@ -299,6 +299,10 @@ class Dispatcher:
     def __init__(self, context: Context) -> None:
         """Serve every supported API."""
         self.context = context
+        self.before: Callable[[Handler], Handler] | None = None
+        """What stands before each handler: faults that a test asks for."""
+        self.sees_all = False
+        """Whether usual requests come this way too, and not the lanes' way."""
         self._security = context.security
         self._turns = context.turns
         self._routes = {
@@ -409,13 +413,13 @@ class Dispatcher:
         return exchange
 
     def _handler(self, key: ApiKey) -> Handler:
-        """The handler of an API; with an authorizer, behind its guard."""
+        """The handler of an API, behind its guard with an authorizer, and behind faults."""
         handler = handler_of(key)
-        if self.context.security.access is None:
-            return handler
-        from broker.rights.table import guarded  # only with an authorizer
+        if self.context.security.access is not None:
+            from broker.rights.table import guarded  # only with an authorizer
 
-        return guarded(key, handler)
+            handler = guarded(key, handler)
+        return handler if self.before is None else self.before(handler)
 
     def _call(
         self,

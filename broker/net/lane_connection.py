@@ -62,23 +62,23 @@ class LaneConnection(Connection):
         """As `Connection`, with the usual requests for the lanes."""
         super().__init__(dispatcher, connections, guard)
         self._fetch_lane = fetch_lane
-        self._lane: ProduceLane | None = lane
+        self._lane: ProduceLane | None = None if dispatcher.sees_all else lane
         self._usual_lane = lane
         self._refused: bytearray | memoryview | None = None
         self._slice_is_over = False
 
     def _open_session(self, guard: ListenerGuard, transport: asyncio.Transport) -> str | None:
         refusal = super()._open_session(guard, transport)
-        self._choose_lane()
+        self.choose_lane()
         return refusal
 
     def _authenticated(self) -> None:
         super()._authenticated()
-        self._choose_lane()
+        self.choose_lane()
 
-    def _choose_lane(self) -> None:
-        """Use no lane while a gate stands before the dispatcher."""
-        is_open = self._dispatch == self._dispatcher.dispatch
+    def choose_lane(self) -> None:
+        """Use no lane while a gate stands before the dispatcher, or it has to see all requests."""
+        is_open = self._dispatch == self._dispatcher.dispatch and not self._dispatcher.sees_all
         self._lane = self._usual_lane if is_open else None
 
     def _cut(self, nbytes: cython.Py_ssize_t) -> Frames:

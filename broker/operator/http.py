@@ -15,6 +15,7 @@ once. TLS handshakes have places of their own, so clients of the other listeners
 | /skew      | a topic's times are audited: `broker.operator.skew`       | records are damaged    |
 | /histogram | records are counted by time: `broker.operator.histogram`  | a partition is offline |
 | /clock     | the clock is settable, also POST: `broker.operator.clock` |                        |
+| /faults    | the clock is settable, also POST: `broker.faults.control` |                        |
 | /standby   | this is a standby, also POST: `broker.operator.standby`   | the store fails (POST) |
 
 Names of topics and groups and times of records are data: `broker.operator.port_access` says who may

@@ -6,7 +6,7 @@ have run and what they wrote is durable. docs/time.md lists what follows this cl
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -65,11 +65,11 @@ class ClockCommands(ABC, Generic[_T]):
 
     def advance(self, duration: int | str | timedelta) -> _T:
         """Let `duration` pass."""
-        return self._send({"advance_ms": _duration_ms(duration)})
+        return self._send({"advance_ms": duration_ms(duration)})
 
     def jump(self, duration: int | str | timedelta) -> _T:
         """Move the wall clock alone, also back, as a clock that is set wrong does."""
-        return self._send({"jump_ms": _duration_ms(duration)})
+        return self._send({"jump_ms": duration_ms(duration)})
 
     def resume(self, rate: float = 1) -> _T:
         """Let the clock run again from where it stands, `rate` times as fast as real time."""
@@ -98,30 +98,8 @@ class BrokerClock(ClockCommands[ClockReading]):
             self.resume()
 
     def _send(self, changes: dict[str, float]) -> ClockReading:
-        from http import HTTPStatus
-        from http.client import HTTPConnection
-        from urllib.parse import urlencode
-
-        connection = HTTPConnection(*self._address, timeout=TIMEOUT_S)
-        try:
-            if changes:
-                path = f"/clock?{urlencode(changes)}"
-                connection.request("POST", path, headers={"X-Tidelog-Clock": "set"})
-            else:
-                connection.request("GET", "/clock")
-            answer = connection.getresponse()
-            body = answer.read()
-        finally:
-            connection.close()
-        if answer.status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
-            raise ValueError(
-                "this broker follows the system's clock, which a test cannot set; "
-                'start it with running_broker(clock="settable")'
-            )
-        document: dict[str, Any] = json.loads(body)
-        if answer.status != 200:
-            raise ValueError(document["error"])
-        return ClockReading(**document)
+        refusal = "this broker follows the system's clock, which a test cannot set"
+        return ClockReading(**command(self._address, "/clock", changes, refusal))
 
 
 class AsyncBrokerClock(ClockCommands[Awaitable[ClockReading]]):
@@ -137,6 +115,37 @@ class AsyncBrokerClock(ClockCommands[Awaitable[ClockReading]]):
         return ClockReading(**await request_clock(self._metrics_url, changes))
 
 
+def command(
+    address: tuple[str, int], path: str, words: Mapping[str, object], refusal: str
+) -> dict[str, Any]:
+    """The answer of a metrics port to a command of a test, to a question where there are no words.
+
+    Raises:
+        ValueError: the broker refused it; with `refusal` if its clock is not settable.
+    """
+    from http import HTTPStatus
+    from http.client import HTTPConnection
+    from urllib.parse import urlencode
+
+    connection = HTTPConnection(*address, timeout=TIMEOUT_S)
+    try:
+        if words:
+            headers = {"X-Tidelog-Clock": "set", "X-Tidelog-Command": "test"}
+            connection.request("POST", f"{path}?{urlencode(words)}", headers=headers)
+        else:
+            connection.request("GET", path)
+        answer = connection.getresponse()
+        body = answer.read()
+    finally:
+        connection.close()
+    if answer.status in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
+        raise ValueError(f'{refusal}; start it with running_broker(clock="settable")')
+    document: dict[str, Any] = json.loads(body)
+    if answer.status != HTTPStatus.OK:
+        raise ValueError(document["error"])
+    return document
+
+
 def _to_ms(when: int | str | datetime) -> int:
     from time import time_ns
 
@@ -145,7 +154,8 @@ def _to_ms(when: int | str | datetime) -> int:
     return to_ms(when, now_ms=time_ns() // 1_000_000)
 
 
-def _duration_ms(duration: int | str | timedelta) -> int:
+def duration_ms(duration: int | str | timedelta) -> int:
+    """Milliseconds of a duration: they themselves, a timedelta, or text such as ``1h30m``."""
     if isinstance(duration, int):
         return duration
     if isinstance(duration, timedelta):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.testing import topics
 from tidelog.testing.clock import AsyncBrokerClock
+from tidelog.testing.faults import RequestFaults
 from tidelog.testing.process import TEST_SETTINGS
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class InProcessBroker:
         data_dir: where it keeps records.
         clock: what it stamps and deletes by; each command is awaited.
         disk: fails on request, see `tidelog.testing.disk`.
+        faults: makes single requests fail, come late or lose their connection.
     """
 
     def __init__(self, broker: "Broker", ready: "ReadyInfo", disk: "FaultyDisk") -> None:
@@ -38,6 +40,7 @@ class InProcessBroker:
         self.data_dir = Path(ready.data_dir)
         self.clock = AsyncBrokerClock(f"127.0.0.1:{ready.metrics_port}")
         self.disk = disk
+        self.faults = _faults_of(broker)
 
     async def create_topic(
         self,
@@ -60,6 +63,14 @@ class InProcessBroker:
     async def read(self, topic: str) -> "list[ConsumerRecord]":
         """All records of a topic that a consumer sees now, by partition and offset."""
         return await topics.read(self.bootstrap, topic)
+
+
+def _faults_of(broker: "Broker") -> RequestFaults:
+    from broker.faults.control import FaultControl
+
+    assert broker.faults is not None, "its clock is settable"
+    control = FaultControl(broker.faults)
+    return RequestFaults(lambda words: control.apply(words) if words else control.reading())
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ at once ("AST constructor recursion depth mismatch"). `leave_asserts` ends that 
 |----------------------|----------|----------------------------------------------------------------|
 | `tidelog_broker`     | session  | one broker for all tests, with a settable clock                |
 | `tidelog_clock`      | function | its clock, which shows the real time again after the test      |
+| `tidelog_faults`     | function | makes requests to it fail; healed after the test               |
 | `tidelog_topic`      | function | makes topics on it with names of their own, deleted afterwards |
 | `tidelog_new_broker` | function | a broker for this test alone, to restart, kill and pause       |
 """
@@ -23,6 +24,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tidelog.testing.clock import BrokerClock
+    from tidelog.testing.faults import RequestFaults
     from tidelog.testing.process import RunningBroker
 
 PRODUCT = frozenset(
@@ -76,6 +78,14 @@ def tidelog_clock(tidelog_broker: "RunningBroker") -> "Iterator[BrokerClock]":
     yield clock
     clock.set("now")
     clock.resume()
+
+
+@pytest.fixture
+def tidelog_faults(tidelog_broker: "RunningBroker") -> "Iterator[RequestFaults]":
+    """Makes requests to `tidelog_broker` fail, come late or lose their connection, in one test."""
+    faults = tidelog_broker.faults
+    yield faults
+    faults.heal()
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TextIO
 
 from tidelog.testing import topics
-from tidelog.testing.clock import BrokerClock
+from tidelog.testing.clock import BrokerClock, command
+from tidelog.testing.faults import RequestFaults
 
 if TYPE_CHECKING:
     from client.types import ConsumerRecord
@@ -78,9 +79,25 @@ class RunningBroker:
         Raises:
             ValueError: the broker has no metrics port.
         """
+        return BrokerClock(*self._metrics_address())
+
+    @property
+    def faults(self) -> RequestFaults:
+        """Makes single requests fail, come late or lose their connection; see `RequestFaults`.
+
+        With ``clock="settable"``; a restart forgets them.
+
+        Raises:
+            ValueError: the broker has no metrics port.
+        """
+        address = self._metrics_address()
+        refusal = "this broker takes no faults, as one of production"
+        return RequestFaults(lambda words: command(address, "/faults", words, refusal))
+
+    def _metrics_address(self) -> tuple[str, int]:
         if self.metrics_port is None:
-            raise ValueError("the clock is set over the metrics port: set metrics.listener")
-        return BrokerClock(self.host, self.metrics_port)
+            raise ValueError("tests command a broker over its metrics port: set metrics.listener")
+        return self.host, self.metrics_port
 
     @property
     def log(self) -> str:
@@ -188,7 +205,8 @@ def running_broker(
         data_dir: where it keeps records; None for a directory that is deleted afterwards.
         port: where it listens on 127.0.0.1; 0 picks a free one.
         settings: broker settings by name, such as ``{"num.partitions": "4"}``.
-        clock: "settable" for a broker whose `clock` the test sets; its jobs run each second.
+        clock: "settable" for a broker whose `clock` the test sets and that takes `faults`; its
+            jobs run each second.
         log_level: what `RunningBroker.log` contains.
 
     Raises:
