@@ -4,8 +4,9 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
+from typing import Final
 
 import click
 from click.core import ParameterSource
@@ -23,6 +24,7 @@ from cli.options import (
 )
 from cli.output import Progress, format_count, format_size, note
 from cli.record_format import Outgoing, field_of, from_json, read_time, unescape
+from cli.records.template import line_reader
 from client.admin import Admin
 from client.errors import BrokerRefused, InvalidUse, NotThere
 from client.producer import Producer
@@ -30,6 +32,8 @@ from client.times import format_duration, format_time
 from protocol.error_codes import ErrorCode
 from values.dataclasses import dataclass
 
+RAW: Final = "raw"
+JSON: Final = "json"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 _CHUNK_BYTES = 256 * 1024
@@ -45,7 +49,8 @@ _LIMITS = {
 class LineRules:
     """How a line of input becomes a record."""
 
-    is_json: bool
+    form: Callable[[bytes], Outgoing] | None
+    """What reads a line that is more than a key and a value."""
     key_separator: bytes | None
     null: bytes | None
     timestamp_ms: int | None
@@ -60,8 +65,8 @@ class LineRules:
         Raises:
             InvalidUse: the line is not of the chosen form.
         """
-        if self.is_json:
-            given = from_json(line)
+        if self.form is not None:
+            given = self.form(line)
             key, value, headers = given.key, given.value, (*given.headers, *self.headers)
             timestamp_ms, partition = given.timestamp_ms, given.partition
         else:
@@ -111,10 +116,12 @@ class LineRules:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["raw", "json"]),
-    default="raw",
+    metavar="raw|json|TEMPLATE",
+    default=RAW,
     show_default=True,
-    help="raw: a line is a value; json: a line is a record, as consume --json writes it.",
+    shell_complete=lambda *_: [RAW, JSON],
+    help="raw: a line is a value; json: it is a record, as consume --json writes it; "
+    "'{time}\\t{key}\\t{value}': it has these parts, as consume --format writes them.",
 )
 @click.option("--timestamp", "timestamp_ms", type=TIME, help="For all records.")
 @click.option("--timestamp-field", metavar="FIELD", help="A field of the JSON value with the time.")
@@ -170,28 +177,31 @@ def command(
       seq 3 | tidelog produce hello
       echo 'N14228:took off' | tidelog produce flights -K : --timestamp 2013-01-01T05:17-05:00
       tidelog produce events log.jsonl --timestamp-field event.time --key-field user
+      tidelog produce flights log.tsv --format '{time}\\t{key}\\t{value}'
     """
     check_contradiction(
         timestamp=timestamp_ms is not None, timestamp_field=timestamp_field is not None
     )
     check_contradiction(key_separator=key_separator is not None, key_field=key_field is not None)
-    is_set = click.get_current_context().get_parameter_source
-    if form == "json":
-        for option, is_given in (
-            ("--key-separator", key_separator is not None),
-            ("--null", null is not None),
-            ("--end", is_set("end") is ParameterSource.COMMANDLINE),
-        ):
-            if is_given:
-                raise click.UsageError(
-                    f"{option} and --format json contradict each other: each line of JSON is a "
-                    "record, and says its key and what is null"
-                )
-    separator = b"\n" if form == "json" else unescape(end, "--end")
+    null_text = None if null is None else unescape(null, "--null")
+    is_end_given = (
+        click.get_current_context().get_parameter_source("end") is ParameterSource.COMMANDLINE
+    )
+    _check_form(
+        form,
+        {
+            "--key-separator": key_separator is not None,
+            "--null": null is not None,
+            "--end": is_end_given,
+            "--key-field": key_field is not None,
+            "--timestamp-field": timestamp_field is not None,
+        },
+    )
+    separator = b"\n" if form == JSON else unescape(end, "--end")
     rules = LineRules(
-        is_json=form == "json",
+        form=_reader(form, null_text),
         key_separator=_key_separator(key_separator),
-        null=None if null is None else unescape(null, "--null"),
+        null=null_text,
         timestamp_ms=timestamp_ms,
         timestamp_field=timestamp_field,
         key_field=key_field,
@@ -213,6 +223,44 @@ def command(
         raise CommandFailed(f"{error} ({setting} of {topic} is {limit})") from None
     if oldest_ms is not None and not quiet:
         ask_admin(broker, lambda admin: _warn_of_retention(admin, topic, oldest_ms))
+
+
+def _reader(form: str, null: bytes | None) -> Callable[[bytes], Outgoing] | None:
+    """What reads a line of ``--format``; None for raw lines.
+
+    Raises:
+        click.UsageError: it is none of the words, and no template.
+    """
+    if form == RAW:
+        return None
+    if form == JSON:
+        return from_json
+    if "{" not in form:
+        raise click.UsageError(
+            f"--format {form}: write raw, json, or a template such as '{{key}}\\t{{value}}'"
+        )
+    return line_reader(form, null)
+
+
+def _check_form(form: str, given: Mapping[str, bool]) -> None:
+    """Refuse options that say what the lines say.
+
+    Raises:
+        click.UsageError: a given option contradicts the form.
+    """
+    contradicting: dict[str, str] = {}
+    if form == JSON:
+        says = "each line of JSON is a record, and says its key and what is null"
+        contradicting = dict.fromkeys(("--key-separator", "--null", "--end"), says)
+    elif form != RAW:
+        contradicting["--key-separator"] = "the template says what is between the parts of a line"
+        if "{key}" in form:
+            contradicting["--key-field"] = "the template says where the key is"
+        if "{time}" in form or "{timestamp}" in form:
+            contradicting["--timestamp-field"] = "the template says where the time is"
+    for option, reason in contradicting.items():
+        if given[option]:
+            raise click.UsageError(f"{option} and --format {form} contradict each other: {reason}")
 
 
 def _key_separator(text: str | None) -> bytes | None:

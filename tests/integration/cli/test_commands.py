@@ -108,6 +108,17 @@ def test_json_output_is_json_input(server: RunningBroker) -> None:
     assert json.loads(again.splitlines()[1])["value"] == {"base64": "/wA="}
 
 
+def test_what_consume_writes_by_a_format_produce_reads_by_it(server: RunningBroker) -> None:
+    template = r"{time}\t{partition}\t{key}\t{header.h}\t{value}"
+    given = "2013-07-04T12:00:00.000-04:00\t0\tN1\t1\tup\tdown\n"
+    ok("produce", "lines", "-q", "--format", template, server=server, given=given)
+    shown = ok("consume", "lines", "-f", "0", "-e", "--format", template, server=server)
+    assert shown == given
+    (record,) = ok("consume", "lines", "-f", "0", "-e", "--json", server=server).splitlines()
+    found = json.loads(record)
+    assert (found["key"], found["value"], found["headers"]) == ("N1", "up\tdown", [["h", "1"]])
+
+
 def test_times_and_keys_may_come_from_fields(server: RunningBroker) -> None:
     given = '{"at":{"t":"2013-07-04T12:00:00-04:00"},"user":7}\n'
     words = ("--timestamp-field", "at.t", "--key-field", "user")
@@ -399,6 +410,9 @@ def test_a_share_group_reads_is_described_moved_and_deleted(
         (["offsets", "nope", "--at", "now"], ExitCode.NOT_FOUND, "create the topic first"),
         (["consume", "t", "-f", "1372953600"], ExitCode.USAGE, "write offset:1372953600"),
         (["consume", "t", "--format", "{x}"], ExitCode.USAGE, "no field {x}"),
+        (["produce", "t", "--format", "xml"], ExitCode.USAGE, "raw, json, or a template"),
+        (["produce", "t", "--format", "{value}{key}"], ExitCode.USAGE, "no text between"),
+        (["produce", "t", "--format", "{key} {value}", "-K", ":"], ExitCode.USAGE, "contradict"),
         (["topic", "create", "a b"], ExitCode.FAILED, "INVALID_TOPIC"),
         (["group", "describe", "nope"], ExitCode.NOT_FOUND, "GROUP_ID_NOT_FOUND"),
         (["topic", "list", "-b", "127.0.0.1:1"], ExitCode.UNREACHABLE, "nothing listens"),

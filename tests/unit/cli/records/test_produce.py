@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from cli.output import Progress
+from cli.record_format import from_json
 from cli.records.produce import LineRules, read_chunks, split_lines
 from client.errors import InvalidTime, InvalidUse
 
 
 def rules(**given: Any) -> LineRules:
     defaults: dict[str, Any] = {
-        "is_json": False,
+        "form": None,
         "key_separator": None,
         "null": None,
         "timestamp_ms": None,
@@ -43,7 +44,7 @@ def test_a_line_without_the_separator_is_refused() -> None:
 
 def test_options_win_over_what_a_json_line_says() -> None:
     line = b'{"value":"v","timestamp_ms":5,"partition":1,"headers":[["a","1"]]}'
-    record = rules(is_json=True, timestamp_ms=7, partition=2, headers=(("b", b"2"),)).record(line)
+    record = rules(form=from_json, timestamp_ms=7, partition=2, headers=(("b", b"2"),)).record(line)
     assert (record.timestamp_ms, record.partition) == (7, 2)
     assert record.headers == (("a", b"1"), ("b", b"2"))
 
