@@ -28,7 +28,6 @@ from config.security.keys import (
     is_store_key,
     of_one_listener,
     scoped_key,
-    scoped_name,
 )
 from config.security.problems import (
     metrics_port_problems,
@@ -181,7 +180,7 @@ def with_dynamic(
             problems.append(Problem(name, shown_value(name, text), reason, cure))
         elif name in STORE_KEYS:
             reason = "can change while the broker runs for one listener only"
-            cure = f"write {scoped_name('NAME', name)}"
+            cure = f"write listener.name.NAME.{name}"
             problems.append(Problem(name, shown_value(name, text), reason, cure))
         elif resolved := _resolved(name, setting, config.providers, problems):
             in_force[name] = resolved

@@ -223,7 +223,10 @@ def revocations_in_force_ms(settings: TlsSettings) -> tuple[int, int | None] | N
 
 
 def _read(path: str, what: str, password: str | None, key_password: str | None) -> Store:
-    content = Path(path).read_bytes()
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise TlsUnusable(f"{what}: {error.strerror or error}") from error
     return _taken(lambda: read_store(content, password, key_password), what)
 
 

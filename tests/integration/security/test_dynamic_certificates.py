@@ -209,7 +209,20 @@ async def test_the_same_path_is_read_again(
         ({LOCATION: "other.pem"}, "1", "of CN=other, the one in force of CN=server; ssl.allow.dn"),
         ({LOCATION: "fewer.pem"}, "1", "not for localhost, the one in force is; ssl.allow.san"),
         ({LOCATION: "two.pem"}, "", "is of one broker; name this one, 1."),
-        ({"ssl.keystore.location": "two.pem"}, "1", "for one listener only"),
+        (
+            {
+                LOCATION: "/nowhere.jks",
+                f"{OWN}ssl.keystore.type": "JKS",
+                f"{OWN}ssl.keystore.password": "hunter2",
+            },
+            "1",
+            "listener SSL: ssl.keystore.location = /nowhere.jks: No",
+        ),
+        (
+            {"ssl.keystore.location": "two.pem"},
+            "1",
+            "for one listener only; write listener.name.NAME.ssl.keystore.location",
+        ),
         ({"listener.name.nope.ssl.keystore.location": "two.pem"}, "1", "no such broker setting"),
         ({f"{OWN}ssl.keystore.type": "BKS"}, "1", "PEM, PKCS12, JKS"),
         ({f"{OWN}ssl.keystore.password": "hunter2"}, "1", "a PEM file has no password"),

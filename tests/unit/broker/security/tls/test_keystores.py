@@ -191,6 +191,9 @@ def test_a_store_that_is_replaced_is_read_again(place: Path, tmp_path: Path) -> 
         assert contexts.has_changed()
         with pytest.raises(TlsUnusable, match="neither JKS nor PKCS12"):
             contexts.reload(now_ms)
+        live.unlink()
+        with pytest.raises(TlsUnusable, match=r"ssl\.keystore\.location = .*: No such file"):
+            contexts.reload(now_ms)
         assert subject(shake_hands(contexts.current, place)[0]) == "one"
         write_stores(place, "two", to="next")
         live.write_bytes((place / f"next.{suffix}").read_bytes())
