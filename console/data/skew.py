@@ -16,6 +16,7 @@ from client.times import find_unit_mistake
 from client.types import ConsumerRecord, TopicPartition
 from console.data.hub import Hub
 from console.data.timeline import IN_FLIGHT, PARTITIONS_MAX, spread
+from protocol.error_codes import ErrorCode
 from protocol.records.lateness import Lateness, quantile
 from protocol.records.layout import TimestampType
 
@@ -91,12 +92,18 @@ def _fineness(offset: int, start: int, end: int) -> int:
 
 
 async def _read(hub: Hub, tp: TopicPartition, offset: int) -> tuple[list[ConsumerRecord], int]:
-    """The rest of the batch at an offset, and its size; nothing where retention has passed."""
+    """The rest of the batch at an offset, and its size; nothing where retention has passed.
+
+    Raises:
+        BrokerRefused: the topic may not be read.
+    """
     try:
         found = await hub.admin.read_records(
             {tp: offset}, max_bytes=_READ_BYTES, partition_max_bytes=1
         )
-    except BrokerRefused:
+    except BrokerRefused as error:
+        if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise
         return [], 0
     return found[tp].records, found[tp].size_bytes
 

@@ -37,7 +37,8 @@ async def export(request: Request) -> Response:
     hub = ask.hub_of(request)
     await hub.partitions(window.topic)
     guard = ask.text_of(request, "formulas") != "1"
-    lines = _csv(_pages(hub, window), guard=guard) if kind == "csv" else _json(_pages(hub, window))
+    pages = await _begun(_pages(hub, window))
+    lines = _csv(pages, guard=guard) if kind == "csv" else _json(pages)
     bounds = [format_time(t, ask.zone_of(request)) for t in (window.from_ms, window.to_ms) if t]
     name = re.sub(r"[^\w.+-]+", "-", "_".join([window.topic, *bounds]))
     media = "text/csv; charset=utf-8" if kind == "csv" else "application/x-ndjson"
@@ -64,6 +65,21 @@ async def _pages(hub: Hub, window: Window) -> AsyncIterator[list[ConsumerRecord]
             if found["cursor"] is None:
                 break
             cursor = {int(partition): offset for partition, offset in found["cursor"].items()}
+
+
+async def _begun(
+    pages: AsyncIterator[list[ConsumerRecord]],
+) -> AsyncIterator[list[ConsumerRecord]]:
+    """The same pages, the first of which is there: a refusal comes before the answer has begun."""
+    nothing: list[ConsumerRecord] = []
+    first = await anext(pages, nothing)
+
+    async def rest() -> AsyncIterator[list[ConsumerRecord]]:
+        yield first
+        async for page in pages:
+            yield page
+
+    return rest()
 
 
 async def _json(pages: AsyncIterator[list[ConsumerRecord]]) -> AsyncIterator[str]:
