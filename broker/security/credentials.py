@@ -166,22 +166,26 @@ class Credentials:
         assert len(secret) >= 16
         self._secret = secret
         self._looks: dict[ScramMechanism | None, list[_Look]] = {}
-        self._known: dict[tuple[ScramMechanism, str], ScramCredential] = {}
+        # By mechanism, then by name: to compare a text that is found with its key takes no time,
+        # to compare a pair would show which users there are.
+        self._known: dict[ScramMechanism, dict[str, ScramCredential]] = {
+            mechanism: {} for mechanism in ScramMechanism
+        }
         self._decoy: ScramCredential | None = None
         for key, document in documents.items():
             mechanism, name, credential = parse_credential(key, document)
-            self._known[mechanism, name] = credential
+            self._known[mechanism][name] = credential
         self._note_looks()
 
     def __len__(self) -> int:
         """How many credentials there are; a user may have one for each mechanism."""
-        return len(self._known)
+        return sum(map(len, self._known.values()))
 
     def of(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
         """The credential of a user, or for an unknown one a credential that no password fits."""
         # Both are looked for, so that the time does not say which one it was.
         unknown = self._unknown(self._look(mechanism, mechanism, name), name)
-        found = self._known.get((mechanism, name), unknown)
+        found = self._known[mechanism].get(name, unknown)
         # Kept until the next call: to free it takes time, which only known users would spend here.
         self._decoy = unknown
         return found
@@ -191,7 +195,7 @@ class Credentials:
         look = self._look(None, ScramMechanism.SCRAM_SHA_512, name)
         mechanism, found = look.mechanism, (unknown := self._unknown(look, name))
         for tried in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-            known = self._known.get((tried, name))
+            known = self._known[tried].get(name)
             if known is not None:
                 mechanism, found = tried, known
         self._decoy = unknown  # as in `of`
@@ -218,24 +222,28 @@ class Credentials:
     def _note_looks(self) -> None:
         """Keep the looks of known users, by mechanism, and under None those for PLAIN."""
         looks: dict[ScramMechanism | None, list[_Look]] = {None: []}
-        for (mechanism, name), credential in self._known.items():
-            look = _Look(mechanism, credential.iterations, len(credential.salt))
-            looks.setdefault(mechanism, []).append(look)
-            strongest = ScramMechanism.SCRAM_SHA_512
-            if mechanism is strongest or (strongest, name) not in self._known:
-                looks[None].append(look)
+        strongest = ScramMechanism.SCRAM_SHA_512
+        for mechanism, users in self._known.items():
+            for name, credential in users.items():
+                look = _Look(mechanism, credential.iterations, len(credential.salt))
+                looks.setdefault(mechanism, []).append(look)
+                if mechanism is strongest or name not in self._known[strongest]:
+                    looks[None].append(look)
         self._looks = {asked: sorted(found) for asked, found in looks.items()}
 
     def has_user(self, name: str) -> bool:
         """Whether a user of this name has any credential."""
-        return any((mechanism, name) in self._known for mechanism in ScramMechanism)
+        return any(name in users for users in self._known.values())
 
     def users(self) -> dict[str, list[tuple[ScramMechanism, int]]]:
         """The mechanisms and iterations of every user, in order of names."""
         found: dict[str, list[tuple[ScramMechanism, int]]] = {}
-        for mechanism, name in sorted(self._known, key=lambda known: (known[1], known[0])):
-            iterations = self._known[mechanism, name].iterations
-            found.setdefault(name, []).append((mechanism, iterations))
+        for name in sorted(set().union(*self._known.values())):
+            found[name] = [
+                (mechanism, users[name].iterations)
+                for mechanism, users in self._known.items()
+                if name in users
+            ]
         return found
 
     def plan_alterations(
@@ -289,10 +297,10 @@ class Credentials:
         for key, document in documents.items():
             if document is None:
                 mechanism_name, _, name = key.partition("/")
-                self._known.pop((SCRAM_BY_NAME[mechanism_name], name), None)
+                self._known[SCRAM_BY_NAME[mechanism_name]].pop(name, None)
             else:
                 mechanism, name, credential = parse_credential(key, document)
-                self._known[mechanism, name] = credential
+                self._known[mechanism][name] = credential
         self._note_looks()
 
     def _complaint_about_deletion(self, deletion: Deletion) -> tuple[int, str | None]:
@@ -300,7 +308,7 @@ class Credentials:
             return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
         if deletion.mechanism not in ScramMechanism.__members__.values():
             return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
-        if (ScramMechanism(deletion.mechanism), deletion.name) not in self._known:
+        if deletion.name not in self._known[ScramMechanism(deletion.mechanism)]:
             return (
                 ErrorCode.RESOURCE_NOT_FOUND,
                 "Attempt to delete a user credential that does not exist",
