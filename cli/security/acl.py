@@ -81,7 +81,7 @@ def _resources(function: Any) -> Any:
                 "operations",
                 metavar="OPERATION",
                 multiple=True,
-                type=click.Choice(list(_OPERATIONS)),
+                type=click.Choice(list(_OPERATIONS), case_sensitive=False),
                 help=f"One of {', '.join(_OPERATIONS)}.",
             ),
             click.option("--deny", is_flag=True, help="Deny instead of allowing."),
@@ -308,7 +308,7 @@ def _document(rule: Acl) -> dict[str, str]:
 @click.option(
     "--op",
     "operation",
-    type=click.Choice(list(_OPERATIONS)),
+    type=click.Choice(list(_OPERATIONS), case_sensitive=False),
     required=True,
     help="What the user wants to do.",
 )

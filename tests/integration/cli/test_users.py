@@ -91,6 +91,8 @@ def test_a_right_is_refused_explained_given_and_taken(admin: As, bob: As) -> Non
     ]
     assert admin.run(*question).startswith("allowed: ")
     assert json.loads(admin.run(*question, "--json"))["allowed"] is True
+    as_listed = ("acl", "test", "--user", "bob", "--op", "WRITE", "--topic", "x")
+    assert admin.run(*as_listed) == admin.run(*question)
     bob.run("produce", "x", "-q", given="1\n")
     refusal = bob.run("consume", "x", "--from", "earliest", "--exit-at-end", code=1)
     assert "may not READ topic x" in refusal
