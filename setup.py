@@ -54,6 +54,7 @@ _EXTENSIONS: Final = runpy.run_path(str(Path(__file__).parent / "protocol" / "ex
 COMPILED: Final = tuple(path.replace("/", ".") for path in _EXTENSIONS["PATHS"])
 CIMPORTS: Final = "cython.cimports."
 COMPILE: Final = "TIDELOG_COMPILE"
+SLOWER: Final = "a Produce executes 7 to 10 times the instructions, a Fetch 3.5 times"
 LINK: Final = re.compile(r"(!?)\[([^\]]*)\]\((?!https?://|mailto:|#)([^)]+)\)")
 
 
@@ -182,8 +183,8 @@ class BuildExt(build_ext):
             for extension in self.extensions:
                 Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
             print(
-                f"{DISTRIBUTION}: {self.failure}; all compiled modules will run as plain Python, "
-                "slower but the same"
+                f"{DISTRIBUTION}: {self.failure}; all compiled modules will run as plain Python: "
+                f"{SLOWER}"
             )
 
     def copy_extensions_to_source(self) -> None:
@@ -257,8 +258,8 @@ def extensions() -> list[Extension]:
     if wanted == "required":
         raise SystemExit(f"{DISTRIBUTION}: there is no {missing} here, and {COMPILE}=required")
     print(
-        f"{DISTRIBUTION}: there is no {missing} here; the record loops will run as plain Python, "
-        "slower but the same"
+        f"{DISTRIBUTION}: there is no {missing} here; all compiled modules will run as plain "
+        f"Python: {SLOWER}"
     )
     return []
 

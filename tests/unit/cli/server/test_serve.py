@@ -41,5 +41,5 @@ def test_a_start_says_what_is_slower_without_compiled_modules(
     warn_if_slow()
     (said,) = caplog.messages
     assert said.startswith(
-        "modules not compiled, so that they run as plain Python: 1; writing takes"
+        "modules not compiled, so that they run as plain Python: 1; a Produce executes 7"
     )
