@@ -19,6 +19,7 @@ A group (`cli.records.consume_group`) commits the records it has shown, so it mu
 ``--until`` it stops in each partition before the first record of TIME or later.
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,6 +36,7 @@ from cli.options import (
     read_password,
     run_async,
 )
+from cli.output import note
 from cli.record_format import DEFAULT_FORMAT, RAW_FORMAT, line_format, to_json, unescape
 from cli.records.consume_alone import read_alone
 from cli.records.consume_group import read_as_group
@@ -220,7 +222,17 @@ def command(
     if group is not None:
         run_async(read_as_group(topic, reading, options))
     else:
+        if start is None:
+            _note_the_end(exit_at_end=exit_at_end)
         run_async(read_alone(Consumer(**options), topic, numbers, reading))
+
+
+def _note_the_end(*, exit_at_end: bool) -> None:
+    """Say why nothing is shown, to somebody who has not chosen to begin at the end."""
+    if exit_at_end:
+        note("Reading begins at the end, where it stops too: --from earliest shows what is there.")
+    elif sys.stdout.isatty():
+        note("Waiting for new records; --from earliest shows what is there. Ctrl-C ends.")
 
 
 def _schemas(url: str | None, user: str, password_file: str | None) -> "Schemas | None":

@@ -108,6 +108,15 @@ def test_json_output_is_json_input(server: RunningBroker) -> None:
     assert json.loads(again.splitlines()[1])["value"] == {"base64": "/wA="}
 
 
+def test_a_reader_that_begins_at_the_end_learns_why_nothing_comes(server: RunningBroker) -> None:
+    ok("produce", "here", "-q", server=server, given="a\n")
+    done = tidelog("consume", "here", "-e", server=server)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "--from earliest shows what is there" in done.stderr
+    for chosen in ("latest", "earliest"):
+        assert not tidelog("consume", "here", "-e", "--from", chosen, server=server).stderr
+
+
 def test_what_consume_writes_by_a_format_produce_reads_by_it(server: RunningBroker) -> None:
     template = r"{time}\t{partition}\t{key}\t{header.h}\t{value}"
     given = "2013-07-04T12:00:00.000-04:00\t0\tN1\t1\tup\tdown\n"
