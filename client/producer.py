@@ -283,7 +283,7 @@ class Producer(Generic[KeyT, ValueT]):
                 f"the record has {size_bytes} bytes: {RECORD_BYTES_MAX} at most; send it in pieces"
             )
         # The cluster's cache answers at once but for the first record of a topic.
-        info = self._cluster.find_topic(topic) or await self._topic(topic)
+        info = self._cluster.find_topic(topic, partition) or await self._topic(topic, partition)
         chosen = self._choose(info, name, partition, size_bytes)
         if self._transactions is not None:
             await self._transactions.enrol(TopicPartition(topic, chosen))
@@ -447,7 +447,9 @@ class Producer(Generic[KeyT, ValueT]):
             hint = "; check_timestamps=False lets it through" if is_number else ""
             raise InvalidTime(f"timestamp_ms: {error}{hint}") from None
 
-    async def _topic(self, name: str) -> TopicInfo:
+    async def _topic(self, name: str, partition: int | None = None) -> TopicInfo:
+        if partition is not None:
+            self._cluster.forget_topic(name)  # it may have more of them by now
         try:
             async with asyncio.timeout(self._options.delivery_timeout_ms / 1000):
                 return await self._cluster.topic(name)

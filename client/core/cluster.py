@@ -260,9 +260,12 @@ class Cluster:
         await self.retrying(lambda: self.refresh(None))
         return dict(self._metadata.topics)
 
-    def find_topic(self, name: str) -> TopicInfo | None:
-        """The topic if it is in the cache, whatever its age."""
-        return self._metadata.topics.get(name)
+    def find_topic(self, name: str, partition: int | None = None) -> TopicInfo | None:
+        """The topic if it is in the cache, with this partition if one is named; of any age."""
+        known = self._metadata.topics.get(name)
+        if known is None or type(partition) is not int or partition in known.partitions:
+            return known
+        return None
 
     async def leader(self, partition: TopicPartition) -> int:
         """The node id that leads a partition, from the cache or one request.

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from client.admin import Admin
 from client.consumer import Consumer
 from client.errors import BrokerRefused, BrokerUnreachable, InvalidUse
 from client.partitioner import partition_for_key
@@ -131,6 +132,13 @@ async def test_a_bad_partition_is_refused_with_the_range(broker: RunningBroker) 
     async with Producer(broker.bootstrap) as producer:
         with pytest.raises(InvalidUse, match="t has no partition 3: it has 0 to 0"):
             await producer.send("t", b"a", partition=3)
+
+
+async def test_a_partition_that_was_added_is_written_to_at_once(broker: RunningBroker) -> None:
+    async with Producer(broker.bootstrap) as producer, Admin(broker.bootstrap) as admin:
+        await producer.send_and_wait("t", b"a", partition=0)
+        await admin.create_partitions("t", 3)
+        assert (await producer.send_and_wait("t", b"b", partition=2)).partition == 2
 
 
 async def test_a_port_without_listener_is_reported_at_once() -> None:
