@@ -301,6 +301,18 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
         """
         await self._alter_configs(ResourceType.BROKER, str(node_id), changes)
 
+    async def group_configs(self, group_id: str) -> dict[str, ConfigEntry]:
+        """Every setting that a group may have of its own, by name; it need not exist."""
+        return await self._configs(ResourceType.GROUP, group_id)
+
+    async def alter_group_configs(self, group_id: str, changes: Mapping[str, str | None]) -> None:
+        """Change settings of a group, which need not exist; None takes one back. All or none.
+
+        Raises:
+            BrokerRefused: an unknown setting or a value out of the broker's bounds.
+        """
+        await self._alter_configs(ResourceType.GROUP, group_id, changes)
+
     async def _configs(self, kind: ResourceType, name: str) -> dict[str, ConfigEntry]:
         return await describe_configs(await self._connection_for(kind, name), kind, name)
 

@@ -12,6 +12,7 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 class ConfigSource(Enum):
@@ -23,6 +24,7 @@ class ConfigSource(Enum):
     DYNAMIC_DEFAULT = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8
 
     @property
     def is_default(self) -> bool:

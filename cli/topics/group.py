@@ -15,6 +15,7 @@ from cli.options import (
     none_to_see,
 )
 from cli.output import RIGHT, note, print_json, print_table, say
+from cli.topics.group_settings import alter, check_kind, configs
 from cli.topics.moving import Move, Moved, ends_of_existing, move_options
 from client.admin import Admin
 from client.aio.explain import GroupLag
@@ -30,7 +31,11 @@ _STEADY: Final = 0.05
 
 @click.group()
 def command() -> None:
-    """List, describe, delete consumer groups; move them in time."""
+    """List, describe, delete consumer groups; move them in time; change their settings."""
+
+
+command.add_command(configs)
+command.add_command(alter)
 
 
 @command.command("list")
@@ -108,7 +113,11 @@ def describe(*, group_id: str, broker: BrokerOptions, as_json: bool) -> None:
 
 
 async def _describe(admin: Admin, group_id: str) -> tuple[GroupInfo, list[dict[str, Any]]]:
-    info = await admin.describe_group(group_id)
+    try:
+        info = await admin.describe_group(group_id)
+    except BrokerRefused as error:
+        await check_kind(admin, group_id, error, is_share=False)
+        raise
     committed = await admin.group_offsets(group_id)
     owners = {tp: member for member in info.members for tp in member.partitions}
     partitions = sorted({*committed, *owners})
@@ -211,6 +220,7 @@ async def _reset(admin: Admin, group_id: str, move: Move) -> list[Moved]:
     try:
         await admin.require_no_members(group_id)
     except BrokerRefused as error:
+        await check_kind(admin, group_id, error, is_share=False)
         move.check_absence(error, f"group {group_id}")
     stored = await admin.group_offsets(group_id)
     committed = {tp: position.offset for tp, position in stored.items()}

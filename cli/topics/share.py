@@ -27,6 +27,7 @@ from cli.options import (
 from cli.output import RIGHT, note, print_json, print_table, say
 from cli.record_format import DEFAULT_FORMAT, line_format, to_json
 from cli.records.reading import POLL_MS
+from cli.topics.group_settings import alter, check_kind, configs
 from cli.topics.moving import Move, Moved, move_options
 from client.admin import Admin
 from client.core.sharing.admin import SHARE_TYPE
@@ -42,7 +43,11 @@ _BATCH_RECORDS = 500
 
 @click.group()
 def command() -> None:
-    """Read as a member of a share group; list, describe, move and delete share groups."""
+    """Read as a member of a share group; list, describe, move, change, delete share groups."""
+
+
+command.add_command(configs)
+command.add_command(alter)
 
 
 @command.command()
@@ -187,7 +192,12 @@ def describe(*, group_id: str, broker: BrokerOptions, as_json: bool) -> None:
 async def _describe(
     admin: Admin, group_id: str
 ) -> tuple[GroupInfo, dict[TopicPartition, SharePosition]]:
-    return await admin.describe_share_group(group_id), await admin.share_group_offsets(group_id)
+    try:
+        info = await admin.describe_share_group(group_id)
+    except BrokerRefused as error:
+        await check_kind(admin, group_id, error, is_share=True)
+        raise
+    return info, await admin.share_group_offsets(group_id)
 
 
 def _rows(info: GroupInfo, offsets: dict[TopicPartition, SharePosition]) -> list[dict[str, Any]]:
@@ -252,6 +262,7 @@ async def _reset(admin: Admin, group_id: str, move: Move) -> list[Moved]:
         # The broker would refuse it, too, but only with --execute.
         members = (await admin.describe_share_group(group_id)).members
     except BrokerRefused as error:
+        await check_kind(admin, group_id, error, is_share=True)
         move.check_absence(error, f"share group {group_id}")
         members = ()
     if members:

@@ -372,6 +372,42 @@ def test_creating_is_answered_for_programs(server: RunningBroker) -> None:
     assert parsed(*words, server=server) == {"topic": "made", "created": False}
 
 
+def test_a_group_has_settings_of_its_own(server: RunningBroker) -> None:
+    name, key = "set-up", "share.auto.offset.reset"
+    ok("produce", "before", "-q", "-p", "0", server=server, given="early\n")
+    assert ok("share", "alter", name, "--set", f"{key}=earliest", server=server).startswith("Chan")
+    read = ("share", "consume", "before", "-g", name, "--max", "1", "--format", "{value}")
+    assert ok(*read, server=server) == "early\n"
+    entries = parsed("share", "configs", name, server=server)
+    assert {"name": key, "value": "earliest", "source": "group"} in entries
+    assert "share.isolation.level" in ok("group", "configs", name, server=server)
+    wrong = tidelog("group", "alter", name, "--set", "share.session.timeout.ms=1", server=server)
+    assert wrong.returncode == ExitCode.FAILED
+    assert "group.share.min.session.timeout.ms" in wrong.stderr
+    ok("group", "alter", name, "--unset", key, server=server)
+    (entry,) = (e for e in parsed("group", "configs", name, server=server) if e["name"] == key)
+    assert entry == {"name": key, "value": "latest", "source": "default"}
+    ok("share", "delete", name, "-y", server=server)
+
+
+def test_a_group_of_another_kind_is_named_as_one(server: RunningBroker) -> None:
+    words = ("share", "reset", "queue", "--to-earliest", "-t", "kinds", "--new", "--execute")
+    ok("topic", "create", "kinds", server=server)
+    ok(*words, server=server)
+    moves = ("--to-earliest", "-t", "kinds", "--new")
+    for given in (("describe",), ("reset", *moves)):
+        done = tidelog("group", given[0], "queue", *given[1:], server=server)
+        assert done.returncode == ExitCode.NOT_FOUND
+        assert done.stderr == "tidelog: queue is a share group: use 'tidelog share'\n"
+    ok("group", "reset", "usual", *moves, "--execute", server=server)
+    for given in (("describe",), ("reset", *moves)):
+        done = tidelog("share", given[0], "usual", *given[1:], server=server)
+        assert done.returncode == ExitCode.NOT_FOUND
+        assert done.stderr == "tidelog: usual is no share group: use 'tidelog group'\n"
+    ok("group", "delete", "usual", "-y", server=server)
+    ok("share", "delete", "queue", "-y", server=server)
+
+
 def test_a_share_group_reads_is_described_moved_and_deleted(
     server: RunningBroker, tmp_path: Path
 ) -> None:

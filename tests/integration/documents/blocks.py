@@ -108,7 +108,7 @@ CLASSES: Final[dict[str, dict[str, str]]] = {
     },
     "docs/share-groups.md": {
         "kafka-configs": _KAFKA,
-        "tidelog share reset": _CLI,
+        "tidelog share alter": _CLI,
     },
     "docs/spark.md": {
         "pip install": "not run: installs packages",
