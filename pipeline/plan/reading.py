@@ -27,6 +27,10 @@ MAX_WAIT_MS: Final = 500
 _FAILURES_MAX: Final = 8
 _EMPTY_MAX: Final = 4
 _PAUSE_S: Final = 0.2
+_FIRST_BYTES: Final = 1 << 20
+"""Of the first fetch, which shows how large records are."""
+_SLACK_BYTES: Final = 64 << 10
+"""About a batch: a fetch for the rest of a range may end within one."""
 
 
 class RangeReader:
@@ -57,6 +61,7 @@ class RangeReader:
         )
         self._failures = 0
         self._empty = 0
+        self._bytes_per_offset = 0.0
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The records of the range in order.
@@ -79,7 +84,7 @@ class RangeReader:
                     continue
                 if fetched is None or not self._is_usable(fetched):
                     continue
-                following = _offset_after(fetched.records)
+                following = self._offset_after(fetched.records)
                 if following is not None and following < self._wanted.end:
                     pending = self._send(following)
             except (BrokerUnreachable, BrokerRefused) as error:
@@ -93,10 +98,26 @@ class RangeReader:
         return self._cluster.send_fetch(
             self._wanted.topic_partition,
             offset,
-            max_bytes=self._fetch_bytes,
+            max_bytes=min(self._fetch_bytes, self._bytes_from(offset)),
             max_wait_ms=MAX_WAIT_MS,
             read_committed=self._rules.read_committed,
         )
+
+    def _bytes_from(self, offset: int) -> int:
+        """About how many bytes the rest of the range has, so that none beyond it is sent."""
+        if not self._bytes_per_offset:
+            return _FIRST_BYTES
+        return int((self._wanted.end - offset) * self._bytes_per_offset) + _SLACK_BYTES
+
+    def _offset_after(self, records: memoryview) -> int | None:
+        """The offset after the last complete entry in `records`; notes how large they are."""
+        size = len(records)
+        used, last_offset, entries = whole_entries(records, 0, size, size, False)
+        if not entries:
+            return None
+        first_offset = int.from_bytes(records[:8], "big", signed=True)
+        self._bytes_per_offset = used / max(last_offset + 1 - first_offset, 1)
+        return last_offset + 1
 
     def _is_usable(self, fetched: Fetched) -> bool:
         """Whether there are records to decode; errors are raised or handled."""
@@ -149,10 +170,3 @@ class RangeReader:
             return not self._cluster.topics([self._wanted.topic])
         except ClientError:
             return False
-
-
-def _offset_after(records: memoryview) -> int | None:
-    """The offset after the last complete entry in `records`."""
-    size = len(records)
-    _, last_offset, entries = whole_entries(records, 0, size, size, False)
-    return last_offset + 1 if entries else None

@@ -18,7 +18,9 @@ _SMALLEST_TARGET_BYTES: Final = 16 * MIB
 _TASKS_WANTED: Final = 8
 """About how many tasks a topic of middle size is cut into by default."""
 PACK_ABOVE: Final = 64
-"""Above so many ranges, small ones share tasks."""
+"""Above so many ranges, all small ones share tasks."""
+_SHARED_BYTES: Final = 4 * MIB
+"""What a task reads in the time that it costs: ranges of less share tasks however few they are."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -99,15 +101,23 @@ def pack(
     target_bytes: int,
     above: int = PACK_ABOVE,
 ) -> list[tuple[OffsetRange, ...]]:
-    """One task for each range, or fewer when there are more than `above`, small ones together."""
-    if len(ranges) <= above:
-        return [(one,) for one in ranges]
+    """Tasks of neighbouring ranges: of 4 MiB together, or of `target_bytes` above `above` ranges.
+
+    A larger range is a task of its own, and so is one without an estimate among few.
+    """
+    most = target_bytes if len(ranges) > above else min(_SHARED_BYTES, target_bytes)
+    sizes = [
+        one.size * bytes_per_offset.get(one.topic_partition, target_bytes / one.size)
+        for one in ranges
+    ]
+    # Even tasks: they run side by side, and the largest is the last to end.
+    small = sum(size for size in sizes if size < most)
+    room = small / max(-(-small // most), 1)
     tasks: list[tuple[OffsetRange, ...]] = []
     current: list[OffsetRange] = []
     filled = 0.0
-    for one in ranges:
-        size = one.size * bytes_per_offset.get(one.topic_partition, target_bytes / one.size)
-        if current and filled + size > target_bytes:
+    for one, size in zip(ranges, sizes, strict=True):
+        if current and (size >= room or filled + size / 2 > room):
             tasks.append(tuple(current))
             current, filled = [], 0.0
         current.append(one)

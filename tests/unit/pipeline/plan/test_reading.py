@@ -70,6 +70,34 @@ def test_an_answer_without_partitions_is_asked_again_and_not_taken_for_emptiness
     assert read(throttled, 0, 5) == [0, 1, 2, 3, 4]
 
 
+def test_no_more_is_fetched_than_the_range_needs() -> None:
+    """A slice of 3 MB of a long log; whole batches of 100 records of a kilobyte."""
+    records = [Record(0, 1000, None, b"x" * 1000, ()) for _ in range(100)]
+    batches = [build_batch(records, base_offset=first) for first in range(0, 20_000, 100)]
+    sent: list[int] = []
+
+    class Log(Answers):
+        def send_fetch(self, partition: Any, offset: int, **named: Any) -> object:
+            self.room = named["max_bytes"]
+            return super().send_fetch(partition, offset)
+
+    def answer(at: int, _: int) -> bytes:
+        first = at // 100
+        data = b"".join(batches[first : first + max(log.room // len(batches[0]), 1)])
+        sent.append(len(data))
+        return data
+
+    log = Log(answer)
+    reader = RangeReader(
+        cast("Cluster", log), OffsetRange("t", 0, 5000, 8000), DecodeRules(columns=("offset",)),
+        fetch_bytes=8 << 20, fail_on_data_loss=True,
+    )  # fmt: skip
+    rows = [offset for one in reader.batches() for offset in one.column(0).to_pylist()]
+    assert rows == list(range(5000, 8000))
+    assert len(sent) <= 3
+    assert sum(sent) < 34 * len(batches[0])
+
+
 @pytest.mark.parametrize("fail", [True, False])
 def test_a_topic_that_was_deleted_amid_a_task_is_loss_or_the_end(
     monkeypatch: pytest.MonkeyPatch, fail: bool

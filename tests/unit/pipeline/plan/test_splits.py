@@ -86,6 +86,20 @@ def test_few_ranges_are_a_task_each() -> None:
     assert pack(ranges_of(1, 2), {}, MIB) == [(one,) for one in ranges_of(1, 2)]
 
 
+def test_small_ranges_share_tasks_evenly_however_few_they_are() -> None:
+    """4 MiB are read in the time that a task costs; four times 1.3 MB are two tasks."""
+    slice_of_each = ranges_of(10_001, 10_000, 9999, 10_000)
+    known = {("t", index): 130.0 for index in range(4)}
+    tasks = pack(slice_of_each, known, 128 * MIB)
+    assert tasks == [tuple(slice_of_each[:2]), tuple(slice_of_each[2:])]
+    assert pack(slice_of_each, known, MIB) == [(one,) for one in slice_of_each]
+    # A large one keeps its task, wherever it comes.
+    mixed = ranges_of(100, 10**6, 100, 100)
+    assert pack(mixed, known, 128 * MIB) == [
+        (mixed[0],), (mixed[1],), tuple(mixed[2:]),
+    ]  # fmt: skip
+
+
 def test_many_small_ranges_share_tasks_and_keep_their_order() -> None:
     many = ranges_of(*[10] * 200)
     tasks = pack(many, {("t", index): 1024.0 for index in range(200)}, MIB)
