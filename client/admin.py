@@ -19,12 +19,9 @@ from typing import Any, Self
 
 from client.aio.connection import open_cluster
 from client.aio.explain import (
-    SECURITY_SETTING,
-    SETTING,
     GroupLag,
     count_by_time,
     group_lags,
-    metrics_address,
     request_clock,
     request_document,
     request_metrics,
@@ -35,7 +32,7 @@ from client.aio.positions import to_timestamp
 from client.aio.reading import ReadRecords, read_records
 from client.aio.record_times import first_records
 from client.checks import check_text
-from client.core.configs import describe_configs, describe_sizes
+from client.core.configs import describe_configs, describe_sizes, find_metrics_url
 from client.core.groups import GroupAdmin
 from client.core.offsets import (
     EARLIEST,
@@ -513,13 +510,8 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
             node_id = await self._cluster.leader(partition)
         else:
             node_id = (await self.brokers())[0].node_id
-        configs = await self.broker_configs(node_id)
-        listener, security = configs.get(SETTING), configs.get(SECURITY_SETTING)
-        address = metrics_address(
-            listener.value if listener else None, self._cluster.brokers[node_id].host
-        )
-        scheme = "https" if security is not None and security.value == "tls" else "http"
-        return f"{scheme}://{address}"
+        connection = await self._connection_for(ResourceType.BROKER, str(node_id))
+        return await find_metrics_url(connection, node_id, self._cluster.brokers[node_id].host)
 
     async def first_records(
         self,

@@ -8,7 +8,8 @@ A reader of a time range skips the segments that cannot hold any of it: those wh
 with access to the files have the same numbers in `segment-manifest`; this is for readers over the
 network. Kafka's protocol has no request for it (docs/adr/0014).
 
-    {"topic": "flights", "now_ms": 1372809600000, "next": null, "unanswered": [],
+    {"topic": "flights", "topic_id": "5a0f12cd...", "now_ms": 1372809600000, "next": null,
+     "unanswered": [],
      "partitions": [
         {"partition": 0, "log_start_offset": 0, "high_watermark": 9120, "log_end_offset": 9120,
          "segments": [
@@ -20,12 +21,13 @@ network. Kafka's protocol has no request for it (docs/adr/0014).
              "held_by": null, "future": null}, ...],
          "deleted": [{"base_offset": 0, "size_bytes": 1048301, "unlinked_at_ms": 1372809660000}]}]}
 
-With `partition` its keys are at the top level, next to "topic". Timestamps are ms. `min_timestamp`
-is -1 when a record has no time, `max_timestamp` when none has. `max_timestamp` includes the markers
-of transactions, as lookups by time do. `data_max_timestamp` does not: it bounds the records that
-readers see. `min_timestamp`, `data_max_timestamp` and `records` are null while they are not known.
-The last segment is the active one and may grow: its numbers hold for the records below
-`next_offset`. `appended_ms` is when a segment was last appended to, -1 for never.
+With `partition` its keys are at the top level, next to "topic". `topic_id` is hexadecimal: by it a
+reader knows that this is the topic that it reads (null while workers differ). Timestamps are ms.
+`min_timestamp` is -1 when a record has no time, `max_timestamp` when none has. `max_timestamp`
+includes the markers of transactions, as lookups by time do. `data_max_timestamp` does not: it
+bounds the records that readers see. `min_timestamp`, `data_max_timestamp` and `records` are null
+while they are not known. The last segment is the active one and may grow: its numbers hold for
+the records below `next_offset`. `appended_ms` is when a segment was last appended to, -1 for never.
 
 `goes_at_ms` to `future` are those of /retention (`broker.operator.retention`), as of `now_ms`.
 `deleted` segments are out of the log; their files wait for `file.delete.delay.ms`.
@@ -78,6 +80,9 @@ class SegmentList:
         room = _limit(asked)
         after = _place(asked["after"]) if "after" in asked else _START
         logs = self._topics.kept_logs(asked["topic"], partition)
+        # Of the topic whose logs these are; it may be deleted while the fates are computed.
+        topic = self._topics.find(asked["topic"])
+        topic_id = None if topic is None else topic.topic_id.hex()
         now_ms = self._now_ms()
         partitions: list[Document] = []
         is_cut = False
@@ -96,7 +101,9 @@ class SegmentList:
             if len(page) < len(rest):
                 is_cut = True
                 break
-        return {"now_ms": now_ms, "is_cut": is_cut, "partitions": partitions}
+        return {
+            "topic_id": topic_id, "now_ms": now_ms, "is_cut": is_cut, "partitions": partitions,
+        }  # fmt: skip
 
     def again(self, asked: Asked, parts: Sequence[Document]) -> None:
         """As in `TopicQuery`."""
@@ -114,8 +121,10 @@ class SegmentList:
             room -= len(segments)
             if segments or "partition" in asked:
                 partitions.append({**one, "segments": segments})
+        ids = {part["topic_id"] for part in parts}
         shown: Document = {
             "topic": asked["topic"],
+            "topic_id": ids.pop() if len(ids) == 1 else None,
             "now_ms": min(part["now_ms"] for part in parts),
             "next": _last(partitions) if is_cut else None,
             "unanswered": unanswered,

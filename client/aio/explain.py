@@ -14,18 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from client.core.options import NOT_SECURED, Security
-from client.core.tls import basic_authorization, is_loopback, tls_context
+from client.core.tls import basic_authorization, tls_context
 from client.errors import BrokerUnreachable, InvalidUse, UnsupportedByBroker
 from client.types import format_address
 
 if TYPE_CHECKING:
     import h11
-
-SETTING: Final = "metrics.listener"
-"""The broker setting that names the port."""
-
-SECURITY_SETTING: Final = "metrics.listener.security"
-"""The broker setting that is `tls` where the port speaks https."""
 
 TIMEOUT_S: Final = 30.0
 
@@ -48,8 +42,6 @@ _READ_BYTES: Final = 64 << 10
 _NO_METRICS_PORT: Final = "what answered there is no Tidelog metrics port"
 
 _NOT_SERVED: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
-
-_ANY_HOST: Final = ("", "0.0.0.0", "::")
 
 
 class GroupLag(NamedTuple):
@@ -286,29 +278,6 @@ async def _receive(connection: "h11.Connection", reader: asyncio.StreamReader) -
         if len(body) > ANSWER_BYTES_MAX:
             raise h11.RemoteProtocolError("the answer is too long")
     return status, bytes(body)
-
-
-def metrics_address(listener: str | None, broker_host: str) -> str:
-    """Where the metrics port of a broker is reached, from its setting and its advertised host.
-
-    Raises:
-        UnsupportedByBroker: it has none, or none that can be reached from other machines.
-    """
-    if not listener:
-        raise UnsupportedByBroker(
-            f"the broker at {broker_host} has no metrics port, which explains lookups "
-            f"(it is no Tidelog, or its {SETTING} is empty)"
-        )
-    url = urlsplit(f"//{listener}")
-    host = url.hostname or ""
-    if host in _ANY_HOST:
-        host = broker_host
-    elif is_loopback(host) and not is_loopback(broker_host):
-        raise UnsupportedByBroker(
-            f"the metrics port of {broker_host} listens on {listener}, for that machine only: "
-            f"ask there, or set {SETTING} to an address that others reach"
-        )
-    return format_address(host, url.port or 0)
 
 
 def _decode(status: int, body: bytes) -> dict[str, Any]:

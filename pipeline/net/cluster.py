@@ -27,7 +27,7 @@ from client.core.offsets import (
 )
 from client.core.options import BadFile, ClusterOptions
 from client.core.records import FETCH_VERSIONS, fetch_request
-from client.errors import BrokerRefused, ClientError
+from client.errors import BrokerRefused, ClientError, UnsupportedByBroker
 from client.types import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicInfo
 from client.types import TopicPartition as Named
 from pipeline.errors import BadOptions
@@ -197,6 +197,25 @@ class Cluster:
             return {name: entry.value or "" for name, entry in entries.items()}
 
         return run(self.core.retrying(attempt))
+
+    def metrics_url(self) -> str:
+        """The address of the metrics port of the broker, which must be alone in its cluster.
+
+        Raises:
+            BrokerRefused: the user must not see the broker's settings.
+            UnsupportedByBroker: there is none, none that is reached from here, or several brokers.
+        """
+        # As in `settings`.
+        from client.core.configs import find_metrics_url
+
+        if len(self.core.brokers) != 1:
+            raise UnsupportedByBroker(f"the cluster has {len(self.core.brokers)} brokers")
+        ((node_id, broker),) = self.core.brokers.items()
+
+        async def attempt() -> str:
+            return await find_metrics_url(await self.core.connection(node_id), node_id, broker.host)
+
+        return run(attempt())
 
     def _info(self, topic: str) -> TopicInfo | None:
         return self.core.find_topic(topic) or self.topics([topic]).get(topic)

@@ -2,7 +2,7 @@
 
 An object begins with the bytes of the `.log`, so a position in the log is one in the object. The
 indexes follow. A task that reads an object in part fetches these first, and then no more of the log
-than it has to. The next chunk is under way while the last one is decoded.
+than it has to. The next chunks are under way together while the last one is decoded.
 
 `bucket` decides which objects are read. The driver may know an object that is gone when a task asks
 for it: retention has deleted its records, or the owner has replaced it. What is not there is the
@@ -16,11 +16,12 @@ Source: the format is `storage.segment.remote.object`'s.
 import contextlib
 import functools
 from bisect import bisect_right
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -39,6 +40,9 @@ from pipeline.records.batches import DecodeRules, PartitionDecoder
 if TYPE_CHECKING:
     from storage.remote.object_store import ObjectStore
     from storage.segment.remote.object import IndexFiles
+
+_AHEAD: Final = 4
+"""Chunks of an object that are asked for at once: a store takes long for one, not for several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,20 +177,23 @@ def answers(what: str) -> Iterator[None]:
 
 
 def _chunks(store: "ObjectStore", part: ObjectPart) -> Generator[memoryview, None, None]:
-    """The batches of `part`, a few MiB at a time, the next ones asked for before they are wanted.
+    """The batches of `part`, a few MiB at a time; the next chunks are asked for meanwhile.
 
     Raises as `read_indexes`; CorruptData where the log ends in the middle of a batch.
     """
     start, end = _span(store, part)
-    spans = [(at, min(at + READ_BYTES, end)) for at in range(start, end, READ_BYTES)]
     left = b""
-    pool = ThreadPoolExecutor(1)
+    pool = ThreadPoolExecutor(_AHEAD)
+    asked = (
+        pool.submit(store.get, part.key, at, min(at + READ_BYTES, end))
+        for at in range(start, end, READ_BYTES)
+    )
     try:
-        coming = [pool.submit(store.get, part.key, *span) for span in spans[:1]]
-        for number in range(len(spans)):
+        coming = deque(islice(asked, _AHEAD))
+        while coming:
             with answers(part.key):
-                data = left + coming.pop().result()
-            coming += [pool.submit(store.get, part.key, *one) for one in spans[number + 1 :][:1]]
+                data = left + coming.popleft().result()
+            coming.extend(islice(asked, 1))
             used = whole_batches(data)
             if used:
                 yield memoryview(data)[:used]

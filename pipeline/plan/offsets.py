@@ -24,7 +24,7 @@ Source: Spark `KafkaOffsetReaderAdmin`.
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from client.errors import UnsupportedByBroker
 from client.times import UTC, format_time
@@ -43,12 +43,15 @@ from pipeline.plan import lake_files
 from pipeline.plan.archived import Archive, FilePart
 from pipeline.plan.by_time import bounds_of, first_bounds, first_offsets, is_record
 from pipeline.plan.objects import ObjectPart, object_tasks
-from pipeline.plan.pruning import Pruned, prune
+from pipeline.plan.pruning import Pruned, Times, from_named_port, prune
 from pipeline.plan.splits import PACK_ABOVE, OffsetRange, arrange
 from pipeline.plan.union import at_one_moment, divide, file_tasks, open_archive
 
 if TYPE_CHECKING:
     from pipeline.plan.bucket import Bucket
+
+_PRUNE_ABOVE: Final = 20_000
+"""Reading so few offsets is cheaper than a request for the times of segments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +136,7 @@ def _plan(
         files = file_tasks(options, archive, inside, oldest, newest)
     ranges = _narrow_times(cluster, options, ranges, narrowing)
     ranges = _end_by_lateness(cluster, options, ranges, newest)
-    times = None if bucket is None else functools.partial(bucket.times, cluster)
+    times = _times_of(cluster, options, ranges, newest, bucket)
     ranges, pruned = prune(options, ranges, oldest, newest, times)
     objects: list[tuple[ObjectPart, ...]] = []
     if bucket is not None:
@@ -148,6 +151,27 @@ def _plan(
         files=tuple(files),
         objects=tuple(objects),
     )
+
+
+def _times_of(
+    cluster: Cluster,
+    options: SourceOptions,
+    ranges: Sequence[OffsetRange],
+    newest_ms: int,
+    bucket: "Bucket | None",
+) -> Times | None:
+    """Where the times of segments come from if the options do not say it: a bucket or the broker.
+
+    The broker is asked where its offsets have no end in time, and reading on would take longer.
+    """
+    if bucket is not None:
+        return functools.partial(bucket.times, cluster)
+    is_endless = newest_ms != NO_UPPER_TIME and options.max_lateness_ms is None
+    if options.read_from != "broker" or not is_endless:
+        return None
+    if sum(one.size for one in ranges) <= _PRUNE_ABOVE:
+        return None
+    return functools.partial(from_named_port, cluster, options.connection.security)
 
 
 def open_bucket(cluster: Cluster, options: SourceOptions) -> "Bucket | None":

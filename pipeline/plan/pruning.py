@@ -12,11 +12,12 @@ timestamps show where none does:
 The largest is that of the records that readers see. The markers of transactions carry the time at
 which they were written, and count for neither end (releases that do not report this prune less).
 
-The statistics come from one of three places, by option: the `segment-manifest` next to the files
-of `segments.path`, `GET /segments` on the broker's metrics port (`segments.statistics`), or the
-journal of the bucket that `segments.remote` names (`bucket`). All are hints. Statistics that are
-missing, damaged or about a segment that has changed prune nothing, and the result of the query is
-the same.
+The statistics come from one of three places: the `segment-manifest` next to the files of
+`segments.path`, `GET /segments` on the broker's metrics port, or the journal of the bucket that
+`segments.remote` names (`bucket`). The metrics port is the one of `segments.statistics`, else the
+one that the broker names, if that is reached from here and answers to everyone. All are hints.
+Statistics that are missing, damaged, about another topic or about a segment that has changed prune
+nothing, and the result of the query is the same.
 
 Invariant: a range is only left out if every record in it is known to be outside the window. The
 ends of the ranges are looked up before the statistics, so records appended in between are after
@@ -26,6 +27,7 @@ Source: the file's format is `storage.segment.manifest`'s.
 """
 
 import contextlib
+import http.client
 import json
 import urllib.parse
 import urllib.request
@@ -35,7 +37,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from client.core.options import NOT_SECURED, Security
 from client.core.tls import basic_authorization, tls_context
+from client.errors import ClientError
+from pipeline.net.cluster import Cluster
 from pipeline.options.options import SourceOptions, TopicPartition
 from pipeline.plan.splits import OffsetRange, join_ranges
 from protocol.records.checksums import crc32c
@@ -44,6 +49,8 @@ from protocol.records.layout import INT64_MAX, INT64_MIN
 MANIFEST: Final = "segment-manifest"
 _HEADING: Final = b"tidelog segment manifest 1"
 _TIMEOUT_S: Final = 5.0
+_SHORT_TIMEOUT_S: Final = 1.0
+"""Of a port that the user has not named: a query does not wait long for a hint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +103,7 @@ def prune(
 ) -> tuple[list[OffsetRange], Pruned]:
     """`ranges` without offsets that cannot be in `[oldest_ms, newest_ms)`, and a report of that.
 
-    `times` gives the segments of a bucket, where the options name no other statistics.
+    `times` gives the known segments where the options name no statistics.
     """
     pruned = Pruned()
     if oldest_ms == INT64_MIN and newest_ms == INT64_MAX:
@@ -128,7 +135,8 @@ def _statistics(
     if options.segments_statistics:
         try:
             for topic in sorted({one.topic for one in ranges}):
-                known |= _from_broker(options, topic)
+                security = options.connection.security
+                known |= _from_broker(options.segments_statistics, topic, security, security)
         except (OSError, ValueError) as error:
             pruned.problem = f"{options.segments_statistics}: {error}"
     elif times is not None:
@@ -138,6 +146,25 @@ def _statistics(
         for topic, index in {one.topic_partition for one in ranges}:
             known[topic, index] = list(from_manifest(folder / f"{topic}-{index}"))
     return known
+
+
+def from_named_port(
+    cluster: Cluster, security: Security, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, list[SegmentTimes]]:
+    """The segments by the metrics port that the broker names; none if that gives no answer.
+
+    No user is named there: a password goes to the places that the user has chosen.
+    """
+    found: dict[TopicPartition, list[SegmentTimes]] = {}
+    try:
+        url = cluster.metrics_url()
+        for topic in sorted({topic for topic, _ in partitions}):
+            # Another broker may listen at an address that is only right on the broker's machine.
+            topic_id = cluster.topic_id(topic) or "unknown"
+            found |= _from_broker(url, topic, security, NOT_SECURED, topic_id=topic_id)
+    except (ClientError, OSError, ValueError, http.client.HTTPException):
+        return {}
+    return found
 
 
 def from_manifest(folder: Path) -> Iterator[SegmentTimes]:
@@ -189,12 +216,15 @@ def _facts(folder: Path) -> dict[int, dict[str, int]]:
     return found
 
 
-def _from_broker(options: SourceOptions, topic: str) -> dict[TopicPartition, list[SegmentTimes]]:
-    """The segments of `topic` by the broker's metrics port; raises OSError or ValueError.
+def _from_broker(
+    address: str, topic: str, security: Security, user: Security, *, topic_id: str = ""
+) -> dict[TopicPartition, list[SegmentTimes]]:
+    """The segments of `topic` by a broker's metrics port; raises OSError or ValueError.
 
-    The user of the source's connection is named there, in clear on loopback only.
+    `user` is named there, in clear on loopback only. With `topic_id` (hexadecimal) the answer must
+    be of that topic, and come soon.
     """
-    address, security = options.segments_statistics, options.connection.security
+    timeout_s = _SHORT_TIMEOUT_S if topic_id else _TIMEOUT_S
     url = urllib.parse.urlsplit(address if "://" in address else f"http://{address}")
     tls = url.scheme == "https"
     # The broker's neighbour, like its port for clients: never by way of a proxy of the environment.
@@ -203,7 +233,7 @@ def _from_broker(options: SourceOptions, topic: str) -> dict[TopicPartition, lis
         handlers.append(
             urllib.request.HTTPSHandler(context=tls_context(replace(security, tls=True)))
         )
-    authorization = basic_authorization(security, url.hostname or "", tls=tls)
+    authorization = basic_authorization(user, url.hostname or "", tls=tls)
     opener = urllib.request.build_opener(*handlers)
     known: dict[TopicPartition, list[SegmentTimes]] = {}
     asked = {"topic": topic}
@@ -212,8 +242,10 @@ def _from_broker(options: SourceOptions, topic: str) -> dict[TopicPartition, lis
         request = urllib.request.Request(f"{url.scheme}://{url.netloc}/segments?{query}")
         if authorization is not None:
             request.add_unredirected_header("Authorization", authorization)
-        with opener.open(request, timeout=_TIMEOUT_S) as answer:
+        with opener.open(request, timeout=timeout_s) as answer:
             document = json.load(answer)
+        if topic_id and document.get("topic_id") != topic_id:
+            raise ValueError(f"{address} answers for another topic {topic}")
         for partition, segments in parse_segments(topic, document).items():
             known.setdefault(partition, []).extend(segments)
         # Brokers of earlier releases answer with all segments, and without this.

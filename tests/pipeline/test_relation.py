@@ -10,7 +10,10 @@ from pyspark.sql import SparkSession
 
 from pipeline.launch import main
 from pipeline.net.producing import TaskProducer
-from pipeline.options.options import parse_sink_options
+from pipeline.options.options import parse_sink_options, parse_source_options
+from pipeline.plan import offsets
+from pipeline.plan.offsets import plan_batch
+from pipeline.plan.pruning import Pruned
 from pipeline.spark.session import where
 from protocol.time_windows import window_name
 from tests.pipeline.conftest import (
@@ -21,6 +24,7 @@ from tests.pipeline.conftest import (
     values,
     window_equals_brute_force,
 )
+from tests.pipeline.test_union import read_rows
 
 pytestmark = pytest.mark.core
 
@@ -439,6 +443,34 @@ def test_statistics_prune_both_ends_of_a_window_and_lose_no_late_row(
     assert plan["of"] == 4001
     assert plan["offsets"] < 2000
     assert plan["segments_pruned"] >= 2
+
+
+@pytest.mark.core
+def test_a_strict_window_finds_the_times_of_segments_by_itself(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the port that the broker names; a short rest is read without asking."""
+    name = broker.topic(1, segment_bytes="9000")
+    for first in range(0, 4000, 400):
+        broker.produce(name, 0, 400, first=first, batchBytes="2k")
+    broker.produce(name, 0, 1, start_ms=START_MS - 2_350_000, first=4000)
+    named = {
+        "subscribe": name, "timeWindow": "strict",
+        "startingTimestamp": str(START_MS + 1_600_000),
+        "endingTimestamp": str(START_MS + 1_700_000),
+    }  # fmt: skip
+    options = parse_source_options({**broker.options, **named}, is_stream=False)
+    wanted = [b"v%d" % number for number in (*range(1600, 1700), 4000)]
+
+    def planned() -> Pruned:
+        with broker.cluster() as cluster:
+            return plan_batch(cluster, options, START_MS).pruned
+
+    assert planned().known == 0
+    monkeypatch.setattr(offsets, "_PRUNE_ABOVE", 0)
+    assert planned().skipped >= 2
+    assert planned().offsets > 1500
+    assert sorted(row[3] for row in read_rows(broker, options)) == sorted(wanted)
 
 
 def test_a_promised_lateness_ends_a_strict_window(broker: Broker, read: Any) -> None:

@@ -9,7 +9,8 @@ import pytest
 from cli.exit_codes import ExitCode
 from cli.main import run
 from client.admin import Admin
-from client.aio.explain import metrics_address, request_document
+from client.aio.explain import request_document
+from client.core.configs import metrics_address
 from client.errors import BrokerUnreachable, InvalidUse, UnsupportedByBroker
 from client.types import TopicPartition
 from tests.support.broker import RunningBroker, batch, running_broker

@@ -1,9 +1,11 @@
 """Parts of objects against their own records: bounds, formats, transactions, what is gone."""
 
 import random
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -132,6 +134,27 @@ def test_a_part_costs_the_indexes_and_no_more_of_the_log_than_it_needs(
     assert asked == [whole.log_bytes]
 
 
+def test_chunks_are_asked_for_together_and_come_in_their_order(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that answers nothing until four are asked for, and the last one first."""
+    monkeypatch.setattr(objects, "READ_BYTES", 100)
+    whole = put(url, plain(random.Random(5), 12))
+    chunks = -(-whole.log_bytes // 100)
+    assert chunks > 8
+    store = store_at(url, CLUSTER)
+    get, together = store.get, Barrier(objects._AHEAD)
+
+    def slow(key: str, start: int, end: int) -> bytes:
+        if start < 100 * objects._AHEAD:
+            together.wait(timeout=20)
+            time.sleep(0.02 * (objects._AHEAD - start // 100))
+        return get(key, start, end)
+
+    monkeypatch.setattr(store, "get", slow)
+    assert read(url, whole)[0] == rows_of(BASE, whole.next_offset)
+
+
 def test_offsets_without_records_are_done_with(url: str) -> None:
     """Markers at a segment's end, and a segment that has none but them."""
     rows = [(BASE, build_batch([Record(0, 0, b"k", b"v%d" % BASE, ())], base_offset=BASE))]
@@ -236,5 +259,5 @@ def test_tasks_follow_the_options(url: str) -> None:
     assert [task[0].wanted.size for task in cut] == [500, 500, 500, 500, 10]
     small = [part(number * 10, 10, 1 << 20) for number in range(1000)]
     packed = object_tasks(options(), small)
-    assert [len(task) for task in packed] == [128] * 7 + [104]
+    assert [len(task) for task in packed] == [125] * 8
     assert [one for task in packed for one in task] == small

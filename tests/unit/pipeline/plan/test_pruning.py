@@ -13,12 +13,20 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow")
 
+from client.core.options import NOT_SECURED, Security
+from client.errors import UnsupportedByBroker
 from client.types import OffsetAndTimestamp
 from pipeline.jobs.plan import describe_plan
 from pipeline.options.narrowing import NO_UPPER_TIME
 from pipeline.options.options import SourceOptions, TopicPartition, parse_source_options
 from pipeline.plan.offsets import ReadPlan, _end_by_lateness, resolve
-from pipeline.plan.pruning import MANIFEST, from_manifest, parse_segments, prune
+from pipeline.plan.pruning import (
+    MANIFEST,
+    from_manifest,
+    from_named_port,
+    parse_segments,
+    prune,
+)
 from pipeline.plan.splits import OffsetRange
 from protocol.records.checksums import crc32c
 from protocol.records.layout import INT64_MAX, INT64_MIN
@@ -158,7 +166,8 @@ class Answering(BaseHTTPRequestHandler):
             {"base_offset": 0, "next_offset": 30, "min_timestamp": 800, "max_timestamp": 905},
             {"base_offset": 30, "next_offset": 50, "min_timestamp": None, "max_timestamp": 999},
         ]
-        body = json.dumps({"partitions": [{"partition": 0, "segments": facts}]}).encode()
+        document = {"topic_id": "5a0f", "partitions": [{"partition": 0, "segments": facts}]}
+        body = json.dumps(document).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -175,6 +184,48 @@ def test_the_broker_tells_over_http() -> None:
         kept, pruned = prune(wire, [WHOLE], 910, 1000)
     assert kept == [OffsetRange("t", 0, 30, 50)]
     assert (pruned.skipped, pruned.problem) == (1, "")
+
+
+class Named(PartitionDouble):
+    """A cluster of one broker that names this metrics port, and whose topic has this id."""
+
+    def __init__(self, port: int, topic_id: str) -> None:
+        super().__init__()
+        self.port, self.named = port, topic_id
+
+    def metrics_url(self) -> str:
+        if not self.port:
+            raise UnsupportedByBroker("it has no metrics port")
+        return f"http://127.0.0.1:{self.port}"
+
+    def topic_id(self, topic: str) -> str:
+        assert topic == "t"
+        return self.named
+
+
+@pytest.mark.parametrize("topic_id", ["5a0f", "beef", ""])
+def test_a_port_that_the_broker_names_is_believed_about_its_own_topic_alone(topic_id: str) -> None:
+    """At an address of loopback another broker may listen, which has a topic of that name."""
+    secured = Security(mechanism="PLAIN", username="alice", password="secret")
+    asked: list[str | None] = []
+
+    class Guarded(Answering):
+        def do_GET(self) -> None:
+            asked.append(self.headers["Authorization"])
+            super().do_GET()
+
+    with HTTPServer(("127.0.0.1", 0), Guarded) as server:
+        Thread(target=server.handle_request, daemon=True).start()
+        log = Named(server.server_port, topic_id)
+        found = from_named_port(log.cluster, secured, [("t", 0)])
+    assert [one.base_offset for one in found.get(("t", 0), [])] == ([0, 30] * (topic_id == "5a0f"))
+    # Nor is a password sent to a place that the user has not named.
+    assert asked == [None]
+
+
+def test_a_broker_without_a_port_or_behind_a_wall_prunes_nothing() -> None:
+    for port in (0, 1):
+        assert from_named_port(Named(port, "5a0f").cluster, NOT_SECURED, [("t", 0)]) == {}
 
 
 def test_a_broker_without_statistics_prunes_nothing_and_it_is_reported() -> None:
