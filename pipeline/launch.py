@@ -21,6 +21,7 @@ from client.errors import ClientError, InvalidTime
 from pipeline.errors import BadOptions, PipelineError
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, code_of, silent
 from pipeline.options.options import time_of
+from pipeline.options.reader import OptionReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -165,6 +166,30 @@ def _repeated(arguments: Arguments, progress: Progress, run: Callable[[], Outcom
             return outcome
         progress(outcome.sentence)
         time.sleep(interval_s)
+
+
+def _describe_compact_files(job: argparse.ArgumentParser) -> None:
+    job.add_argument("--target", required=True, help="NAMESPACE.TABLE, as the archive was given it")
+    job.add_argument("--state-dir", required=True, help="the archive's state directory")
+    job.add_argument("--small", default="64m", help="files below this size are joined")
+    job.add_argument("--file-size", default="256m", help="to files of about this size")
+    job.add_argument("--keep", default="7d", help="how long replaced files stay for old queries")
+
+
+def _run_compact_files(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
+    from pipeline.jobs.compact_files import CompactFilesSettings, compact_files
+
+    sizes = OptionReader({"--small": arguments.small, "--file-size": arguments.file_size})
+    settings = CompactFilesSettings(
+        target=arguments.target,
+        state_dir=arguments.state_dir,
+        small_bytes=sizes.size("--small", 0),
+        file_bytes=sizes.size("--file-size", 0),
+        keep_ms=duration_ms("--keep", arguments.keep),
+        dry_run=arguments.dry_run,
+    )
+    sizes.raise_problems()
+    return compact_files(_session_unless_dry(arguments, start), settings, progress)
 
 
 def _describe_restore(job: argparse.ArgumentParser) -> None:
@@ -398,6 +423,11 @@ _JOBS: Final[Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None], 
         "Topics into files by event date, each record once.",
         _describe_archive,
         _run_archive,
+    ),
+    "compact-files": (
+        "The small files of an archive's Iceberg table into few large ones.",
+        _describe_compact_files,
+        _run_compact_files,
     ),
     "restore": (
         "An archive back into a topic, with its own times.",

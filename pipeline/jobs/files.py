@@ -24,6 +24,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -62,6 +63,10 @@ _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _FIRST_DAY: Final = date.min.toordinal() - _EPOCH_ORDINAL
 _LAST_DAY: Final = date.max.toordinal() - _EPOCH_ORDINAL
 _NO_DAY: Final = _LAST_DAY + 1
+_SCAN: Final[Mapping[str, Any]] = {
+    "batch_size": 16_384, "batch_readahead": 2, "fragment_readahead": 1, "use_threads": False,
+}  # fmt: skip
+"""How a file is read for another one: a few batches in memory."""
 _STALE_S: Final = 86_400
 _LOOKS: Final = 6
 _LOOK_AGAIN_S: Final = 0.5
@@ -144,6 +149,44 @@ def write_ranges(
             for batch in read_range(cluster, options, one, rules):
                 writer.add(one.partition, batch)
         return writer.finish(ranges[0].topic)
+
+
+def rewrite_files(
+    files: Sequence[WrittenFile], folder: str, name: str, *, dated: bool
+) -> WrittenFile:
+    """Write the rows of `files`, all of one day and topic, as one file below `folder`.
+
+    The rows of a partition are in the order of their offsets, as in each of `files`. `dated` says
+    whether these have their date in a column. Raises OSError.
+    """
+    # Only compaction needs it; archiving should not pay for the import.
+    from pyarrow.dataset import dataset
+    from pyarrow.dataset import field as field_of
+
+    place, day = folder_of(folder), files[0].event_date
+    schema = DATED_SCHEMA if dated else FILE_SCHEMA
+    sources = [dataset(file.path, schema, format="parquet") for file in files]
+    file = _open(place, day, name, schema)
+    try:
+        for partition in sorted({index for one in files for _, index in one.partitions}):
+            is_its = field_of("partition") == partition
+            firsts = [_first_offset(source, is_its) for source in sources]
+            for first, source in sorted(zip(firsts, sources, strict=True), key=itemgetter(0)):
+                for batch in source.to_batches(filter=is_its, **_SCAN) if first >= 0 else ():
+                    if batch.num_rows:
+                        file.add(partition, batch)
+        return _close(place, files[0].topic, day, file)
+    except BaseException:
+        file.hidden.unlink(missing_ok=True)
+        raise
+
+
+def _first_offset(source: Any, condition: Any) -> int:
+    """The offset of the first row that meets `condition`, -1 if none does."""
+    for batch in source.to_batches(columns=["offset"], filter=condition, **_SCAN):
+        if batch.num_rows:
+            return int(batch.column(0)[0].as_py())
+    return -1
 
 
 def file_name(ranges: Sequence[OffsetRange], topic_id: str, digest: str) -> str:

@@ -13,13 +13,14 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import pyarrow.parquet as pq
 
 from client.times import UTC, format_time
-from pipeline.errors import BadOptions
+from pipeline.errors import BadOptions, JournalConflict
 from pipeline.jobs.files import DATED_SCHEMA, EVENT_DATE, FILE_SCHEMA
 from pipeline.options.reader import is_store, local_path
 from pipeline.plan.archived import WrittenFile
@@ -30,6 +31,8 @@ STORAGE: Final = {"allow_http": "true"}
 """For delta-rs; a server on a private network often has no certificate, and the address decides."""
 APPLICATION: Final = "tidelog-archive"
 """Our name in a table's log, before the archive's own id."""
+_TRIES: Final = 5
+_PAUSE_S: Final = 0.2
 
 
 class Lake(Protocol):
@@ -217,6 +220,66 @@ class IcebergLake(ParquetLake):
             [f"file://{file.path}" for file in files],
             snapshot_properties={self.app_id: str(number)},
         )
+
+    @property
+    def has_table(self) -> bool:
+        """Whether the table is there."""
+        return bool(self._catalog.table_exists(self.target))
+
+    def replace(self, replaced: Sequence[str], files: Sequence[WrittenFile]) -> None:
+        """One snapshot without `replaced` (paths) and with `files`; nothing if it has been made.
+
+        Raises:
+            JournalConflict: the table has only some of the files.
+        """
+        from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.io.pyarrow import parquet_file_to_data_file
+
+        made, gone = ({f"file://{one}" for one in paths} for paths in
+                      ([file.path for file in files], replaced))  # fmt: skip
+        for attempt in range(_TRIES):
+            table = self._catalog.load_table(self.target)
+            there = {task.file.file_path: task.file for task in table.scan().plan_files()}
+            if made <= there.keys() and not gone & there.keys():
+                return
+            if made & there.keys() or not gone <= there.keys():
+                missing = sorted(gone - there.keys()) or sorted(made & there.keys())
+                raise JournalConflict(
+                    f"table {self.target} is not as the archive lists it, for example "
+                    f"{missing[0]}: another program has rewritten it; it is not compacted here"
+                )
+            with (
+                contextlib.suppress(CommitFailedException),
+                table.transaction() as making,
+                making.update_snapshot().overwrite() as snapshot,
+            ):
+                for path in gone:
+                    snapshot.delete_data_file(there[path])
+                for path in sorted(made):
+                    added = parquet_file_to_data_file(table.io, table.metadata, path)
+                    snapshot.append_data_file(added)
+            # An archive run may have added a batch meanwhile; the next look shows it.
+            time.sleep(attempt * _PAUSE_S)
+        raise JournalConflict(
+            f"table {self.target} was changed {_TRIES} times meanwhile: compact it while the "
+            "archive job pauses"
+        )
+
+    def expire_snapshots(self, before_ms: int) -> None:
+        """Drop the snapshots from before a time (ms), but for the current one and tagged ones."""
+        when = datetime.fromtimestamp(before_ms / 1000, UTC)
+        table = self._catalog.load_table(self.target)
+        table.maintenance.expire_snapshots().older_than(when).commit()
+
+    def paths_before(self, before_ms: int) -> set[str]:
+        """The files that the snapshots from before a time (ms) name."""
+        table = self._catalog.load_table(self.target)
+        return {
+            task.file.file_path.removeprefix("file://")
+            for snapshot in table.snapshots()
+            if snapshot.timestamp_ms < before_ms
+            for task in table.scan(snapshot_id=snapshot.snapshot_id).plan_files()
+        }
 
     def _create(self, file: WrittenFile) -> None:
         """Make the table for files like `file`, which an earlier release may have written."""

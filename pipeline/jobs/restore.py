@@ -24,9 +24,8 @@ from pipeline.net.producing import MARK_PREFIX
 from pipeline.options.narrowing import NO_LOWER_TIME, NO_UPPER_TIME
 from pipeline.options.options import SinkOptions, TopicChoice, parse_sink_options
 from pipeline.options.reader import is_address, is_store, local_path, spark_path
-from pipeline.plan.archived import ALONE, Archive, WrittenFile, parse_file
+from pipeline.plan.archived import ALONE, Archive, WrittenFile
 from pipeline.plan.folders import Folder, folder_of
-from pipeline.plan.journal import Journal
 from pipeline.spark.session import by_partition
 
 if TYPE_CHECKING:
@@ -213,14 +212,12 @@ def read_archive(spark: SparkSession, source: str, state_dir: str = "") -> DataF
         _check_archived(source)
         return spark.read.parquet(spark_path(source))
     folder = folder_of(source)
-    journal = Journal(state_dir)
-    commits = [journal.get(f"commits/{name}") for name in journal.names("commits")]
-    files = [parse_file(file) for commit in commits for file in commit["files"]]
+    archive = Archive(state_dir, name="--state-dir ")
+    files = archive.files
     if not files:
         raise BadOptions([f"state directory {state_dir} lists no archived file"])
     paths = [committed_path(folder, file) for file in files]
     if is_store(source):
-        archive = Archive(state_dir, name="--state-dir ")
         archive.files = [replace(file, path=path) for file, path in zip(files, paths, strict=True)]
         parts = archive.parts(archive.ranges(), NO_LOWER_TIME, NO_UPPER_TIME)
         # Needs Spark, which a dry run does without.

@@ -8,6 +8,10 @@ a commit are never read.
     plans/00000004.json     flights-0 [5000, 7000), flights-1 [4100, 6900)
     commits/00000004.json   event_date=2013-07-04/..., event_date=2013-07-05/...
 
+Compaction (`jobs.compact_files`) replaces files by others with the same records, in documents of
+its own that are numbered in the same way. A reader drops the replaced ones, also of commits that it
+reads later.
+
 So `[5000, 7000)` of flights-0 is read from these files, and an offset that no commit covers is read
 from the broker. `Archive` follows the commits while the job runs. If retention has deleted records
 that the last known commit does not cover, a commit written meanwhile may; `follow` looks for it,
@@ -36,6 +40,8 @@ START: Final = "start"
 """Where each partition started when the archive first looked at it."""
 ISOLATION: Final = "isolation"
 """Whether the archive holds the records of aborted transactions; decided by its first run."""
+COMPACTIONS: Final = "compactions"
+"""The documents that name files which replace others."""
 ALONE: Final = SourceOptions(
     connection=ClusterOptions(bootstrap=()), choice=TopicChoice(),
     starting=Boundary(option="startingOffsets", place="earliest"),
@@ -129,7 +135,7 @@ class Archive:
     """The commits of one archive, as far as they were read. Belongs to one thread.
 
     Attributes:
-        files: all committed files.
+        files: all committed files, and of those that were replaced their replacements.
     """
 
     def __init__(self, state_dir: str, *, name: str = "option archive=") -> None:
@@ -151,6 +157,8 @@ class Archive:
             )
         self._starts = {(topic, index): offset for topic, index, offset in starts}
         self._commits = 0
+        self._compactions = 0
+        self._replaced: set[str] = set()
         self._covered: dict[TopicPartition, list[OffsetRange]] = {}
         self._last: ArchivePlan | None = None
         self.files: list[WrittenFile] = []
@@ -162,14 +170,37 @@ class Archive:
         while (commit := self._journal.find(f"commits/{self._commits:08d}")) is not None:
             plan = self._plan(self._commits)
             assert plan is not None, "a commit has a plan"
-            self.files += map(parse_file, commit["files"])
+            self._add(commit["files"])
             for one in plan.ranges:
                 self._covered.setdefault(one.topic_partition, []).append(one)
             self._last = plan
             self._commits += 1
         if self._commits > before:
             self._covered = {tp: join_ranges(parts) for tp, parts in self._covered.items()}
+        self._read_compactions()
         return self._commits > before
+
+    def _read_compactions(self) -> None:
+        """Take the files of later compactions in the place of those that they replace."""
+        while (made := self._journal.find(f"{COMPACTIONS}/{self._compactions:08d}")) is not None:
+            self._replaced.update(made["replaced"])
+            self.files = [file for file in self.files if file.path not in self._replaced]
+            self._add(made["files"])
+            self._compactions += 1
+
+    def _add(self, files: Iterable[Mapping[str, Any]]) -> None:
+        parsed = map(parse_file, files)
+        self.files += [file for file in parsed if file.path not in self._replaced]
+
+    @property
+    def known_paths(self) -> set[str]:
+        """The paths of `files` and of all that were replaced."""
+        return {file.path for file in self.files} | self._replaced
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether there is a batch with a plan and without a commit."""
+        return self._plan(self._commits) is not None
 
     def check(self, cluster: Cluster, topics: Iterable[str], *, read_committed: bool) -> None:
         """Whether it is an archive of these topics, read as the query reads them.

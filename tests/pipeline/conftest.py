@@ -220,7 +220,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> Any:
     def run_tasks(_: Any, work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
         return [work(task) for task in tasks]
 
-    for job in ("archive", "skew", "audit", "lateness"):
+    for job in ("archive", "skew", "audit", "lateness", "compact_files"):
         monkeypatch.setattr(f"pipeline.jobs.{job}.run_tasks", run_tasks)
 
 
