@@ -100,8 +100,6 @@ class SourceOptions:
     target_bytes_per_task: int = 128 * _MIB
     on_malformed: str = "error"
     journal_dir: str = ""
-    rows_per_batch: int = 16_384
-    bytes_per_batch: int = 4 * _MIB
     verify_checksums: bool = True
     fetch_bytes: int = 8 * _MIB
     read_from: str = "broker"
@@ -136,7 +134,7 @@ _SOURCE_NAMES: Final = (
     "maxTriggerDelay", "minPartitions", "maxRecordsPerPartition", "targetBytesPerTask",
     "failOnDataLoss", "includeHeaders", "columns", "onMalformedTimestamp",
     "readFrom", "segments.path", "segments.remote", "segments.statistics", "archive", "journalDir",
-    "rowsPerBatch", "bytesPerBatch", "verifyChecksums", "narrowTo",
+    "narrowTo",
 )  # fmt: skip
 _SINK_NAMES: Final = (
     "topic", "delivery", "transactionalIdPrefix", "acks", "compression", "batchBytes",
@@ -196,9 +194,7 @@ def parse_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sour
         target_bytes_per_task=reader.size("targetBytesPerTask", 128 * _MIB),
         on_malformed=reader.choice("onMalformedTimestamp", ("error", "null", "clamp"), "error"),
         journal_dir=reader.place("journalDir"),
-        rows_per_batch=reader.number("rowsPerBatch", 16_384),
-        bytes_per_batch=reader.size("bytesPerBatch", 4 * _MIB),
-        verify_checksums=reader.flag("verifyChecksums", True),
+        verify_checksums=reader.flag("kafka.check.crcs", True),
         fetch_bytes=reader.number("kafka.max.partition.fetch.bytes", 8 * _MIB),
         read_from=_read_from(reader),
         segments_path=reader.directory("segments.path"),
@@ -235,7 +231,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
             ("none", "gzip", "snappy", "lz4", "zstd"),
             "none",
         ),
-        batch_bytes=reader.size("batchBytes", 256 * 1024),
+        batch_bytes=reader.size(reader.given("batchBytes", "kafka.batch.size"), 256 * 1024),
         max_rows_per_second=reader.number("maxRowsPerSecond", None),
         transaction_timeout_ms=reader.number("kafka.transaction.timeout.ms", 15 * 60_000),
         verify_repeats=reader.flag("verifyRepeats", True),

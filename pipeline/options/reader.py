@@ -34,6 +34,13 @@ _REFUSED_KAFKA: Final = {
     "kafka.ssl.keystore.key": "give a file by kafka.ssl.keystore.location, key and certificate",
     "kafka.interceptor.classes": "there is no Java client here to intercept",
 }
+_GONE: Final = {
+    "verifychecksums": "it is kafka.check.crcs now, Kafka's own name",
+    "rowsperbatch": "leave it out: batches are as large as they are read fastest",
+    "bytesperbatch": "leave it out: batches are as large as they are read fastest",
+    "pushdown": "leave it out, and give conditions to spark.where",
+}
+"""Options of earlier releases, and what to do instead."""
 _SECRET: Final = ("jaas", "password", "secret", "certificate", "keystore.key")
 """Parts of the names of options whose values are in no message."""
 _UNITS_MS: Final = {
@@ -43,7 +50,9 @@ _USED_KAFKA: Final = (
     "kafka.bootstrap.servers", "kafka.security.protocol", "kafka.client.id",
     "kafka.request.timeout.ms", "kafka.isolation.level", "kafka.sasl.mechanism",
     "kafka.sasl.jaas.config", "kafka.sasl.oauthbearer.token.endpoint.url",
-    "kafka.ssl.truststore.location", "kafka.ssl.keystore.location",
+    "kafka.ssl.truststore.location", "kafka.ssl.keystore.location", "kafka.check.crcs",
+    "kafka.max.partition.fetch.bytes", "kafka.acks", "kafka.compression.type", "kafka.batch.size",
+    "kafka.transaction.timeout.ms",
 )  # fmt: skip
 
 
@@ -141,6 +150,8 @@ class OptionReader:
         for name in self._values:
             if name.startswith("kafka."):
                 self._check_kafka_name(name)
+            elif name in _GONE:
+                self.problems.append(f"option {name} is gone: {_GONE[name]}")
             elif name not in lowered and name not in ignored:
                 near = difflib.get_close_matches(name, lowered, n=1)
                 proper = next((word for word in known if near and word.lower() == near[0]), "")

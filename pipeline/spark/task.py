@@ -67,8 +67,6 @@ def read_task(
         read_committed=options.read_committed,
         verify_checksums=options.verify_checksums,
         on_malformed=options.on_malformed,
-        rows_per_batch=options.rows_per_batch,
-        bytes_per_batch=options.bytes_per_batch,
     )
     for part in task.files:
         yield from read_part(part, rules, fail_on_data_loss=options.fail_on_data_loss)

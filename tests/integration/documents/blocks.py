@@ -125,8 +125,10 @@ CLASSES: Final[dict[str, dict[str, str]]] = {
         + "test_the_values_of_the_page_are_decoded_and_encoded_as_written",
         "schema = ": _SPARK + "test_the_values_of_the_page_are_decoded_and_encoded_as_written",
         "def warn(": _SPARK + "test_the_python_of_the_page_runs_as_written",
-        "export AWS": _SPARK + "test_the_jobs_of_the_page_run_as_written",
-        "tidelog spark bundle": "not run: needs a cluster of Spark",
+        "export AWS": "test: tests/pipeline/test_object_stores.py"
+        "::test_topic_and_lake_are_one_table_and_the_commands_of_the_page_run",
+        "tidelog spark bundle": "test: tests/pipeline/test_cluster.py"
+        "::test_the_example_of_the_docs_archives_and_restores_on_standalone_workers_out_of_the_zip",
     },
     "docs/testing.md": {
         "DAYS_7_MS": _TESTING,

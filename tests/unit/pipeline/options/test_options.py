@@ -162,6 +162,43 @@ def test_the_sink_knows_kafkas_names_for_acks_and_compression() -> None:
     assert (parsed.acks, parsed.compression) == (1, "zstd")
 
 
+def test_every_option_of_sparks_kafka_source_and_sink_is_accepted() -> None:
+    """Spark 4.3: KafkaSourceProvider; what has no effect here does no harm."""
+    given = {
+        "failOnDataLoss": "false", "minPartitions": "3", "maxRecordsPerPartition": "10",
+        "includeHeaders": "true", "maxOffsetsPerTrigger": "10", "minOffsetsPerTrigger": "5",
+        "maxTriggerDelay": "1m", "startingOffsets": "earliest", "endingOffsets": "latest",
+        "startingTimestamp": "1700000000000", "endingTimestamp": "1700000000001",
+        "startingOffsetsByTimestamp": '{"t":{"0":1700000000000}}',
+        "endingOffsetsByTimestamp": '{"t":{"0":1700000000000}}',
+        "startingOffsetsByTimestampStrategy": "latest", "kafkaConsumer.pollTimeoutMs": "500",
+        "fetchOffset.numRetries": "3", "fetchOffset.retryIntervalMs": "10", "groupIdPrefix": "g",
+        "kafka.group.id": "g", "kafka.check.crcs": "false", "kafka.max.poll.records": "10000",
+        "kafka.max.partition.fetch.bytes": "1048576", "kafka.isolation.level": "read_committed",
+    }  # fmt: skip
+    parsed = parse_source_options({**BASE, **given}, is_stream=False)
+    assert (parsed.verify_checksums, parsed.fetch_bytes) == (False, 1 << 20)
+    named = {"topic": "t", "includeHeaders": "true", "kafka.batch.size": "65536"}
+    sink = parse_sink_options({"kafka.bootstrap.servers": "a:1", **named, "kafka.linger.ms": "5"})
+    assert sink.batch_bytes == 65_536
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("startingOffset", "did you mean startingOffsets?"),
+        ("subscribePatern", "did you mean subscribePattern?"),
+        ("starting.offsets", "did you mean startingOffsets?"),
+        ("kafka.isolation.levels", "did you mean kafka.isolation.level?"),
+        ("kafka.check.crc", "did you mean kafka.check.crcs?"),
+        ("verifyChecksums", "it is kafka.check.crcs now"),
+        ("rowsPerBatch", "leave it out"),
+    ],
+)
+def test_an_unknown_option_is_refused_with_the_nearest_name(name: str, hint: str) -> None:
+    assert hint in problems(**{name: "x"})
+
+
 def test_the_documentation_has_every_option_and_no_other() -> None:
     page = (Path(__file__).parents[4] / "docs" / "spark.md").read_text(encoding="utf-8")
     reading, writing = page.split("## Writing", 1)
