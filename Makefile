@@ -99,9 +99,11 @@ spark-test: spark-setup .cache/go/bin/versitygw ## the tests that need Spark (so
 spark-core: spark-setup ## the part of spark-test that CI runs
 	$(PYTEST) -q tests/pipeline -m core --ignore=tests/pipeline/connector
 
+SPARK_VERSIONS ?= 4.0.5 4.1.4 4.2.1
+
 .PHONY: spark-versions
-spark-versions: spark-setup ## what works on PySpark 4.1 and 4.2, on each of them (fetches them; they leave sockets open)
-	for version in 4.1.4 4.2.1; do \
+spark-versions: spark-setup ## what works on PySpark 4.0, 4.1 and 4.2, on each of them (fetches them; they leave sockets open)
+	for version in $(SPARK_VERSIONS); do \
 		test -d .cache/pyspark-$$version || $(BIN)/python -m pip install -q --target .cache/pyspark-$$version pyspark==$$version || exit 1; \
 		PYTHONPATH=.cache/pyspark-$$version SPARK_HOME=$(CURDIR)/.cache/pyspark-$$version/pyspark \
 			$(PYTEST) -q -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning \

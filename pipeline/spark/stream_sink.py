@@ -1,17 +1,33 @@
-"""Spark's side of writing micro-batches, which Spark hands over as Arrow since 4.1.
+"""Spark's side of writing micro-batches, which Spark hands over as Arrow.
 
-Source: Spark 4.1, `DataSourceStreamArrowWriter`.
+Spark 4.1 has a class for that. Spark 4.0 has it for batches alone, and gives Arrow to each writer
+of that class, those of streams too.
+
+Source: Spark 4.1, `DataSourceStreamArrowWriter`; Spark 4.0, `write_into_data_source`.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql import datasource
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamWriter,
+    WriterCommitMessage,
+)
 
 from pipeline.spark.sink import TopicWriter
 
 
-class StreamWriter(TopicWriter, DataSourceStreamArrowWriter):
+class _ArrowOfStreams(DataSourceStreamWriter, DataSourceArrowWriter):
+    """What Spark 4.0 gives Arrow."""
+
+
+_Base: Any = getattr(datasource, "DataSourceStreamArrowWriter", _ArrowOfStreams)
+
+
+class StreamWriter(TopicWriter, _Base):
     """Writes the rows of micro-batches."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

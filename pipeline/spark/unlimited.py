@@ -1,6 +1,6 @@
-"""Streams on Spark 4.1, where a batch of a Python source takes all that is there.
+"""Streams on Spark 4.0 and 4.1, where a batch of a Python source takes all that is there.
 
-This release asks for the end of the next batch without saying where it begins, and knows no limits,
+These releases ask for the end of the next batch without saying where it begins, and know no limits,
 so the options that would limit a batch are refused. What was lost before a restart is seen when the
 next batch is planned.
 

@@ -1,4 +1,4 @@
-"""What all releases of Spark since 4.1 can do here; `make spark-versions` runs it on older ones."""
+"""What all releases of Spark since 4.0 can do here; `make spark-versions` runs it on older ones."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -97,7 +97,7 @@ def unlimited(broker: Broker, tmp_path: Path) -> Iterator[Make]:
 def test_a_reader_without_limits_takes_all_and_sees_what_was_lost(
     broker: Broker, unlimited: Make
 ) -> None:
-    """As Spark 4.1 calls it: the end of a batch is asked for without its start."""
+    """As Spark 4.0 and 4.1 call it: the end of a batch is asked for without its start."""
     topic = broker.topic(2)
     broker.produce(topic, 0, 4)
     reader = unlimited(topic)
