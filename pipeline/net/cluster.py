@@ -8,6 +8,7 @@ Invariant: an answer comes from a broker that considered itself the leader. A pa
 answer after all retries is an error that names it, never a silent gap.
 """
 
+import contextlib
 import re
 import time
 from collections import defaultdict
@@ -368,6 +369,27 @@ class Cluster:
                     return fetched
 
         return run(self.core.retrying_at_leaders((Named(*partition),), attempt))
+
+    def fetch_each(
+        self, offsets: Mapping[TopicPartition, int], *, max_bytes: int, read_committed: bool
+    ) -> dict[TopicPartition, Fetched]:
+        """What is at each of a few offsets now, asked for together; some may be left out.
+
+        `fetch` has the answer, or the error, where this has none.
+        """
+        found: dict[TopicPartition, Fetched] = {}
+        with contextlib.suppress(ClientError):
+            sent = {
+                tp: self.send_fetch(
+                    tp, offset, max_bytes=max_bytes, max_wait_ms=0, read_committed=read_committed
+                )
+                for tp, offset in offsets.items()
+            }
+            for tp, answer in sent.items():
+                fetched = self.receive_fetch(answer)
+                if fetched is not None and not fetched.error_code:
+                    found[tp] = fetched
+        return found
 
     def drop_metadata(self, topic: str) -> None:
         """Look up the leaders of `topic` again."""

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from client.errors import BrokerRefused
-from pipeline.net.cluster import EARLIEST, LATEST, MAX_TIMESTAMP, Cluster
+from pipeline.net.cluster import EARLIEST, LATEST, MAX_TIMESTAMP, Cluster, Fetched
 from pipeline.options.options import SourceOptions, TopicPartition
 from pipeline.plan.pruning import prune
 from pipeline.plan.reading import RangeReader
@@ -38,6 +38,8 @@ from protocol.records.layout import INT64_MAX
 
 _PROBE_BYTES: Final = 64 * 1024
 _PROBES_MAX: Final = 24
+_TOGETHER: Final = 16
+"""Partitions that are asked at once: as many answers may wait in memory."""
 _NEAR_OFFSETS: Final = 1000
 """Reading so many offsets more is cheaper than another look."""
 
@@ -67,10 +69,15 @@ def first_offsets(
     """
     bounds = first_bounds(cluster, times, read_committed=options.read_committed)
     found = {tp: bound for tp, bound in bounds.items() if bound < 0}
-    for tp, bound in bounds.items():
-        if bound >= 0:
-            one = OffsetRange(*tp, bound, bound + 1)
-            is_record = _first_in(cluster, options, one, times[tp]) is not None
+    there = [(tp, bound) for tp, bound in bounds.items() if bound >= 0]
+    for first in range(0, len(there), _TOGETHER):
+        some = dict(there[first : first + _TOGETHER])
+        answers = cluster.fetch_each(
+            some, max_bytes=_PROBE_BYTES, read_committed=options.read_committed
+        )
+        for tp, bound in some.items():
+            one, rules = OffsetRange(*tp, bound, bound + 1), _rules(options, times[tp])
+            is_record = _first_row(cluster, one, rules, answers.get(tp)) is not None
             found[tp] = bound if is_record else NOTHING
     doubtful = [tp for tp, bound in bounds.items() if bound >= 0 > found[tp]]
     ends = cluster.list_offsets(
@@ -178,9 +185,11 @@ def _rules(options: SourceOptions, when_ms: int) -> DecodeRules:
     )
 
 
-def _first_row(cluster: Cluster, one: OffsetRange, rules: DecodeRules) -> int | None:
+def _first_row(
+    cluster: Cluster, one: OffsetRange, rules: DecodeRules, fetched: Fetched | None = None
+) -> int | None:
     try:
-        fetched = cluster.fetch(
+        fetched = fetched or cluster.fetch(
             one.topic_partition,
             one.start,
             max_bytes=_PROBE_BYTES,

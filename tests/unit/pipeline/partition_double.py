@@ -132,5 +132,10 @@ class PartitionDouble:
     def fetch(self, _: TopicPartition, offset: int, *, max_bytes: int, **__: Any) -> Fetched:
         return self.receive_fetch((offset, max_bytes))
 
+    def fetch_each(
+        self, offsets: Mapping[TopicPartition, int], *, max_bytes: int, **__: Any
+    ) -> dict[TopicPartition, Fetched]:
+        return {tp: self.receive_fetch((offset, max_bytes)) for tp, offset in offsets.items()}
+
     def close(self) -> None:
         """Nothing is open."""

@@ -196,7 +196,8 @@ def test_every_option_of_sparks_kafka_source_and_sink_is_accepted() -> None:
     ],
 )
 def test_an_unknown_option_is_refused_with_the_nearest_name(name: str, hint: str) -> None:
-    assert hint in problems(**{name: "x"})
+    given: dict[str, Any] = {name: "x"}
+    assert hint in problems(**given)
 
 
 def test_the_documentation_has_every_option_and_no_other() -> None:

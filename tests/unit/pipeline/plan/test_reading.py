@@ -77,9 +77,9 @@ def test_no_more_is_fetched_than_the_range_needs() -> None:
     sent: list[int] = []
 
     class Log(Answers):
-        def send_fetch(self, partition: Any, offset: int, **named: Any) -> object:
+        def send_fetch(self, _: Any, offset: int, **named: Any) -> object:
             self.room = named["max_bytes"]
-            return super().send_fetch(partition, offset)
+            return super().send_fetch(_, offset)
 
     def answer(at: int, _: int) -> bytes:
         first = at // 100
