@@ -55,10 +55,14 @@ Times = Callable[[Sequence[str]], Sequence[int]]
 
 def narrowing_of(condition: str, times: Times) -> Narrowing:
     """The limits that all rows which meet `condition` are within."""
-    limits = _Limits()
-    for one in comparisons(condition):
+    limits, found = _Limits(), comparisons(condition)
+    constants = [text for one in found if one.column == "timestamp" for text in one.constants]
+    # All at once, since each question costs the session as much as a small query.
+    known = dict(zip(constants, times(constants), strict=False)) if constants else {}
+    for one in found:
         if one.column == "timestamp":
-            limits.add_time(one.sign, times(one.constants))
+            micros = [known[text] for text in one.constants] if known else times(one.constants)
+            limits.add_time(one.sign, micros)
         else:
             limits.add(one)
     return limits.narrowing()

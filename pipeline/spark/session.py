@@ -46,10 +46,17 @@ def register(spark: SparkSession) -> None:
     Raises:
         BadOptions: the workers would run a Python that has no such package.
     """
+    from pyspark.errors import AnalysisException
+
     from pipeline.spark.source import TidelogSource
 
     _check_python(spark)
-    spark.dataSource.register(TidelogSource)
+    try:
+        spark.dataSource.register(TidelogSource)
+    except AnalysisException as error:
+        # Spark 4.0 does not take the name of a source that it has found by itself: this one.
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+            raise
 
 
 def _check_python(spark: SparkSession) -> None:

@@ -109,3 +109,17 @@ def test_a_part_of_a_millisecond_keeps_all_of_it(micros: int, low: int, end: int
 def test_a_text_that_is_no_time_is_left_to_the_query() -> None:
     condition = "timestamp >= 'soon' AND offset > 2"
     assert narrowing_of(condition, lambda _: []) == Narrowing(first_offset=2)
+
+
+def test_the_session_is_asked_once_for_all_times() -> None:
+    """Each question took as long as a small query."""
+    asked: list[list[str]] = []
+
+    def times(constants: Sequence[str]) -> list[int]:
+        asked.append(list(constants))
+        return [int(one.strip("'")) * 1000 for one in constants]
+
+    condition = "timestamp >= '1000' AND partition = 1 AND timestamp < '2000'"
+    found = narrowing_of(condition, times)
+    assert (found.oldest_ms, found.newest_ms) == (1000, 2001)
+    assert asked == [["'1000'", "'2000'"]]
