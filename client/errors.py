@@ -9,7 +9,7 @@ import shlex
 from dataclasses import dataclass
 
 from protocol.error_codes import ErrorCode
-from protocol.time_windows import MARK, MalformedWindow, parse_window
+from protocol.time_windows import MARK, MalformedWindow, parse_window, topic_of
 
 
 class ClientError(Exception):
@@ -96,9 +96,10 @@ class Denied:
     @property
     def cure(self) -> str:
         """The command that gives the right."""
+        topic = topic_of(self.topic)  # a window has no rules of its own
         ways = {
-            "WRITE": f"--produce {self.topic}",
-            "READ": f"--consume {self.topic} --group GROUP",
+            "WRITE": f"--produce {topic}",
+            "READ": f"--consume {topic} --group GROUP",
         }
         words = ways.get(self.operation) or " or ".join(ways.values())
         user = shlex.quote(self.user) if self.user else ("NAME" if self.proof else "ANONYMOUS")

@@ -107,3 +107,9 @@ def test_a_denial_names_the_user_and_the_command_that_grants_the_right(
     assert str(error) == f"working: TOPIC_AUTHORIZATION_FAILED: {sentence}"
     other = BrokerRefused("working", ErrorCode.KAFKA_STORAGE_ERROR, denied=denied)
     assert "may not" not in str(other)
+
+
+def test_the_right_to_a_window_is_the_right_to_its_topic() -> None:
+    denied = Denied(user="bob", proof="", operation="READ", topic=WINDOW)
+    assert denied.sentence == f"user bob may not READ topic {WINDOW}"
+    assert denied.cure.endswith("tidelog acl add --user bob --consume flights --group GROUP")
