@@ -166,8 +166,8 @@ class Credentials:
         assert len(secret) >= 16
         self._secret = secret
         self._looks: dict[ScramMechanism | None, list[_Look]] = {}
-        # By mechanism, then by name: to compare a text that is found with its key takes no time,
-        # to compare a pair would show which users there are.
+        # By mechanism, then by name: to compare a text that is found with its key takes next to no
+        # time, to compare a pair would show which users there are.
         self._known: dict[ScramMechanism, dict[str, ScramCredential]] = {
             mechanism: {} for mechanism in ScramMechanism
         }
