@@ -2,6 +2,7 @@
 
 * Pages of the root (README.md, ARCHITECTURE.md...) become pages; README.md is the start.
 * A link to any other file of the repository leads to a copy of that file, below ``files``.
+* In cells of tables ``\\|`` is ``|``, as on GitHub: commands can be copied.
 * The pages below ``api`` are made from the public names: the docstrings are the only text.
 """
 
@@ -33,6 +34,8 @@ API_PAGES = {
 
 _LINK = re.compile(r"(\[(?:[^\]\[]|\[[^\]]*\])*\]\()(?!https?://|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
+_CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
+
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the root's pages, the pages of the API, and every file that a page links to."""
@@ -58,6 +61,11 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         return f"{opening}{_relative(place, uri)}{anchor})" if place else match[0]
 
     return _LINK.sub(rewritten, markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Let code in cells of tables have bars without their backslash, which Markdown keeps there."""
+    return _CELL.sub(lambda cell: cell[0].replace("\\|", "|"), html)
 
 
 def _api_page(module: str, title: str) -> str:
