@@ -64,3 +64,18 @@ def test_what_doctor_looks_at_is_what_is_compiled() -> None:
 
     apart = {"pipeline.records.arrow_loops"}  # Spark's; no broker needs it
     assert {module.__name__ for module in MODULES} == set(SETUP["COMPILED"]) - apart
+
+
+def test_every_extra_that_a_page_or_a_message_names_exists() -> None:
+    """`pip install` takes an unknown extra with a warning, and installs nothing for it."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    code = [path for name in SETUP["PACKAGES"] for path in (ROOT / name).rglob("*.py")]
+    named = {
+        (extra, str(path.relative_to(ROOT)))
+        for path in (*pages, *code)
+        for extras in re.findall(r"(?:tidelog|\.)\[([a-z,]+)\]['\"`]", path.read_text("utf-8"))
+        for extra in extras.split(",")
+    }
+    known = PYPROJECT["project"]["optional-dependencies"]
+    assert {extra for extra, _ in named} >= {"console", "spark", "serde", "kerberos"}
+    assert {(extra, path) for extra, path in named if extra not in known} == set()
