@@ -39,7 +39,6 @@ Source: ours (docs/adr/0028); SlateDB's manifest and Delta's log use the same co
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import field
 from functools import partial
 from random import Random
@@ -545,8 +544,8 @@ class BucketJournal:
             try:
                 yield from off_loop(partial(self.store.put_new, key, *parts))
                 is_ours = True
-            except ObjectExists:
-                is_ours = yield from self._look(number, nonce=entry.nonce)
+            except StoreFailed as error:
+                is_ours = yield from self._settle(number, entry.nonce, error)
                 if not is_ours and number not in self.state.voids:
                     return None
             if is_ours and (yield from off_loop(partial(self._is_there, key, parts))):
@@ -556,6 +555,22 @@ class BucketJournal:
                 self.size_bytes += sum(map(len, parts))
                 return number
             self._void(number)
+
+    def _settle(self, number: int, nonce: int, error: StoreFailed) -> Steps[bool]:
+        """Look what a PUT has done that was not answered with success, as `_look`.
+
+        A store may lose the answer of every PUT, and do them all: without a look each attempt
+        would find the one before it, and none would ever count. Raises Fenced; `error` when the
+        number is free, which says nothing of later, or when the store does not say.
+        """
+        if not isinstance(error, ObjectExists):
+            try:
+                size = yield from off_loop(partial(self.store.size_of, entry_key(number)))
+            except StoreFailed:
+                raise error from None
+            if size is None:
+                raise error
+        return (yield from self._look(number, nonce))
 
     def _is_there(self, key: str, parts: Sequence[Bytes]) -> bool:
         return any(self.store.has(key, parts) for _ in range(_READS))
@@ -621,9 +636,14 @@ class BucketJournal:
         )
         parts = yield from off_loop(partial(encode_entry, entry))
         key = f"{CHECKPOINT_PREFIX}{entry.number:020d}-{entry.nonce:016x}"
-        with suppress(ObjectExists):
+        failed: StoreFailed | None = None
+        try:
             yield from off_loop(partial(self.store.put_new, key, *parts))
+        except StoreFailed as error:
+            failed = error
         if not (yield from off_loop(partial(self._is_there, key, parts))):
+            if failed is not None and not isinstance(failed, ObjectExists):
+                raise failed
             # Readers would begin there.
             yield from off_loop(partial(self.store.delete, key))
             raise StoreFailed(f"{key} is not what was written")

@@ -107,9 +107,10 @@ def test_a_former_owner_that_lost_its_last_answer_is_fenced(fault: StoreFault) -
     store = SimulatedStore()
     first = owner(store)
     put(first, "meta/x/y", 1)
-    store.faults = {"PUT": [fault]}
+    store.faults = {"PUT": [fault], "HEAD": [StoreFault.REFUSED]}
     with pytest.raises(StoreFailed):
         put(first, "meta/x/y", 2)
+    store.faults = {}
     store.settle()
     second = owner(store, B)
     for number in range(10):
@@ -118,6 +119,37 @@ def test_a_former_owner_that_lost_its_last_answer_is_fenced(fault: StoreFault) -
     with pytest.raises(Fenced):
         put(first, "meta/x/y", "zombie")
     assert read_state(store).documents["meta/x/y"] == 9
+
+
+def test_a_store_that_loses_every_answer_of_a_put_gets_an_owner_and_its_entries() -> None:
+    store = SimulatedStore()
+    store.faults = {"PUT": [StoreFault.LOST] * 1_000}
+    journal = owner(store)
+    assert (read_state(store).owner_id, journal.epoch, journal.state.number) == (A, 1, 0)
+    for number in range(3):
+        put(journal, "meta/x/y", number)
+    assert run_steps(journal.checkpoint()) == 2
+    assert journal.is_settled
+    assert owner(store, B).epoch == 2
+    with pytest.raises(Fenced, match=f"{B}.*epoch 2"):
+        put(journal, "meta/x/y", "zombie")
+    assert read_state(store).documents["meta/x/y"] == 2
+
+
+def test_a_put_without_an_answer_says_why_when_the_look_at_it_fails_too() -> None:
+    store = SimulatedStore()
+    journal = owner(store)
+    store.faults = {"PUT": [StoreFault.REFUSED], "HEAD": [StoreFault.REFUSED]}
+    with pytest.raises(StoreFailed, match="PUT"):
+        put(journal, "meta/x/y", 1)
+    assert not journal.is_settled
+    store.faults = {"PUT": [StoreFault.REFUSED]}
+    with pytest.raises(StoreFailed, match="PUT"):
+        put(journal, "meta/x/y", 2)
+    assert not journal.is_settled
+    put(journal, "meta/x/z", 3)
+    assert journal.is_settled
+    assert read_state(store).documents == journal.state.documents
 
 
 @pytest.mark.parametrize("fault", StoreFault)

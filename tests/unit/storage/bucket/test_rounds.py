@@ -160,7 +160,7 @@ def test_a_log_whose_first_entry_turns_up_late_is_continued(fault: StoreFault) -
     machine = Machine()
     run_steps(machine.shipper.begin())
     machine.append("t")
-    machine.store.faults = {"PUT": [fault]}
+    machine.store.faults = {"PUT": [fault], "HEAD": [StoreFault.REFUSED]}
     with pytest.raises(StoreFailed):
         machine.ship()
     machine.store.settle()
