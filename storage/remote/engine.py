@@ -16,6 +16,7 @@ requests at once needs an event loop, which `storage` does not know.
 `obstore` is an extra, `pip install tidelog[remote]`, and imported at the first use.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -37,6 +38,19 @@ PART_BYTES: Final = 8 * 1024 * 1024
 _CONNECT_TIMEOUT: Final = timedelta(seconds=5)
 REQUEST_TIMEOUT: Final = timedelta(seconds=20)
 """The deadline of one request, an answer of many megabytes included."""
+
+_CODE: Final = re.compile("<Code>([^<]+)</Code>")
+_MESSAGE: Final = re.compile("<Message>([^<]+)</Message>")
+_NO_BUCKET: Final = ("NoSuchBucket", "ContainerNotFound")
+_CREDENTIALS: Final = "look at the credentials in the environment, and at what they may do"
+_CURES: Final = {
+    "169.254.169.254": "the environment has no credentials: s3:// takes AWS_ACCESS_KEY_ID and "
+    "AWS_SECRET_ACCESS_KEY",
+    **dict.fromkeys(_NO_BUCKET, "create the bucket, or correct its name in the URL"),
+    "403 Forbidden": _CREDENTIALS,
+    "401 Unauthorized": _CREDENTIALS,
+}
+"""What to do about an error, by words of its text."""
 
 _RETRIES: Final = 2
 _GETS_AT_ONCE: Final = 16
@@ -108,13 +122,24 @@ def _translated(operation: str, key: str) -> Iterator[None]:
     except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
         raise ObjectExists(f"{operation} {key}: there is such an object") from error
     except (exceptions.NotFoundError, FileNotFoundError) as error:
+        if any(code in str(error) for code in _NO_BUCKET):
+            raise StoreFailed(f"{operation} {key}: {describe_error(error)}") from error
         raise ObjectMissing(f"{operation} {key}: there is no such object") from error
     except (exceptions.BaseError, OSError, ValueError) as error:
-        raise StoreFailed(f"{operation} {key}: {_first_line(error)}") from error
+        raise StoreFailed(f"{operation} {key}: {describe_error(error)}") from error
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
+def describe_error(error: Exception) -> str:
+    """One line: what was asked, what the store says, and what to do about it if that is known.
+
+    The answer of a store has what was signed as well; only its code and its sentence are taken.
+    """
+    text = str(error)
+    line = next(iter(text.splitlines()), type(error).__name__)
+    said = [found[1] for found in (_CODE.search(text), _MESSAGE.search(text)) if found]
+    parts = [line.partition("<?xml")[0].rstrip(": "), *said] if said else [line.rstrip(": ")]
+    cure = next((cure for words, cure in _CURES.items() if words in text), None)
+    return ": ".join(parts) + (f" ({cure})" if cure else "")
 
 
 class _Engine:

@@ -91,6 +91,24 @@ def test_the_engine_keeps_its_promises(server: S3Server) -> None:
         store.get("100000", 0, 1)
 
 
+def test_an_error_says_what_the_server_refused(
+    server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_store("s3://nowhere/prefix", "cluster")
+    # No object of a missing bucket counts as deleted, or as missing.
+    with pytest.raises(StoreFailed, match=r"NoSuchBucket.*create the bucket") as caught:
+        store.get("1", 0, 1)
+    assert not isinstance(caught.value, ObjectMissing)
+    with pytest.raises(StoreFailed, match="NoSuchBucket"):
+        store.put_new("1", b"1")
+    with pytest.raises(StoreFailed, match="NoSuchBucket"):
+        store.delete("1")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "other")
+    with pytest.raises(StoreFailed, match=r"SignatureDoesNotMatch.*credentials") as caught:
+        list(open_store(URL, "cluster").list_objects())
+    assert "StringToSign" not in str(caught.value)
+
+
 async def test_a_broker_over_s3(server: S3Server, tmp_path: Path) -> None:
     clock = FrozenClock()
     directory = tmp_path / "data"

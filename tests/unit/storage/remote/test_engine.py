@@ -7,7 +7,7 @@ import pytest
 
 from protocol.records.checksums import crc32c
 from storage.errors import ObjectExists, ObjectMissing
-from storage.remote.engine import open_store
+from storage.remote.engine import describe_error, open_store
 from storage.remote.object_store import ObjectStore
 
 
@@ -61,3 +61,31 @@ def test_a_checksum_continues(store: ObjectStore) -> None:
     assert store.crc32c_of("k", 100_001, len(data), first) == crc32c(data)
     with pytest.raises(ObjectMissing):
         store.crc32c_of("nowhere", 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            'GET http://h/b - 403 Forbidden: <?xml version="1.0"?>\n'
+            "<Error><Code>SignatureDoesNotMatch</Code><Message>The signature differs.</Message>"
+            "<StringToSign>AWS4 secret",
+            "GET http://h/b - 403 Forbidden: SignatureDoesNotMatch: The signature differs. "
+            "(look at the credentials in the environment, and at what they may do)",
+        ),
+        (
+            "GET http://h/b - 404 Not Found: <?xml?>\n<Error><Code>NoSuchBucket</Code></Error>",
+            "GET http://h/b - 404 Not Found: NoSuchBucket "
+            "(create the bucket, or correct its name in the URL)",
+        ),
+        (
+            "PUT http://169.254.169.254/latest/api/token - timed out\n\nDebug source:",
+            "PUT http://169.254.169.254/latest/api/token - timed out (the environment has no "
+            "credentials: s3:// takes AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY)",
+        ),
+        ("GET http://h/b - connection refused\nDebug", "GET http://h/b - connection refused"),
+        ("", "OSError"),
+    ],
+)
+def test_an_error_says_what_the_store_says_and_what_to_do(text: str, shown: str) -> None:
+    assert describe_error(OSError(text) if text else OSError()) == shown
