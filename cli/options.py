@@ -154,8 +154,7 @@ def _decorators(prefix: str) -> list[Callable[[_Command], _Command]]:
             metavar="HOST:PORT",
             default="",
             envvar=BOOTSTRAP_VARIABLE,
-            show_default=DEFAULT_BOOTSTRAP,
-            help=f"Where the broker is; also ${BOOTSTRAP_VARIABLE}.",
+            help=f"Where the broker is; else ${BOOTSTRAP_VARIABLE}, else {DEFAULT_BOOTSTRAP}.",
         ),
         click.option(
             "--profile",

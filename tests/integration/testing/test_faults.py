@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError as ConfluentError
 from confluent_kafka import Producer
 
 from broker.net.dispatch import Dispatcher
+from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.error_codes import ErrorCode
 from tests.support.broker import RawClient, batch
@@ -228,6 +229,34 @@ async def test_only_the_topic_of_a_fault_is_refused() -> None:
             client.send(produce_to("a", acks=0), 9)
             assert await client.is_closed_by_broker()
             assert broker.faults.left() == []
+        await client.close()
+
+
+async def test_a_fetch_session_goes_on_after_an_error() -> None:
+    """Java names its partitions once; the later fetches of its session name none."""
+    async with in_process_broker() as broker:
+        await broker.create_topic("a", ["v"])
+        host, _, port = broker.bootstrap.rpartition(":")
+        client = await RawClient.connect(host, int(port))
+
+        async def fetched(session_id: int, epoch: int, offset: int | None) -> Any:
+            parts = [
+                FetchPartition(partition=0, fetch_offset=offset or 0, partition_max_bytes=1000)
+            ]
+            topics = [] if offset is None else [FetchTopic(topic="a", partitions=parts)]
+            request = FetchRequest(session_id=session_id, session_epoch=epoch, topics=topics)
+            request.max_wait_ms = 20_000 if epoch == 1 else 0
+            answer = await client.request(request, 12)
+            assert answer.error_code == 0
+            return answer
+
+        session_id = (await fetched(0, 0, 1)).session_id
+        broker.faults.fail("FETCH", "NOT_LEADER_OR_FOLLOWER", topic="a")
+        answer = await fetched(session_id, 1, None)
+        found = [(it.topic, it.partitions[0].error_code) for it in answer.responses]
+        assert found == [("a", ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+        answer = await fetched(session_id, 2, 0)
+        assert [len(it.partitions[0].records) > 0 for it in answer.responses] == [True]
         await client.close()
 
 
