@@ -215,7 +215,10 @@ CURES: dict[ErrorCode, str] = {
     ErrorCode.UNSUPPORTED_ASSIGNOR: "choose a group_remote_assignor that the broker has",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "raise the limit of the group's members at the broker",
     ErrorCode.INVALID_REGULAR_EXPRESSION: "write the pattern as RE2 has it, such as 'flights-.*'",
-    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "all members of a group need an assignor in common",
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
+        "all members of a group need an assignor in common; a share group is read by "
+        "ShareConsumer or 'tidelog share consume'"
+    ),
     ErrorCode.PRODUCER_FENCED: "another producer uses the same transactional_id",
     ErrorCode.INVALID_PRODUCER_EPOCH: "another producer uses the same transactional_id",
     ErrorCode.UNSUPPORTED_SASL_MECHANISM: "choose a mechanism that the broker offers",
@@ -224,7 +227,10 @@ CURES: dict[ErrorCode, str] = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: _granted_by(
         "--user NAME --produce TOPIC or --consume TOPIC --group GROUP"
     ),
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: _granted_by("--user NAME --consume TOPIC --group GROUP"),
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: _granted_by(
+        "--user NAME --consume TOPIC --group GROUP to read in it, --op OPERATION --group GROUP "
+        "for other work, such as delete"
+    ),
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _granted_by(
         "--user NAME --produce TOPIC --transactional-id ID"
     ),

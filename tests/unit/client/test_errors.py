@@ -113,3 +113,13 @@ def test_the_right_to_a_window_is_the_right_to_its_topic() -> None:
     denied = Denied(user="bob", proof="", operation="READ", topic=WINDOW)
     assert denied.sentence == f"user bob may not READ topic {WINDOW}"
     assert denied.cure.endswith("tidelog acl add --user bob --consume flights --group GROUP")
+
+
+def test_a_refused_deletion_of_a_group_names_the_right_that_it_takes() -> None:
+    refused = BrokerRefused("deleting group g", ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    assert "--op OPERATION --group GROUP for other work, such as delete" in str(refused)
+
+
+def test_a_refused_consumer_of_a_share_group_is_named_the_share_consumer() -> None:
+    refused = BrokerRefused("joining group g", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    assert "a share group is read by ShareConsumer" in str(refused)
