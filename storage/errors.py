@@ -240,6 +240,19 @@ class DirectoryOlder(StorageError):
     """The bucket has records that this data directory lacks: it must not write there."""
 
 
+class BucketEmptied(StoreFailed):
+    """The bucket lacks what this data directory has put there; nothing is written there."""
+
+    def __init__(self, key: str) -> None:
+        """Remember an object that is missing."""
+        super().__init__(
+            f"the bucket has no {key}, which was there: it was emptied or created again, or "
+            "remote.storage.url names another one. Nothing is uploaded or deleted, and local "
+            "copies stay, until its objects are back; else correct remote.storage.url, and start "
+            "again"
+        )
+
+
 class Fenced(StoreFailed):
     """Another broker has taken the bucket over; this one must not write to it any more."""
 

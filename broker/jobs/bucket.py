@@ -3,7 +3,7 @@
     begin    read the journal, see that this directory is not older, take the bucket over
     ship     what the bucket lacks: `remote.flush.ms` after it was on disk, `remote.flush.bytes`
              of it, at once where `remote.acks.enable` has requests waiting
-    check    every few seconds without anything to ship: has another broker taken over?
+    check    every few seconds: has another broker taken over, is the journal still there?
     renew    with `remote.lease.ms`: an entry in each third of the lease (`storage.bucket.lease`)
 
     collect  the map as a checkpoint, and deletions of the entries that it replaces; beside the
@@ -40,7 +40,14 @@ from storage.bucket.journal import BucketJournal
 from storage.bucket.lease import OwnerLease
 from storage.bucket.shipping import Shipper
 from storage.directory.data_dir import DataDir
-from storage.errors import DirectoryOlder, Fenced, LeaseOver, StorageError, StoreFailed
+from storage.errors import (
+    BucketEmptied,
+    DirectoryOlder,
+    Fenced,
+    LeaseOver,
+    StorageError,
+    StoreFailed,
+)
 from storage.remote.object_store import ObjectStore
 
 if TYPE_CHECKING:
@@ -106,6 +113,9 @@ class BucketWriter:
         self._failures = 0
         self._paused_until_ms = 0
         self._checked_ms = 0
+        self.is_emptied = False
+        """Whether the bucket lacks what was put there: local copies may be the only ones."""
+
         self._waiting_since: dict[Log, int] = {}
         self._compared_ms = 0
         self._lock = asyncio.Lock()
@@ -244,6 +254,7 @@ class BucketWriter:
             self._stop(error)
             return False
         except StorageError as error:
+            self.is_emptied = isinstance(error, BucketEmptied) or self.is_emptied
             pause_ms = min(_PAUSE_MAX_MS, _PAUSE_MS << min(self._failures, 10))
             if self._lease.span_ms:
                 pause_ms = min(pause_ms, self._lease.span_ms // _TRIES_OF_LEASE)
@@ -262,19 +273,19 @@ class BucketWriter:
         if not self._journal.is_owner:
             await self._begin()
         now_ms = self._live.monotonic_ms()
+        if now_ms - self._checked_ms >= CHECK_MS:
+            await self._threads.drive(self._shipper.check())
+            self._checked_ms = now_ms
+        self.is_emptied = False
         renews = self._lease.is_due(now_ms)
         if is_forced or renews or self._is_due(now_ms):
             entries = await self._threads.drive(self._shipper.ship(renews=renews))
             self._lease_renewed()
             self._metrics.entries += entries
-            self._checked_ms = now_ms if entries else self._checked_ms
             self._waiting_since.clear()
             self._release_held()
             self._measure()
             self._collect_when_due(now_ms)
-        elif now_ms - self._checked_ms >= CHECK_MS:
-            self._checked_ms = now_ms
-            await self._threads.drive(self._shipper.check())
 
     def _collect_when_due(self, now_ms: int) -> None:
         task = self._collecting

@@ -263,7 +263,8 @@ class BackgroundJobs:
             )
         if deleted:
             self.fetch_waiters.log_changed(log)
-        for remote in drop_expired_locally(log, now_ms):
+        is_emptied = self.bucket is not None and self.bucket.is_emptied
+        for remote in [] if is_emptied else drop_expired_locally(log, now_ms):
             logger.info(
                 "%s-%d: segment %d is in the object store only (local retention)",
                 log.topic,

@@ -95,7 +95,7 @@ class Tiering:
     async def run(self) -> None:
         """Upload and delete until nothing is due, or the store fails."""
         await self._measure()
-        if self._space.left_bytes() < PRESSED_BYTES:
+        if self._space.left_bytes() < PRESSED_BYTES and not self._bucket.is_emptied:
             await self._make_room()
         if self._live.monotonic_ms() < self._paused_until_ms:
             return

@@ -61,6 +61,7 @@ ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
         # And of the object store.
         storage_errors.StoreFailed: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.ObjectDamaged: ErrorCode.KAFKA_STORAGE_ERROR,
+        storage_errors.BucketEmptied: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.Fenced: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.LeaseOver: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.DirectoryOlder: ErrorCode.KAFKA_STORAGE_ERROR,

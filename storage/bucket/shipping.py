@@ -38,6 +38,7 @@ from weakref import WeakKeyDictionary
 
 from protocol.records.checksums import crc32c
 from protocol.records.layout import NO_OFFSET
+from storage.bucket.emptied import check_last_entry, check_objects
 from storage.bucket.journal import (
     ENTRY_BYTES,
     BucketJournal,
@@ -183,6 +184,7 @@ class Shipper:
         Raises:
             Fenced: it belongs to another directory.
             DirectoryOlder: the bucket has what this directory lacks.
+            BucketEmptied: it lacks what this directory has put there.
             StoreFailed: call it again.
         """
         journal = self._journal
@@ -190,6 +192,10 @@ class Shipper:
         state = yield from journal.read()
         check(state)
         number = state.number
+        if number < 0:
+            self._logs.clear()
+            self._ends.clear()
+            yield from check_objects([log for _, log in self._shipped_logs()], journal.store)
         yield from self._index()
         yield from self._adopt()
         epoch = yield from journal.take_over(check)
@@ -336,12 +342,13 @@ class Shipper:
         return self._journal.state.number - first
 
     def check(self) -> Steps[None]:
-        """Look whether another broker has taken over. Raises Fenced, StoreFailed."""
+        """Look for a take-over, and for an emptied bucket. Raises Fenced, StoreFailed."""
         number = self._journal.state.number
         yield from self._journal.check()
         if self._journal.state.number != number:
             # An entry whose answer was lost turned up.
             yield from self._index()
+        yield from check_last_entry(self._journal)
 
     def _forget_drafted(self) -> None:
         """Forget the objects in drafts, unless an entry may still turn up that names them."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 from random import Random
 
+from broker.jobs.bucket import CHECK_MS
 from storage.bucket.audit import audit_bucket
 from storage.bucket.journal import BucketJournal, read_state
 from storage.bucket.restore import restore
@@ -110,6 +111,39 @@ async def check_restored(second: Path, store: SimulatedStore, cluster: str, coun
     )
     async with tiered_broker(second, store) as (_, client, _):
         assert await numbers(client, count) == list(range(count))
+
+
+async def test_a_bucket_that_is_emptied_gets_nothing_and_local_copies_stay(tmp_path: Path) -> None:
+    store = SimulatedStore()
+    async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
+        bucket = running.broker.bucket
+        assert bucket is not None
+        await create_topic(client, "t", 1, **TOPIC | {"local_retention_ms": "100000"})
+        for number in range(30):
+            clock.advance(1_000)
+            await append(client, clock, number)
+        for job in ("bucket", "tiering"):
+            await running.broker.jobs.run_now(job)
+        assert await bucket.ship()
+        log = running.broker.data_dir.topics["t"].logs[0]
+        assert running.broker.metrics.remote.uploaded > 2
+        first, objects = log.segments.first_local.base_offset, dict(store.objects)
+        store.objects.clear()
+        clock.advance(CHECK_MS)
+        assert not await bucket.ship()
+        assert (bucket.is_emptied, bucket.is_owner) == (True, False)
+        clock.advance(200_000)
+        await run_jobs(running)
+        assert store.objects == {}
+        assert log.segments.first_local.base_offset == first
+        store.objects.update(objects)
+        clock.advance(60_000)
+        assert await bucket.ship()
+        assert not bucket.is_emptied
+        await run_jobs(running)
+        await run_jobs(running)
+        assert log.segments.first_local.base_offset > first
+        assert await numbers(client, 30) == list(range(30))
 
 
 class Forgetful(SimulatedStore):

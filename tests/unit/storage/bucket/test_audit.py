@@ -17,7 +17,7 @@ from storage.bucket.restore import restore
 from storage.bucket.shipping import Shipper
 from storage.directory.data_dir import DataDir
 from storage.disk.steps import run_steps
-from storage.errors import DirectoryOlder, StoreFailed
+from storage.errors import BucketEmptied, DirectoryOlder, StoreFailed
 from storage.log.compaction import compact
 from storage.log.log import Log
 from storage.log.retention import delete_expired
@@ -231,6 +231,41 @@ def test_a_restore_reads_damaged_records_as_an_error(machine: Machine) -> None:
             directory_id=bytes(range(16)),
         )
     assert not disk.exists(f"{ROOT}/meta.properties")
+
+
+def test_an_emptied_bucket_is_not_written_on(machine: Machine) -> None:
+    """No restore would find the records: the entries before the next one are missing."""
+    store, objects = machine.store, dict(machine.store.objects)
+    store.objects.clear()
+    with pytest.raises(BucketEmptied, match=r"has no journal/0+\d"):
+        run_steps(machine.shipper.check())
+    assert not machine.journal.is_owner
+    with pytest.raises(BucketEmptied, match=r"has no .*\.segment"):
+        run_steps(machine.shipper.begin())
+    machine.dir.close(1_000)
+    machine.open()
+    with pytest.raises(BucketEmptied, match=r"has no .*\.segment"):
+        run_steps(machine.shipper.begin())
+    assert store.objects == {}
+    store.objects.update(objects)
+    machine.ship()
+    assert audit(machine) == []
+
+
+def test_a_bucket_that_had_only_tails_is_filled_again() -> None:
+    machine = Machine(SimulatedDisk(), SimulatedStore())
+    run_steps(machine.dir.create_topic("t", 1, TIERED | {"segment.bytes": "100000"}, 1_000))
+    machine.fill(3)
+    machine.ship()
+    log = machine.dir.topics["t"].logs[0]
+    machine.store.objects.clear()
+    with pytest.raises(BucketEmptied):
+        run_steps(machine.shipper.check())
+    run_steps(machine.shipper.begin())
+    assert machine.shipper.shipped_end(log) == 0
+    machine.ship()
+    assert machine.shipper.shipped_end(log) == 3
+    assert (audit(machine), len(list(read_state(machine.store).keys("tail")))) == ([], 1)
 
 
 def test_a_deleted_topic_leaves_the_bucket(machine: Machine) -> None:
