@@ -65,5 +65,8 @@ def choose_cluster(url: str, cluster_id: str | None) -> str:
     if not found:
         raise CommandFailed(f"{url} has nothing of a cluster", ExitCode.NOT_FOUND)
     if len(found) > 1:
-        raise click.UsageError(f"{url} has several clusters, name one: --cluster-id {found[0]}")
+        raise click.UsageError(
+            f"{url} has several clusters or other folders ({', '.join(found)}), name one: "
+            f"--cluster-id {found[0]}"
+        )
     return found[0]

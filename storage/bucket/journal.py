@@ -38,6 +38,7 @@ Source: ours (docs/adr/0028); SlateDB's manifest and Delta's log use the same co
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import partial
@@ -48,7 +49,7 @@ from storage.directory.metadata import Json
 from storage.disk.files import Bytes
 from storage.disk.steps import Steps, off_loop
 from storage.errors import Fenced, ObjectExists, ObjectMissing, StoreFailed, UnknownBucketFormat
-from storage.remote.object_store import ObjectStore
+from storage.remote.object_store import ObjectStore, StoredObject
 from storage.segment.remote.sealed import seal, unseal
 from values.dataclasses import dataclass
 
@@ -70,6 +71,9 @@ _AHEAD_BYTES: Final = 64 * 1024 * 1024
 _VOIDS_MAX: Final = 8
 _MAGIC: Final = b"TLJRN\x00\x00\x01"
 _NONCE_BITS: Final = 64
+_NAME: Final = re.compile(
+    f"{JOURNAL_PREFIX}[0-9]{{20}}|{CHECKPOINT_PREFIX}[0-9]{{20}}-[0-9a-f]{{16}}"
+)
 _DELETED_AT_ONCE: Final = 16
 """Objects after whose deletion a broker that stops may leave the rest to the next checkpoint."""
 
@@ -267,7 +271,7 @@ def _read_ahead(store: ObjectStore, state: BucketState) -> None:
     One after the other takes two round trips each, and a start may find a thousand of them. What
     cannot be read, or was written meanwhile, is left to `follow`. Raises StoreFailed.
     """
-    sizes = {_number_of(one.key): one.size for one in store.list_objects(JOURNAL_PREFIX)}
+    sizes = {_number_of(one.key): one.size for one in _listed(store, JOURNAL_PREFIX)}
     while state.number + 1 in sizes:
         batch: list[tuple[str, int]] = []
         size = 0
@@ -345,8 +349,13 @@ def _entry_after_voids(store: ObjectStore, state: BucketState) -> JournalEntry |
 def last_write_ms(store: ObjectStore, state: BucketState) -> int:
     """The store's clock when the last entry was written; 0 when there is none."""
     key = entry_key(state.number)
-    listed = store.list_objects(JOURNAL_PREFIX)
+    listed = _listed(store, JOURNAL_PREFIX)
     return next((it.modified_ms for it in listed if it.key == key), 0)
+
+
+def _listed(store: ObjectStore, prefix: str) -> Iterator[StoredObject]:
+    """The objects of the journal with this prefix; files that others have put there are not."""
+    return (one for one in store.list_objects(prefix) if _NAME.fullmatch(one.key))
 
 
 def _number_of(key: str) -> int:
@@ -359,7 +368,7 @@ def checkpoint_number(key: str) -> int:
 
 
 def _checkpoints(store: ObjectStore) -> list[str]:
-    return sorted(one.key for one in store.list_objects(CHECKPOINT_PREFIX))
+    return sorted(one.key for one in _listed(store, CHECKPOINT_PREFIX))
 
 
 def _read_checkpoint(store: ObjectStore, key: str) -> BucketState | None:
@@ -447,11 +456,11 @@ class BucketJournal:
         start would read more of them.
         """
         number, self._checkpoint_bytes = -1, 0
-        for one in self.store.list_objects(CHECKPOINT_PREFIX):
+        for one in _listed(self.store, CHECKPOINT_PREFIX):
             if checkpoint_number(one.key) >= number:
                 number, self._checkpoint_bytes = checkpoint_number(one.key), one.size
         self.entries = self.size_bytes = 0
-        for one in self.store.list_objects(JOURNAL_PREFIX):
+        for one in _listed(self.store, JOURNAL_PREFIX):
             if _number_of(one.key) > number:
                 self.entries += 1
                 self.size_bytes += one.size
@@ -655,7 +664,7 @@ class BucketJournal:
         return (yield from self._delete_before(entry.number, needed, key))
 
     def _delete_before(self, number: int, needed: set[int], newest: str) -> Steps[int]:
-        listed = yield from off_loop(lambda: list(self.store.list_objects(JOURNAL_PREFIX)))
+        listed = yield from off_loop(lambda: list(_listed(self.store, JOURNAL_PREFIX)))
         numbers = [_number_of(one.key) for one in listed]
         unused = [entry_key(one) for one in numbers if one < number and one not in needed]
         older = [

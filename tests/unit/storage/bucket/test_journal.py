@@ -15,6 +15,7 @@ from storage.bucket.journal import (
     encode_entry,
     entry_key,
     follow,
+    last_write_ms,
     parse_key,
     read_state,
 )
@@ -232,6 +233,22 @@ def test_checkpoints_replace_entries() -> None:
     follow(store, reader, changed)
     assert changed == {"meta/a/c": 1}
     assert reader.documents == journal.state.documents
+
+
+def test_files_that_others_have_put_beside_the_journal_are_left_alone() -> None:
+    store = SimulatedStore()
+    journal = owner(store)
+    strange = ("journal/README", "journal/1", f"{entry_key(7)}.bak", "checkpoint/README")
+    for key in strange:
+        store.create(key, b"hello")
+    for number in range(3):
+        put(journal, "meta/a/b", number)
+    assert run_steps(journal.checkpoint()) == 2
+    put(journal, "meta/a/b", "after")
+    assert read_state(store).documents == journal.state.documents
+    assert last_write_ms(store, journal.state) == store.now_ms
+    assert owner(store).epoch == 2
+    assert set(strange) <= store.objects.keys()
 
 
 @pytest.mark.parametrize("read", [follow, catch_up])
