@@ -133,6 +133,9 @@ CLASSES: Final[dict[str, dict[str, str]]] = {
     "docs/testing.md": {
         "DAYS_7_MS": _TESTING,
         "import pytest": _TESTING,
+        "from confluent_kafka": _TESTING,
+        "curl -X POST": "test: tests/integration/testing/test_faults.py"
+        "::test_the_commands_of_the_page_make_faults_and_heal_them",
     },
     "docs/tiered-storage.md": {
         "pip install": "not run: installs packages, and needs a bucket at Amazon",

@@ -1,8 +1,11 @@
 """Faults of single requests, as the clients of other projects meet them."""
 
 import asyncio
+import json
+import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -169,6 +172,18 @@ def test_a_restart_forgets_faults() -> None:
         broker.restart()
         assert broker.faults.left() == []
         assert broker.read(broker.create_topic("t", ["v"]))[0].value == b"v"
+
+
+def test_the_commands_of_the_page_make_faults_and_heal_them(broker: RunningBroker) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "testing.md").read_text()
+    commands = [line.strip() for line in page.splitlines() if line.startswith("    curl ")]
+    port = f"127.0.0.1:{broker.metrics_port}"
+    counts = []
+    for command in commands:
+        text = command.replace("127.0.0.1:9464", port).replace("curl ", "curl -sf ", 1)
+        done = subprocess.run(["bash", "-c", text], capture_output=True, timeout=60, check=True)
+        counts.append(len(json.loads(done.stdout)["faults"]))
+    assert counts == [1, 2, 3, 0, 0]
 
 
 @pytest.mark.parametrize(
