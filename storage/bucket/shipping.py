@@ -184,7 +184,7 @@ class Shipper:
         Raises:
             Fenced: it belongs to another directory.
             DirectoryOlder: the bucket has what this directory lacks.
-            BucketEmptied: it lacks what this directory has put there.
+            BucketEmptied: it lacks what was put there.
             StoreFailed: call it again.
         """
         journal = self._journal
@@ -192,9 +192,10 @@ class Shipper:
         state = yield from journal.read()
         check(state)
         number = state.number
-        if number < 0:
+        if number < 0 or self._logs:  # What an earlier call has seen there may be gone.
             self._logs.clear()
             self._ends.clear()
+            self._written.clear()
             yield from check_objects([log for _, log in self._shipped_logs()], journal.store)
         yield from self._index()
         yield from self._adopt()

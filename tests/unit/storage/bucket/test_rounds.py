@@ -14,7 +14,7 @@ from storage.bucket.restore import restore
 from storage.bucket.shipping import Shipper
 from storage.directory.data_dir import DataDir
 from storage.disk.steps import run_steps
-from storage.errors import StoreFailed
+from storage.errors import BucketEmptied, StoreFailed
 from storage.log.log import Log
 from tests.support.logs import batch
 from tests.support.power_loss import Survival
@@ -169,6 +169,33 @@ def test_a_log_whose_first_entry_turns_up_late_is_continued(fault: StoreFault) -
     machine.ship()
     assert machine.shipper.shipped_end(machine.log("t")) == 2
     assert restored_ends(machine.store) == machine.ends()
+
+
+@pytest.mark.parametrize("has_backup", [False, True])
+def test_a_round_that_was_cut_off_is_not_continued_in_an_emptied_bucket(
+    monkeypatch: pytest.MonkeyPatch, has_backup: bool
+) -> None:
+    """The entries that it has written are gone, and so are those after a backup of the bucket."""
+    monkeypatch.setattr(shipping, "ENTRY_BYTES", 400)
+    machine = Machine()
+    machine.append("s")
+    machine.ship()
+    backup = dict(machine.store.objects) if has_backup else {}
+    machine.append("s", 2)
+    machine.append("t", 6)
+    machine.ship()
+    machine.append("t", 6)
+    machine.store.faults = {"PUT": [None, StoreFault.REFUSED]}
+    with pytest.raises(StoreFailed):
+        machine.ship()
+    machine.store.objects = backup
+    with pytest.raises(BucketEmptied):
+        run_steps(machine.shipper.check())
+    run_steps(machine.shipper.begin())
+    assert machine.shipper.shipped_end(machine.log("t")) == 0
+    machine.ship()
+    assert restored_ends(machine.store) == machine.ends()
+    assert machine.shipper.shipped_end(machine.log("t")) == 12
 
 
 @pytest.mark.parametrize("merged", [1, 2])
