@@ -18,9 +18,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
+
+import uvloop
 
 from benchmarks import request_cost
 from benchmarks.harness import report
@@ -31,6 +33,7 @@ from broker.net.receive import SCRATCH
 from broker.node import Broker
 from config import load
 from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
 
 WARM_UP = 30
 MARK = "getpgid"
@@ -40,11 +43,15 @@ _READY, _POLL_S, _SETTLE_S = "ready", 0.02, 10
 _ONE, _MANY = "one", "many"
 _NEW_TOPICS, _NEW_PARTITIONS = 3, 200
 _CREATE_V = 5
+_FETCH_SESSION_V = 12
+_TAIL, _WAITED = "Fetch that waits, and the Produce of the record it gets", "waited"
 _SUMMARY = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
 
 
 class Sink:
-    """A transport that throws answers away."""
+    """A transport that throws answers away, but for the last one."""
+
+    last: bytes = b""
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """The address of a peer."""
@@ -57,8 +64,9 @@ class Sink:
         """Nothing is unread."""
         return 0
 
-    def writelines(self, parts: object) -> None:
+    def writelines(self, parts: Iterable[Any]) -> None:
         """The answers have left."""
+        self.last = b"".join(parts)
 
     def pause_reading(self) -> None:
         """Reads are fed from outside."""
@@ -86,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--drive", metavar="FOLDER", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.drive is not None:
-        asyncio.run(_drive(options.drive, options.rows, options.requests, options.flush_policy))
+        uvloop.run(_drive(options.drive, options.rows, options.requests, options.flush_policy))
         return 0
     with tempfile.TemporaryDirectory(prefix="bench-instructions-") as folder:
         lines = _counted(Path(folder), options)
@@ -107,6 +115,55 @@ def _rows(wanted: str, requests: int) -> Iterator[tuple[str, list[bytes]]]:
     if any(part in title for part in parts):
         batches = [request_cost.batch(1, 100)] * _NEW_PARTITIONS
         yield title, [request_cost.produce(f"new-{n}", batches) for n in range(_NEW_TOPICS)]
+    if any(part in _TAIL for part in parts):
+        one = request_cost.batch(1, 100)
+        yield _TAIL, [request_cost.produce(_WAITED, [one])] * requests
+
+
+class Reader:
+    """A consumer that has read all of a topic of one partition, on a connection of its own."""
+
+    def __init__(self, broker: Broker) -> None:
+        """Connect; `begin` opens its session."""
+        self._connection = _connection(broker)
+        self._frames: list[bytes] = []
+
+    async def begin(self, requests: int) -> None:
+        """Read the one record that the topic has; prepare so many more requests."""
+        await _serve(self._connection, _next_fetch(0, 0))
+        # The size, the correlation id, no tags, throttle time and error come before it.
+        sink = cast("Sink", self._connection._transport)
+        session_id = int.from_bytes(sink.last[15:19], "big")
+        self._frames = [_next_fetch(session_id, number) for number in range(requests, 0, -1)]
+
+    def wait(self) -> None:
+        """Ask for the next record."""
+        _feed(self._connection, self._frames.pop())
+        if not self._connection.is_busy:
+            raise SystemExit("the Fetch was answered before there was a record")
+
+    async def read(self) -> None:
+        """Return when it was answered."""
+        while self._connection.is_busy:
+            await asyncio.sleep(0)
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._connection.connection_lost(None)
+
+
+def _next_fetch(session_id: int, number: int) -> bytes:
+    """The request for record `number`, which is as well the epoch in the session."""
+    partition = FetchPartition(partition=0, fetch_offset=number, partition_max_bytes=1_048_576)
+    message = FetchRequest(
+        max_wait_ms=60_000,
+        min_bytes=1,
+        max_bytes=52_428_800,
+        session_id=session_id,
+        session_epoch=number,
+        topics=[FetchTopic(topic=_WAITED, partitions=[partition])],
+    )
+    return request_cost.framed(message, _FETCH_SESSION_V)
 
 
 def _creation(name: str, partitions: int) -> bytes:
@@ -166,22 +223,26 @@ async def _drive(folder: str, wanted: str, requests: int, flush_policy: str) -> 
     await broker.start()
     connection = _connection(broker)
     news = [(f"new-{number}", _NEW_PARTITIONS) for number in range(_NEW_TOPICS)]
-    for name, count in ((_ONE, 1), (_MANY, 16), *(news if "new" in wanted or not wanted else ())):
+    topics = [(_ONE, 1), (_MANY, 16), (_WAITED, 1)]
+    for name, count in topics + (news if "new" in wanted or not wanted else []):
         await _serve(connection, _creation(name, count))
     fill = next(request_cost.produce_rows(_ONE, _MANY)).frame
     for _ in range(WARM_UP):
         await _serve(connection, fill)
+    await _serve(connection, request_cost.produce(_WAITED, [request_cost.batch(1, 100)]))
+    reader = Reader(broker)
+    await reader.begin(WARM_UP + requests)
     is_counted = False
-    for _, frames in _rows(wanted, requests):
+    for title, frames in _rows(wanted, requests):
+        waiting = reader if title == _TAIL else None
         if len(frames) > _NEW_TOPICS:
-            for frame in frames[:WARM_UP]:
-                await _serve(connection, frame)
+            await _serve_all(connection, frames[:WARM_UP], waiting)
         if not is_counted:
             is_counted = await _wait_for_counting(Path(folder).with_name(_READY))
         os.getpgid(0)
-        for frame in frames:
-            await _serve(connection, frame)
+        await _serve_all(connection, frames, waiting)
         os.getpgid(0)
+    reader.close()
     connection.connection_lost(None)
     await broker.stop()
 
@@ -208,7 +269,26 @@ def _connection(broker: Broker) -> LaneConnection:
     return connection
 
 
+async def _serve_all(
+    connection: LaneConnection, frames: Sequence[bytes], reader: Reader | None
+) -> None:
+    """Serve the frames one after the other, each with the `reader` waiting for its record."""
+    for frame in frames:
+        if reader is not None:
+            reader.wait()
+        await _serve(connection, frame)
+        if reader is not None:
+            await reader.read()
+
+
 async def _serve(connection: LaneConnection, frame: bytes) -> None:
+    """Feed `frame`, and wait for its answer."""
+    _feed(connection, frame)
+    while connection.is_busy:
+        await asyncio.sleep(0)
+
+
+def _feed(connection: LaneConnection, frame: bytes) -> None:
     """Feed `frame` as a transport would, in as few reads as the buffers allow."""
     position = 0
     while position < len(frame):
@@ -218,8 +298,6 @@ async def _serve(connection: LaneConnection, frame: bytes) -> None:
         del buffer
         connection.buffer_updated(count)
         position += count
-    while connection.is_busy:
-        await asyncio.sleep(0)
 
 
 if __name__ == "__main__":

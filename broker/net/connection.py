@@ -68,6 +68,7 @@ except ImportError:  # A wheel built without a compiler, on a machine without Cy
 if TYPE_CHECKING:
     from broker.net.dispatch import Dispatcher, Exchange
     from broker.net.durable_answer import DurableAnswer
+    from broker.net.waiting_fetch import WaitingFetch
     from broker.security.service import ListenerGuard
     from broker.threads import Pool
     from config import BrokerConfig
@@ -107,11 +108,11 @@ class Connection:
         self._connections = connections
         self._receiver = FrameReceiver(connections.max_frame_bytes)
         self._transport: asyncio.Transport | None = None
-        self._slots: deque[Exchange | Answered | DurableAnswer] = deque()
+        self._slots: deque[Exchange | Answered | DurableAnswer | WaitingFetch] = deque()
         self._waiting_bytes = 0
         self._backlog: deque[bytearray | memoryview] = deque()
         self._backlog_bytes = 0
-        self._blocked_by: Exchange | None = None
+        self._blocked_by: Exchange | WaitingFetch | None = None
         self._starting = False
         self._waits_for_turn = False
         self._serving_bytes = 0
@@ -157,10 +158,7 @@ class Connection:
         self.session.peer_port = peer[1] if peer else 0
 
     def _open_session(self, guard: ListenerGuard, transport: asyncio.Transport) -> str | None:
-        """Begin the session, or return why the client's certificate is refused.
-
-        On a SASL listener a gate stands before the dispatcher.
-        """
+        """Begin the session, with SASL behind a gate; or return why a certificate is refused."""
         ssl_object = transport.get_extra_info("ssl_object")
         try:
             self.session = session = guard.session_over(ssl_object, self.peer_host, self.id)
@@ -370,7 +368,7 @@ class Connection:
             self._blocked_by = exchange
             self._serving_bytes = len(frame) if exchange.needs_frame else 0
 
-    def _exchange_done(self, exchange: Exchange | DurableAnswer) -> None:
+    def _exchange_done(self, exchange: Exchange | DurableAnswer | WaitingFetch) -> None:
         """An answer has arrived, or may be overtaken from now on.
 
         Write every answer at the head, then start the blocked requests.

@@ -29,12 +29,15 @@ cdef class FetchLane:
     cdef dict _by_name, _by_id
     cdef long long _revision, _min_bytes, _max_bytes, _bytes_read
     cdef int _version, _isolation
-    cdef bint _waits
+    cdef bint _waits, _is_serving, _is_late, _has_to_wait
     cdef object _session
     cdef list _parts
-    cdef readonly list parts
+    cdef readonly list parts, awaited
+    cdef readonly long long awaited_bytes, max_wait_at
 
     cpdef Py_ssize_t serve(self, Py_ssize_t start, Py_ssize_t end, long long max_frame_bytes, session) except -1
+    cpdef bint serve_waiting(self, bytearray frame, session, bint is_late) except -1
+    cdef bint _is_open(self, session) except -1
     cdef bint _serve_frame(self, Py_ssize_t start, Py_ssize_t end, session) except -1
     cdef bint _examine(self, Py_ssize_t start, Py_ssize_t end, session) except -1
     cdef Py_ssize_t _examine_limits(self, Py_ssize_t start, Py_ssize_t end) except -2
@@ -44,6 +47,8 @@ cdef class FetchLane:
     cdef Py_ssize_t _examine_one(self, Py_ssize_t position, Py_ssize_t end, bytes topic, dict asked) except -2
     cdef bint _join_session(self, dict asked) except -1
     cdef bint _find_logs(self) except -1
+    cdef _note_awaited(self)
+    cdef bint _has_read_all(self) except -1
     cdef bint _find(self, Part part) except -1
     cdef bint _read(self) except -1
     cdef bint _read_one(self, Part part, long long max_bytes, bint needs_one) except -1

@@ -1,6 +1,6 @@
 # cython: language_level=3
 # mypy: disable-error-code="untyped-decorator,valid-type,no-any-return"
-"""The lane of Fetch: from the bytes of a read to the answer of a reader that needs no wait.
+"""The lane of Fetch: from the bytes of a read to the answer of a reader.
 
 `FetchLane.serve` serves one request of the buffer that a read has filled, if it is usual. Anything
 else goes the general way (`broker.net.dispatch`, `broker.handlers.fetch`), with nothing changed:
@@ -10,8 +10,8 @@ Usual is a request that
 
 * has a version from 4 on and no tagged fields, and comes from a consumer;
 * names existing partitions, each once, or belongs to a session that has all of them;
-* finds at once, and in the records of local segments, as many bytes as it waits for, or nothing and
-  does not wait;
+* finds at once, and in the records of local segments, as many bytes as it waits for, or nothing:
+  then it does not wait, or is served when records come (`broker.net.waiting_fetch`);
 * needs no conversion, and no wait for records that are acknowledged and not yet visible;
 * sees no open and no aborted transaction, if it reads committed records only.
 
@@ -147,6 +147,9 @@ class FetchLane:
 
     Attributes:
         parts: the answer to the last request that was served, for the transport.
+        awaited: the logs of the last one, if it has to wait for records of them; else None.
+        awaited_bytes: how many bytes it waits for, above 0.
+        max_wait_at: where the frame, without its size, has the milliseconds that it waits.
     """
 
     def __init__(self, context: Context, scratch: memoryview) -> None:
@@ -164,7 +167,10 @@ class FetchLane:
         self._revision = -1
         self._session: FetchSession | None = None
         self._parts: list[Part] = []
+        self._is_serving = self._is_late = self._has_to_wait = False
         self.parts: list[Buffer] = []
+        self.awaited: list[Any] | None = None
+        self.awaited_bytes = self.max_wait_at = 0
 
     def serve(
         self,
@@ -175,33 +181,66 @@ class FetchLane:
     ) -> cython.Py_ssize_t:
         """Serve the request at `start` of the first `end` bytes; returns where the next one begins.
 
-        That is `start` if it is not usual. Each begins with its size.
+        That is `start` if it is not usual, or has to wait. Each begins with its size.
         """
+        self.awaited = None
         data: cython.p_const_uchar = self._walk.data if cython.compiled else self._scratch
         if end - start < 4 + _HEADER_BYTES_MIN or int16(data, start + 4) != _FETCH:
             return start
         size: cython.longlong = int32(data, start)
         if size > end - start - 4 or size > max_frame_bytes or size < _HEADER_BYTES_MIN:
             return start
-        security = self._security
-        if security.access is not None or self._turns.is_round_full:
-            return start
-        throttle = security.throttle
-        if throttle is not None and throttle.may_limit_requests(session.user):
+        if not self._is_open(session):
             return start
         started_ns: cython.longlong = _now_ns()
+        self._is_serving = True
         try:
             if not self._serve_frame(start + 4, start + 4 + size, session):
+                if self._has_to_wait:
+                    self._note_awaited()
                 return start
         finally:
             self._parts, self._session = [], None
+            self._is_serving = False
         self._latency.observe(_now_ns() - started_ns)
         return start + 4 + size
+
+    def serve_waiting(self, frame: bytearray, session: Session, is_late: bool) -> bool:
+        """Serve a request that has waited, given without its size; whether it is usual.
+
+        With `is_late` it waits no longer. Its latency is for the caller to `observe`.
+        """
+        if self._is_serving or not self._is_open(session):
+            return False
+        view: memoryview = memoryview(frame)
+        walk: RecordWalk = self._walk
+        scratch = self._scratch
+        self._walk, self._scratch = RecordWalk(view), view
+        self._is_serving, self._is_late = True, is_late
+        try:
+            return self._serve_frame(0, len(frame), session)
+        finally:
+            self._walk, self._scratch = walk, scratch
+            self._is_serving = self._is_late = False
+            self._parts, self._session = [], None
+
+    def observe(self, latency_ns: int) -> None:
+        """Count a request that has waited, with the time from its arrival to its answer."""
+        self._latency.observe(latency_ns)
+
+    def _is_open(self, session: Session) -> bool:
+        """Whether there are usual requests of the client now."""
+        security = self._security
+        if security.access is not None or self._turns.is_round_full:
+            return False
+        throttle = security.throttle
+        return throttle is None or not throttle.may_limit_requests(session.user)
 
     def _serve_frame(
         self, start: cython.Py_ssize_t, end: cython.Py_ssize_t, session: Session
     ) -> bool:
         data: cython.p_const_uchar = self._walk.data if cython.compiled else self._scratch
+        self._has_to_wait = False
         try:
             if not self._examine(start, end, session) or not self._read():
                 return False
@@ -256,7 +295,8 @@ class FetchLane:
             position += 4
         most = self._context.config.fetch_max_bytes
         max_bytes: cython.longlong = int32(data, position + 8)
-        self._waits = int32(data, position) > 0
+        self._waits = int32(data, position) > 0 and not self._is_late
+        self.max_wait_at = position - start
         self._min_bytes = min(int32(data, position + 4), max_bytes, most)
         self._max_bytes = max_bytes
         self._isolation = data[position + 12]
@@ -415,7 +455,24 @@ class FetchLane:
                 return False
             if part.offset < part.log.high_watermark:
                 has_news = True
+        if not has_news:
+            self._has_to_wait = self._has_read_all()
         return has_news
+
+    def _note_awaited(self) -> None:
+        part: Part
+        self.awaited = []
+        for part in self._parts:
+            self.awaited.append(part.log)
+        self.awaited_bytes = self._min_bytes
+
+    def _has_read_all(self) -> bool:
+        """Whether there is nothing to read in any part, and nothing that is about to be there."""
+        part: Part
+        for part in self._parts:
+            if part.offset != part.log.high_watermark or self._commit.acknowledged_end(part.log):
+                return False
+        return bool(self._parts) and self._min_bytes > 0
 
     def _find(self, part: Part) -> bool:
         """Find the log of `part`; whether the reader expects its leader epoch."""

@@ -14,4 +14,5 @@ cdef class LaneConnection(Connection):
 
     cdef bint _serve_waiting(self, ProduceLane lane, memoryview frame) except -1
     cdef Py_ssize_t _fetch(self, Py_ssize_t nbytes) except -1
+    cdef bint _waits_for_records(self, Py_ssize_t nbytes) except -1
     cdef _take(self, ProduceLane lane, list answers)

@@ -26,6 +26,7 @@ from broker.net.dispatch import Dispatcher
 from broker.net.durable_answer import DurableAnswer
 from broker.net.limits import PIPELINE_MAX
 from broker.net.receive import SCRATCH, recycle
+from broker.net.waiting_fetch import WaitingFetch
 from protocol.api_keys import ApiKey
 from protocol.errors import ProtocolError
 
@@ -177,7 +178,7 @@ class LaneConnection(Connection):
         self._slice_is_over = False
         position: cython.Py_ssize_t = lane.serve(0, nbytes, limit, self.session)
         if not position:
-            return 0
+            return nbytes if self._waits_for_records(nbytes) else 0
         self._answered(lane.parts)
         end_ns = 0
         while position < nbytes and self._may_start():
@@ -193,6 +194,18 @@ class LaneConnection(Connection):
             position = served
             self._answered(lane.parts)
         return position
+
+    def _waits_for_records(self, nbytes: cython.Py_ssize_t) -> bool:
+        """Let the request that is the whole read wait, if the lane of Fetch says that it has to."""
+        lane = self._fetch_lane
+        logs = lane.awaited
+        if logs is None or self._slots or int.from_bytes(SCRATCH[:4], "big") != nbytes - 4:
+            return False
+        slot = WaitingFetch(lane, bytearray(SCRATCH[4:nbytes]), self._dispatcher)
+        self._slots.append(slot)
+        self._blocked_by = slot
+        slot.begin(logs, lane.awaited_bytes, self, self._exchange_done)
+        return True
 
     def _take(self, lane: ProduceLane, answers: list[bytearray | DurableAnswer]) -> None:
         """Send the answers of the lane, or let them wait for the disk and for earlier ones."""
