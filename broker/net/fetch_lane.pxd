@@ -9,7 +9,7 @@ from storage.log.lane cimport LogEnd
 
 cdef int _FETCH, _FIRST_VERSION, _LAST_VERSION, _LOG_START_SINCE, _SESSIONS_SINCE, _LEADER_EPOCH_SINCE
 cdef int _ZSTD_SINCE, _RACK_SINCE, _FLEXIBLE_SINCE, _TOPIC_IDS_SINCE, _REPLICA_STATE_SINCE
-cdef int _HEADER_BYTES_MIN, _ZSTD, _CODEC_MASK, _MAGIC_V2, _CONSUMER_ID, _NO_EPOCH, _FINAL_EPOCH, _PREFIX_BYTES
+cdef int _HEADER_BYTES_MIN, _ZSTD, _CONSUMER_ID, _NO_EPOCH, _FINAL_EPOCH, _PREFIX_BYTES
 cdef long long _FULL_SHARE, _SCATTER_FROM_BYTES, _PARTITIONS_AT_ONCE, _ENOUGH_BYTES, _STEP_BYTES
 
 
@@ -29,7 +29,7 @@ cdef class FetchLane:
     cdef dict _by_name, _by_id
     cdef long long _revision, _min_bytes, _max_bytes, _bytes_read
     cdef int _version, _isolation
-    cdef bint _waits, _is_serving, _is_late, _has_to_wait
+    cdef bint _waits, _is_serving, _is_late
     cdef object _session
     cdef list _parts
     cdef readonly list parts, awaited
@@ -47,8 +47,7 @@ cdef class FetchLane:
     cdef Py_ssize_t _examine_one(self, Py_ssize_t position, Py_ssize_t end, bytes topic, dict asked) except -2
     cdef bint _join_session(self, dict asked) except -1
     cdef bint _find_logs(self) except -1
-    cdef _note_awaited(self)
-    cdef bint _has_read_all(self) except -1
+    cdef _await_all(self)
     cdef bint _find(self, Part part) except -1
     cdef bint _read(self) except -1
     cdef bint _read_one(self, Part part, long long max_bytes, bint needs_one) except -1

@@ -19,8 +19,7 @@ There are no usual requests of clients that a quota may limit, with an authorize
 of the loop has read much already. `PARTITIONS_AT_ONCE` and `ENOUGH_BYTES` bound the work: a slice.
 
 The limits of bytes are those of `broker.requests.fetch_read`, and the values of the answer those of
-`Log.read`. A session moves on when the answer is complete. Like `protocol.records.record_loops` it
-runs compiled and plain.
+`Log.read`. A session moves on when the answer is complete. The lane runs compiled and plain.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ from broker.requests import fetch_read
 from protocol import registry
 from protocol.api.fetch import FetchPartition
 from protocol.api_keys import ApiKey
-from protocol.records import layout
 from protocol.records.layout import Codec
 from storage.log.values import Isolation
 
@@ -99,8 +97,6 @@ _TOPIC_IDS_SINCE: Final = sessions.TOPIC_IDS_SINCE
 _REPLICA_STATE_SINCE: Final = 15
 _HEADER_BYTES_MIN: Final = HEADER_BYTES_MIN
 _ZSTD: Final = int(Codec.ZSTD)
-_CODEC_MASK: Final = layout.CODEC_MASK
-_MAGIC_V2: Final = layout.MAGIC_V2
 _CONSUMER_ID: Final = -1
 _NO_EPOCH: Final = -1
 _FINAL_EPOCH: Final = sessions.FINAL_EPOCH
@@ -167,7 +163,7 @@ class FetchLane:
         self._revision = -1
         self._session: FetchSession | None = None
         self._parts: list[Part] = []
-        self._is_serving = self._is_late = self._has_to_wait = False
+        self._is_serving = self._is_late = False
         self.parts: list[Buffer] = []
         self.awaited: list[Any] | None = None
         self.awaited_bytes = self.max_wait_at = 0
@@ -188,16 +184,13 @@ class FetchLane:
         if end - start < 4 + _HEADER_BYTES_MIN or int16(data, start + 4) != _FETCH:
             return start
         size: cython.longlong = int32(data, start)
-        if size > end - start - 4 or size > max_frame_bytes or size < _HEADER_BYTES_MIN:
-            return start
-        if not self._is_open(session):
+        is_whole: cython.bint = _HEADER_BYTES_MIN <= size <= end - start - 4
+        if not is_whole or size > max_frame_bytes or not self._is_open(session):
             return start
         started_ns: cython.longlong = _now_ns()
         self._is_serving = True
         try:
             if not self._serve_frame(start + 4, start + 4 + size, session):
-                if self._has_to_wait:
-                    self._note_awaited()
                 return start
         finally:
             self._parts, self._session = [], None
@@ -208,7 +201,7 @@ class FetchLane:
     def serve_waiting(self, frame: bytearray, session: Session, is_late: bool) -> bool:
         """Serve a request that has waited, given without its size; whether it is usual.
 
-        With `is_late` it waits no longer. Its latency is for the caller to `observe`.
+        With `is_late` it waits no longer. Its latency is the caller's to count.
         """
         if self._is_serving or not self._is_open(session):
             return False
@@ -224,10 +217,6 @@ class FetchLane:
             self._is_serving = self._is_late = False
             self._parts, self._session = [], None
 
-    def observe(self, latency_ns: int) -> None:
-        """Count a request that has waited, with the time from its arrival to its answer."""
-        self._latency.observe(latency_ns)
-
     def _is_open(self, session: Session) -> bool:
         """Whether there are usual requests of the client now."""
         security = self._security
@@ -240,7 +229,6 @@ class FetchLane:
         self, start: cython.Py_ssize_t, end: cython.Py_ssize_t, session: Session
     ) -> bool:
         data: cython.p_const_uchar = self._walk.data if cython.compiled else self._scratch
-        self._has_to_wait = False
         try:
             if not self._examine(start, end, session) or not self._read():
                 return False
@@ -455,24 +443,19 @@ class FetchLane:
                 return False
             if part.offset < part.log.high_watermark:
                 has_news = True
-        if not has_news:
-            self._has_to_wait = self._has_read_all()
+        if not has_news and self._min_bytes > 0:
+            self._await_all()
         return has_news
 
-    def _note_awaited(self) -> None:
+    def _await_all(self) -> None:
+        """Wait for the logs, if all is read of each and nothing is about to be visible."""
         part: Part
-        self.awaited = []
-        for part in self._parts:
-            self.awaited.append(part.log)
-        self.awaited_bytes = self._min_bytes
-
-    def _has_read_all(self) -> bool:
-        """Whether there is nothing to read in any part, and nothing that is about to be there."""
-        part: Part
+        logs: list[LogEnd] = []
         for part in self._parts:
             if part.offset != part.log.high_watermark or self._commit.acknowledged_end(part.log):
-                return False
-        return bool(self._parts) and self._min_bytes > 0
+                return
+            logs.append(part.log)
+        self.awaited, self.awaited_bytes = logs or None, self._min_bytes
 
     def _find(self, part: Part) -> bool:
         """Find the log of `part`; whether the reader expects its leader epoch."""
@@ -488,8 +471,6 @@ class FetchLane:
             log = logs[key] = self._topics.led_log(name, part.index)
         part.log = log
         return bool(part.epoch < 0 or part.epoch == part.log.leader_epoch)
-
-    # --- reading --------------------------------------------------------------------------------
 
     def _read(self) -> bool:
         """Read the parts as `broker.requests.fetch_read` does; whether the answer is complete.
@@ -550,13 +531,15 @@ class FetchLane:
             is_unusual = True
         if result.aborted_transactions:
             is_unusual = True
-        if part.records_size and self._version < _ZSTD_SINCE and _has_zstd(part.records):
+        if (
+            part.records_size
+            and self._version < _ZSTD_SINCE
+            and (RecordWalk(part.records).has_codec(_ZSTD, part.records_size))
+        ):
             is_unusual = True
         if is_unusual:
             part.log = None
         return is_end
-
-    # --- the answer -----------------------------------------------------------------------------
 
     def _news(self) -> list[Part]:
         """The parts that the answer has; the session moves on, and remembers them as reported."""
@@ -715,18 +698,3 @@ def _add_partition(
     if version >= _RACK_SINCE:
         _add_number(answer, -1, 4)  # no replica is preferred
     _add_size(answer, part.records_size, is_flexible)
-
-
-@cython.cfunc
-def _has_zstd(records: memoryview) -> cython.bint:
-    """Whether one of the whole batches in `records` needs a reader that knows zstd."""
-    walk: RecordWalk = RecordWalk(records)
-    data: cython.p_const_uchar = walk.data if cython.compiled else records
-    end: cython.Py_ssize_t = len(records)
-    position: cython.Py_ssize_t = 0
-    while end - position > 22:
-        attributes: cython.int = data[position + (22 if data[position + 16] == _MAGIC_V2 else 17)]
-        if attributes & _CODEC_MASK == _ZSTD:
-            return True
-        position += int32(data, position + 8) + 12
-    return False

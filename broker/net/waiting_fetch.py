@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from broker.errors import ConnectionMustClose
 from broker.fetch.waiters import FetchWaiter
 from broker.handlers.fetch import MAX_WAIT_MS
+from protocol.api_keys import ApiKey
 from protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -101,7 +102,8 @@ class WaitingFetch:
         self._waiter = None
         if self._lane.serve_waiting(self._frame, self._requester.session, is_deadline):
             self.parts = self._lane.parts
-            self._lane.observe(time.perf_counter_ns() - self._started_ns)
+            latency = self._context.metrics.api(ApiKey.FETCH).latency_ns
+            latency.observe(time.perf_counter_ns() - self._started_ns)
             self._done()
         else:
             left_ms = self._deadline_ms - self._context.clock.monotonic_ms()

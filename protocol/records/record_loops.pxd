@@ -4,6 +4,7 @@
 cimport cython
 
 cdef int _NEAR_BYTES
+cdef int _HEAD_BYTES, _SIZE_AT, _MAGIC_AT, _MAGIC_V2, _CODEC_MASK, _CODEC_AT, _LEGACY_CODEC_AT
 
 
 cpdef int timestamp_fault(
@@ -25,6 +26,7 @@ cdef class RecordWalk:
     cdef readonly long long max_timestamp, max_delta, min_timestamp
     cdef readonly bint sequential
 
+    cpdef bint has_codec(self, int codec, Py_ssize_t end) except -1
     cpdef int begin(
         self, Py_ssize_t start, Py_ssize_t end, long long base_offset, long long base_timestamp
     ) except -1

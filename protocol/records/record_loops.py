@@ -34,6 +34,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from protocol.errors import InvalidRecords
+from protocol.records import layout
 
 try:
     import cython
@@ -57,6 +58,15 @@ TYPE_FORBIDDEN = 1
 
 # Of a record, its length, attributes, deltas and key length: four times three bytes and one.
 _NEAR_BYTES: Final = 13
+
+# Of a batch. The second byte of the attributes has the codec; older formats have one byte.
+_HEAD_BYTES: Final = layout.LOG_OVERHEAD
+_SIZE_AT: Final = layout.SIZE_AT
+_MAGIC_AT: Final = layout.MAGIC_AT
+_MAGIC_V2: Final = layout.MAGIC_V2
+_CODEC_MASK: Final = layout.CODEC_MASK
+_CODEC_AT: Final = layout.ATTRIBUTES_AT + 1
+_LEGACY_CODEC_AT: Final = layout.MAGIC_AT + 1
 
 
 # --- numbers inside a buffer --------------------------------------------------------------------
@@ -216,6 +226,23 @@ class RecordWalk:
             self.data = cython.address(self.view[0])
         else:
             self.data = buffer
+
+    def has_codec(self, codec: cython.int, end: cython.Py_ssize_t) -> cython.bint:
+        """Whether one of the whole batches in the first `end` bytes is compressed by `codec`."""
+        data: cython.p_const_uchar = self.data
+        position: cython.Py_ssize_t = 0
+        size: cython.longlong
+        number: cython.Py_ssize_t
+        while end - position > _CODEC_AT:
+            is_v2: cython.bint = data[position + _MAGIC_AT] == _MAGIC_V2
+            attributes: cython.int = data[position + (_CODEC_AT if is_v2 else _LEGACY_CODEC_AT)]
+            if attributes & _CODEC_MASK == codec:
+                return True
+            size = 0
+            for number in range(position + _SIZE_AT, position + _HEAD_BYTES):
+                size = size << 8 | data[number]
+            position += size + _HEAD_BYTES
+        return False
 
     def begin(
         self,

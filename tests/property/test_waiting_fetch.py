@@ -180,7 +180,9 @@ async def test_the_lane_answers_a_fetch_that_waited_as_the_general_way_does(
                 pair.reconnect()
             known = list(sides[0].dispatcher.context.fetch_sessions._sessions.values())
             found = rng.choice(known) if known else None
-            reader.session = found and (found.id, found.next_epoch, found.uses_topic_ids)
+            reader.session = (
+                None if found is None else (found.id, found.next_epoch, found.uses_topic_ids)
+            )
     finally:
         for side in sides:
             side.connection.connection_lost(None)
