@@ -126,7 +126,9 @@ _NUMBERS: Final[tuple[tuple[ValueType, float | None, float | None, str], ...]] =
         0,
         None,
         """
-        controller.performance.always.log.threshold.ms metadata.log.max.snapshot.interval.ms
+        controller.performance.always.log.threshold.ms follower.replication.throttled.rate
+        leader.replication.throttled.rate metadata.log.max.snapshot.interval.ms
+        replica.alter.log.dirs.io.max.bytes.per.second
         """,
     ),
     (

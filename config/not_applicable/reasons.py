@@ -33,6 +33,7 @@ NOT_APPLICABLE: MappingProxyType[str, str] = MappingProxyType(
         "queued.max.requests": "bounded by queued.max.request.bytes",
         "num.replica.fetchers": _NO_REPLICAS,
         "auto.leader.rebalance.enable": _NO_REPLICAS,
+        "leader.replication.throttled.rate": _NO_REPLICAS,
         "leader.imbalance.check.interval.seconds": _NO_REPLICAS,
         "leader.imbalance.per.broker.percentage": _NO_REPLICAS,
         "log.flush.scheduler.interval.ms": "flushing is driven by appends",

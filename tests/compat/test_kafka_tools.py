@@ -237,9 +237,10 @@ def test_moves_to_where_everything_is_are_done_at_once(
         *(*where, "--generate", "--topics-to-move-json-file", str(topics), "--broker-list", "1"),
     )
     plan.write_text(proposed.rstrip().rsplit("\n", 1)[1])
-    assert "Successfully started" in run(
-        REASSIGN, *where, "--execute", "--reassignment-json-file", str(plan)
-    )
+    moved = ("--execute", "--reassignment-json-file", str(plan), "--throttle", "1000000")
+    said = run(REASSIGN, *where, *moved)
+    assert "Successfully started" in said
+    assert "throttle limit was set to 1000000 B/s" in said
     done = run(REASSIGN, *where, "--verify", "--reassignment-json-file", str(plan))
     assert f"Reassignment of partition {topic}-0 is completed" in done
 

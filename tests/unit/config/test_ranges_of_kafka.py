@@ -116,6 +116,20 @@ def test_at_run_time_the_same_is_refused() -> None:
     assert with_dynamic(BROKER, {name: "4"}, fresh=[name]).text_of(name) == "4"
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("leader.replication.throttled.rate", "follower.replication.throttled.rate"),
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    ],
+)
+def test_limits_of_moves_are_taken_at_run_time(name: str) -> None:
+    """The settings of a broker that no file has, in Kafka: its tool for moves sets them."""
+    assert with_dynamic(BROKER, {name: "1000"}, fresh=[name]).text_of(name) == "1000"
+    with pytest.raises(ConfigErrors, match="too small"):
+        with_dynamic(BROKER, {name: "-1"}, fresh=[name])
+
+
 def test_what_an_older_release_has_stored_is_no_obstacle() -> None:
     stored = {"num.io.threads": "0", "max.connections": "7"}
     assert with_dynamic(BROKER, stored, fresh=["max.connections"]).text_of("max.connections") == "7"
