@@ -9,7 +9,7 @@ that way is the reference, and a property test sends the same requests both ways
 Usual is a request that
 
 * has a version from 4 on and no tagged fields, and comes from a consumer;
-* names existing partitions, each once, or belongs to a session that has all of them;
+* names existing partitions, each once, or belongs to a session that has all; none is offline;
 * finds at once, and in the records of local segments, as many bytes as it waits for, or nothing:
   then it does not wait, or is served when records come (`broker.net.waiting_fetch`);
 * needs no conversion, and no wait for records that are acknowledged and not yet visible;
@@ -458,7 +458,7 @@ class FetchLane:
         self.awaited, self.awaited_bytes = logs or None, self._min_bytes
 
     def _find(self, part: Part) -> bool:
-        """Find the log of `part`; whether the reader expects its leader epoch."""
+        """Find the log of `part`; whether it is online and has the epoch the reader expects."""
         key = (part.topic, part.index)
         has_id: cython.bint = self._version >= _TOPIC_IDS_SINCE
         logs = self._by_id if has_id else self._by_name
@@ -470,7 +470,7 @@ class FetchLane:
                 return False
             log = logs[key] = self._topics.led_log(name, part.index)
         part.log = log
-        return bool(part.epoch < 0 or part.epoch == part.log.leader_epoch)
+        return log.offline is None and bool(part.epoch < 0 or part.epoch == part.log.leader_epoch)
 
     def _read(self) -> bool:
         """Read the parts as `broker.requests.fetch_read` does; whether the answer is complete.

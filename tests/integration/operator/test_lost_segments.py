@@ -1,5 +1,6 @@
 """A broker whose files were lost while it was down: what clients, probes and metrics get."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -80,6 +81,14 @@ async def test_clients_hear_of_it_and_other_partitions_are_served(damaged: Runni
     )
     assert epochs.topics[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert (await produce(client, "other", records(0))).base_offset == RECORDS
+
+
+async def test_a_fetch_at_the_end_of_what_is_left_does_not_wait(damaged: RunningBroker) -> None:
+    client = await damaged.client()
+    async with asyncio.timeout(9):
+        for offset in (MIDDLE, RECORDS):
+            answer = await fetch(client, "t", offset, max_wait_ms=60_000)
+            assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 async def test_log_probes_metrics_and_notices_name_it(
