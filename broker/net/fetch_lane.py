@@ -163,7 +163,7 @@ class FetchLane:
         self._revision = -1
         self._session: FetchSession | None = None
         self._parts: list[Part] = []
-        self._is_serving = self._is_late = False
+        self._is_serving = self._has_waited = self._is_late = False
         self.parts: list[Buffer] = []
         self.awaited: list[Any] | None = None
         self.awaited_bytes = self.max_wait_at = 0
@@ -201,20 +201,20 @@ class FetchLane:
     def serve_waiting(self, frame: bytearray, session: Session, is_late: bool) -> bool:
         """Serve a request that has waited, given without its size; whether it is usual.
 
-        With `is_late` it waits no longer. Its latency is the caller's to count.
+        With `is_late` it waits no longer. Records that were acknowledged since it came do not hold
+        it up. Its latency is the caller's to count.
         """
         if self._is_serving or not self._is_open(session):
             return False
         view: memoryview = memoryview(frame)
-        walk: RecordWalk = self._walk
-        scratch = self._scratch
+        walk, scratch = self._walk, self._scratch
         self._walk, self._scratch = RecordWalk(view), view
-        self._is_serving, self._is_late = True, is_late
+        self._is_serving, self._has_waited, self._is_late = True, True, is_late
         try:
             return self._serve_frame(0, len(frame), session)
         finally:
             self._walk, self._scratch = walk, scratch
-            self._is_serving = self._is_late = False
+            self._is_serving = self._has_waited = self._is_late = False
             self._parts, self._session = [], None
 
     def _is_open(self, session: Session) -> bool:
@@ -527,7 +527,7 @@ class FetchLane:
             is_unusual = True
         elif result.next_offset < part.high_watermark:
             is_end = False
-        elif self._commit.acknowledged_end(log):
+        elif not self._has_waited and self._commit.acknowledged_end(log):
             is_unusual = True
         if result.aborted_transactions:
             is_unusual = True
