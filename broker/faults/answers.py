@@ -49,6 +49,7 @@ _WHOLE_OFFSET_FETCH_SINCE: Final = 2
 _KEYS_SINCE: Final = 4
 _BY_TRANSACTION_SINCE: Final = add_partitions_to_txn.OF_BROKERS_SINCE
 _ERROR_CODE: Final = "error_code"
+_GROUP_FIELDS: Final = frozenset({"group_id", "group_ids", "groups", "groups_names"})
 
 
 class _ByTopic(NamedTuple):
@@ -117,13 +118,14 @@ def names_topics(key: ApiKey) -> bool:
 
 def names_groups(key: ApiKey) -> bool:
     """Whether such requests are of a group."""
-    return not {"group_id", "groups"}.isdisjoint(dict(field_specs(request_class(key))))
+    return not _GROUP_FIELDS.isdisjoint(dict(field_specs(request_class(key))))
 
 
 def groups_of(message: Any) -> set[str]:
     """The groups that a request names."""
-    found = {group.group_id for group in getattr(message, "groups", ())}
-    return found | {getattr(message, "group_id", "")}
+    given = [getattr(message, name, None) or () for name in _GROUP_FIELDS]
+    groups = [group for one in given for group in ((one,) if isinstance(one, str) else one)]
+    return {group if isinstance(group, str) else group.group_id for group in groups}
 
 
 def topics_of(context: Context, request: RequestContext, message: Any) -> set[str | None] | None:
@@ -300,5 +302,5 @@ def _name_of(context: Context, topic: str | bytes) -> str | None:
 
 def _name_in(context: Context, topic: Any) -> str | None:
     """The name of a topic of a request, as `_name_of`."""
-    name = getattr(topic, "name", None) or getattr(topic, "topic", None)
-    return _name_of(context, name or topic.topic_id)
+    given = (getattr(topic, field, "") for field in ("name", "topic", "topic_id"))
+    return _name_of(context, next(filter(None, given), ""))

@@ -203,8 +203,25 @@ def test_metadata_of_all_topics_is_about_each_topic() -> None:
     assert [topic.error_code for topic in answer.topics] == [0, CODE]
 
 
-def test_groups_are_found_in_both_forms() -> None:
+def test_groups_are_found_in_all_forms() -> None:
     assert groups_of(sample(ApiKey.OFFSET_FETCH, 8, ("g", "h"))) >= {"g", "h"}
-    assert groups_of(request_class(ApiKey.HEARTBEAT)(group_id="g")) == {"g"}
+    forms: dict[ApiKey, dict[str, Any]] = {
+        ApiKey.HEARTBEAT: {"group_id": "g"},
+        ApiKey.DESCRIBE_GROUPS: {"groups": ["g"]},
+        ApiKey.CONSUMER_GROUP_DESCRIBE: {"group_ids": ["g"]},
+        ApiKey.DELETE_GROUPS: {"groups_names": ["g"]},
+    }
+    for key, given in forms.items():
+        assert names_groups(key)
+        assert groups_of(request_class(key)(**given)) == {"g"}
     assert names_groups(ApiKey.OFFSET_FETCH)
     assert not names_groups(ApiKey.PRODUCE)
+
+
+@pytest.mark.parametrize("key", [ApiKey.CREATE_TOPICS, ApiKey.OFFSET_COMMIT, ApiKey.PRODUCE])
+def test_a_topic_without_a_name_is_no_topic_of_a_fault(key: ApiKey) -> None:
+    """The broker refuses such a request; the fault of another topic is not met."""
+    version = served_apis()[key].min
+    found = topics_of(context(), request(key, version), sample(key, version, ("",)))
+    assert found is not None
+    assert "here" not in found
