@@ -11,9 +11,13 @@ Source: KIP-74's min_bytes/max_wait; Kafka's `DelayedFetch`, without its re-read
 """
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from broker.clocks.clock import Clock, TimerHandle
 from storage.log.log import Log
+
+MAX_WAIT_MS: Final = 300_000
+"""The longest time that a fetch is parked, whatever the client requests."""
 
 
 class FetchWaiter:

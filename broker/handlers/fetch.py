@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from broker.errors import BrokerError
 from broker.fetch.sessions import NO_SESSION_ID, FetchPlan, FetchTarget
-from broker.fetch.waiters import FetchWaiter
+from broker.fetch.waiters import MAX_WAIT_MS, FetchWaiter
 from broker.replies.pending import Pending
 from broker.replies.turns import NEXT_TURN, Work
 from broker.requests.access import Check
@@ -73,9 +73,6 @@ if TYPE_CHECKING:
 
 _ISOLATION_LEVELS = (0, 1)
 _LEADERS_SINCE = 16
-
-MAX_WAIT_MS = 300_000
-"""The longest time that a fetch is parked, whatever the client requests."""
 
 _PARTITION_COST_BYTES = STEP_BYTES // 8
 """The cost of a partition without records, in bytes: eight of them are one step."""

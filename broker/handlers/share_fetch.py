@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from broker.errors import TopicDenied, UnknownTopicId
 from broker.fetch.failed_reads import note_failed_read
-from broker.fetch.waiters import FetchWaiter
+from broker.fetch.waiters import MAX_WAIT_MS, FetchWaiter
 from broker.groups.consumer.values import Partition
 from broker.groups.share.persister import StateNeeded
 from broker.groups.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession
@@ -60,7 +60,6 @@ from storage.log.values import Isolation, ReadResult
 from storage.segment.remote.log import RemoteBytesNeeded
 from storage.segment.txn_index import AbortedTxn
 
-_MAX_WAIT_MS = 300_000
 _OPTIMIZED, _STRICT = 0, 1
 _PARTITION_BYTES_MAX = 2 * 1024 * 1024
 
@@ -133,7 +132,7 @@ def _refuse_later(
 ) -> Pending[api.ShareFetchResponse]:
     """Refuse after the wait that the client allows, so that it does not ask at once again."""
     pending: Pending[api.ShareFetchResponse] = Pending()
-    wait_ms = max(0, min(message.max_wait_ms, _MAX_WAIT_MS))
+    wait_ms = max(0, min(message.max_wait_ms, MAX_WAIT_MS))
     timer = context.clock.call_later(wait_ms, lambda: pending.resolve(_refusal(error, None)))
     pending.on_abandon = timer.cancel
     return pending
@@ -162,7 +161,7 @@ class _ShareFetch:
         self._isolation = Isolation.READ_COMMITTED if is_committed else Isolation.READ_UNCOMMITTED
         self._limit_bytes = min(message.max_bytes, context.config.fetch_max_bytes)
         self._least_bytes = max(1, min(message.min_bytes, self._limit_bytes))
-        wait_ms = max(0, min(message.max_wait_ms, _MAX_WAIT_MS))
+        wait_ms = max(0, min(message.max_wait_ms, MAX_WAIT_MS))
         self._deadline_ms = context.clock.monotonic_ms() + wait_ms
         self._outcomes: Mapping[Partition, Outcome] | None = None
         self._refused: dict[Partition, ErrorCode] = {}

@@ -18,8 +18,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.errors import ConnectionMustClose
-from broker.fetch.waiters import FetchWaiter
-from broker.handlers.fetch import MAX_WAIT_MS
+from broker.fetch.waiters import MAX_WAIT_MS, FetchWaiter
 from protocol.api_keys import ApiKey
 from protocol.errors import ProtocolError
 
