@@ -103,18 +103,19 @@ def compact_files(
     groups = _groups(archive.files, lake.app_id, settings)
     if settings.dry_run:
         return _outcome(groups, (), 0, 0, dry_run=True)
-    done = [_parsed(journal, name) for name in journal.names(COMPACTIONS)]
-    if done:
+    last = list(journal.names(COMPACTIONS))[-1:]
+    if last:
         # The run that has decided it may have died before the table knew.
-        lake.replace(*done[-1])
+        lake.replace(*_parsed(journal, last[0]))
     written: list[WrittenFile] = []
     if groups:
         progress("write")
         written = _write(spark, lake, groups)
         progress("commit")
         replaced = sorted(file.path for group in groups for file in group.files)
-        _decide(journal, len(done), replaced, written)
-        lake.replace(replaced, written)
+        # The number after those that `groups` knows: another run may have compacted since.
+        _decide(journal, archive.compactions, replaced, written)
+        lake.replace(archive.compactions, replaced, written)
         sweep(written, "")
     progress("sweep")
     removed, removed_bytes = _sweep(journal, archive, lake, settings)
@@ -187,9 +188,10 @@ def _decide(
         )
 
 
-def _parsed(journal: Journal, name: str) -> tuple[list[str], list[WrittenFile]]:
+def _parsed(journal: Journal, name: str) -> tuple[int, list[str], list[WrittenFile]]:
     document = journal.get(f"{COMPACTIONS}/{name}")
-    return document["replaced"], [parse_file(one) for one in document["files"]]
+    files = [parse_file(one) for one in document["files"]]
+    return document["number"], document["replaced"], files
 
 
 def _sweep(
@@ -207,21 +209,27 @@ def _sweep(
         path for path in Path(lake.folder).glob(f"event_date=*/*-{_mark(lake.app_id)}-*.parquet")
         if str(path) not in archive.known_paths and _is_stale(path)
     ]  # fmt: skip
-    swept = set(journal.names(_SWEPT))
+    swept, over = set(journal.names(_SWEPT)), []
     for name in journal.names(COMPACTIONS):
+        if name in swept:
+            continue
         document = journal.get(f"{COMPACTIONS}/{name}")
-        if name in swept or now_ms - document["made_ms"] < settings.keep_ms:
+        # After a run that died the table may have changed long after the decision.
+        since_ms = max(document["made_ms"], lake.replaced_ms(document["number"]))
+        if now_ms - since_ms < settings.keep_ms:
             continue
         lake.expire_snapshots(now_ms - settings.keep_ms)
         # What a tag has kept names its files for ever.
         named = lake.paths_before(now_ms - settings.keep_ms)
         removed += [Path(path) for path in document["replaced"] if path not in named]
-        journal.put(f"{_SWEPT}/{name}", {"swept_ms": now_ms})
+        over.append(name)
     sizes = 0
     for path in removed:
         with contextlib.suppress(FileNotFoundError):
             sizes += path.stat().st_size
             path.unlink()
+    for name in over:
+        journal.put(f"{_SWEPT}/{name}", {"swept_ms": now_ms})
     return len(removed), sizes
 
 

@@ -226,18 +226,18 @@ class IcebergLake(ParquetLake):
         """Whether the table is there."""
         return bool(self._catalog.table_exists(self.target))
 
-    def replace(self, replaced: Sequence[str], files: Sequence[WrittenFile]) -> None:
+    def replace(self, number: int, replaced: Sequence[str], files: Sequence[WrittenFile]) -> None:
         """One snapshot without `replaced` (paths) and with `files`; nothing if it has been made.
 
-        Raises:
-            JournalConflict: the table has only some of the files.
+        It carries the compaction's `number`. Raises:
+            JournalConflict: the table has only some of the files, or others change it all the time.
         """
         from pyiceberg.exceptions import CommitFailedException
         from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
         made, gone = ({f"file://{one}" for one in paths} for paths in
                       ([file.path for file in files], replaced))  # fmt: skip
-        for attempt in range(_TRIES):
+        for attempt in range(_TRIES + 1):
             table = self._catalog.load_table(self.target)
             there = {task.file.file_path: task.file for task in table.scan().plan_files()}
             if made <= there.keys() and not gone & there.keys():
@@ -248,10 +248,12 @@ class IcebergLake(ParquetLake):
                     f"table {self.target} is not as the archive lists it, for example "
                     f"{missing[0]}: another program has rewritten it; it is not compacted here"
                 )
+            if attempt == _TRIES:
+                break
             with (
                 contextlib.suppress(CommitFailedException),
                 table.transaction() as making,
-                making.update_snapshot().overwrite() as snapshot,
+                making.update_snapshot({self._compacted: str(number)}).overwrite() as snapshot,
             ):
                 for path in gone:
                     snapshot.delete_data_file(there[path])
@@ -264,6 +266,24 @@ class IcebergLake(ParquetLake):
             f"table {self.target} was changed {_TRIES} times meanwhile: compact it while the "
             "archive job pauses"
         )
+
+    def replaced_ms(self, number: int) -> int:
+        """When the table learnt of a compaction, in ms; 0 where no snapshot knows any more."""
+        wanted, name = str(number), self._compacted
+        return max(
+            (
+                snapshot.timestamp_ms
+                for snapshot in self._catalog.load_table(self.target).metadata.snapshots
+                if snapshot.summary is not None
+                and snapshot.summary.additional_properties.get(name) == wanted
+            ),
+            default=0,
+        )
+
+    @property
+    def _compacted(self) -> str:
+        """The property of a snapshot that has the number of its compaction."""
+        return f"{self.app_id}-compaction"
 
     def expire_snapshots(self, before_ms: int) -> None:
         """Drop the snapshots from before a time (ms), but for the current one and tagged ones."""

@@ -136,6 +136,7 @@ class Archive:
 
     Attributes:
         files: all committed files, and of those that were replaced their replacements.
+        compactions: how many compactions `files` has.
     """
 
     def __init__(self, state_dir: str, *, name: str = "option archive=") -> None:
@@ -157,7 +158,7 @@ class Archive:
             )
         self._starts = {(topic, index): offset for topic, index, offset in starts}
         self._commits = 0
-        self._compactions = 0
+        self.compactions = 0
         self._replaced: set[str] = set()
         self._covered: dict[TopicPartition, list[OffsetRange]] = {}
         self._last: ArchivePlan | None = None
@@ -182,11 +183,11 @@ class Archive:
 
     def _read_compactions(self) -> None:
         """Take the files of later compactions in the place of those that they replace."""
-        while (made := self._journal.find(f"{COMPACTIONS}/{self._compactions:08d}")) is not None:
+        while (made := self._journal.find(f"{COMPACTIONS}/{self.compactions:08d}")) is not None:
             self._replaced.update(made["replaced"])
             self.files = [file for file in self.files if file.path not in self._replaced]
             self._add(made["files"])
-            self._compactions += 1
+            self.compactions += 1
 
     def _add(self, files: Iterable[Mapping[str, Any]]) -> None:
         parsed = map(parse_file, files)

@@ -176,19 +176,40 @@ def test_a_run_that_dies_is_finished_by_the_next(
     assert len(Archive(str(world.state)).files) == len({path.parent for path in world.files()})
 
 
-def test_of_two_runs_one_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("step", ["groups", "write"])
+def test_of_two_runs_one_ends(world: World, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     rows = world.table_rows()
-    write = job._write
+    real = getattr(job, f"_{step}")
 
     def overtaken(*arguments: Any) -> Any:
-        monkeypatch.setattr(job, "_write", write)
+        monkeypatch.setattr(job, f"_{step}", real)
         compact_files(world.session, world.settings)
-        return write(*arguments)
+        return real(*arguments)
 
-    monkeypatch.setattr(job, "_write", overtaken)
+    monkeypatch.setattr(job, f"_{step}", overtaken)
     with pytest.raises(Fenced, match="one finish before"):
         compact_files(world.session, world.settings)
     assert world.table_rows() == rows
+    assert len(world.union_rows()) == len(rows)
+
+
+def test_replaced_files_stay_as_long_when_the_table_learns_late(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run decided and died, and the next one comes when the decision is old."""
+    before = world.files()
+    with monkeypatch.context() as dead:
+        dead.setattr(IcebergLake, "replace", lambda *_: (_ for _ in ()).throw(Death))
+        with pytest.raises(Death):
+            compact_files(world.session, world.settings)
+    (decision,) = (world.state / "compactions").iterdir()
+    document = json.loads(decision.read_text())
+    decision.write_text(json.dumps(document | {"made_ms": document["made_ms"] - DAY_MS}))
+    keeping = replace(world.settings, keep_ms=DAY_MS // 2)
+    assert compact_files(world.session, keeping).code == JobCode.NOTHING_TO_DO
+    assert set(before) < set(world.files())
+    done = compact_files(world.session, replace(keeping, keep_ms=0))
+    assert done.report["removed"] == len(before)
 
 
 def test_a_batch_that_comes_meanwhile_is_kept(
