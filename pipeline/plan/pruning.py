@@ -244,6 +244,8 @@ def _from_broker(
             request.add_unredirected_header("Authorization", authorization)
         with opener.open(request, timeout=timeout_s) as answer:
             document = json.load(answer)
+        if not isinstance(document, dict):
+            raise ValueError(f"{address} is no metrics port of a broker")
         if topic_id and document.get("topic_id") != topic_id:
             raise ValueError(f"{address} answers for another topic {topic}")
         for partition, segments in parse_segments(topic, document).items():

@@ -223,6 +223,19 @@ def test_a_port_that_the_broker_names_is_believed_about_its_own_topic_alone(topi
     assert asked == [None]
 
 
+def test_another_program_at_the_named_port_prunes_nothing() -> None:
+    class Strange(Answering):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"[]")
+
+    with HTTPServer(("127.0.0.1", 0), Strange) as server:
+        Thread(target=server.handle_request, daemon=True).start()
+        log = Named(server.server_port, "5a0f")
+        assert from_named_port(log.cluster, NOT_SECURED, [("t", 0)]) == {}
+
+
 def test_a_broker_without_a_port_or_behind_a_wall_prunes_nothing() -> None:
     for port in (0, 1):
         assert from_named_port(Named(port, "5a0f").cluster, NOT_SECURED, [("t", 0)]) == {}
