@@ -19,7 +19,7 @@ from storage.disk.steps import run_steps
 from storage.errors import Fenced, ObjectExists, ObjectMissing, StoreFailed
 from storage.remote import engine
 from storage.remote.engine import PART_BYTES, list_clusters, open_store
-from tests.s3.server import BUCKET, S3Server, find_versitygw, s3_server
+from tests.s3.server import BUCKET, READY_S, S3Server, find_versitygw, s3_server
 from tests.support.broker import RawClient, batch, broker_process, running_broker
 from tests.support.cli import tidelog
 from tests.support.clock import FrozenClock
@@ -243,7 +243,12 @@ async def test_appends_go_on_while_the_server_is_down(server: S3Server, tmp_path
         await create_topic(
             client, "t", segment_bytes="20000", remote_storage_enable="true", retention_ms="-1"
         )
-        remote = running.broker.metrics.remote
+        remote, bucket = running.broker.metrics.remote, running.broker.bucket
+        assert bucket is not None
+        async with asyncio.timeout(READY_S):
+            # A broker that has not taken the bucket over uploads nothing, so no upload is refused.
+            while not bucket.is_owner:
+                await asyncio.sleep(0.01)
         count, times, seen = 0, [], []
         until_s = time.monotonic()
         # At least so long, and until both of its writers have noticed.
