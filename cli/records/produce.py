@@ -119,7 +119,7 @@ class LineRules:
     metavar="raw|json|TEMPLATE",
     default=RAW,
     show_default=True,
-    shell_complete=lambda *_: [RAW, JSON],
+    shell_complete=lambda _, __, begun: [word for word in (RAW, JSON) if word.startswith(begun)],
     help="raw: a line is a value; json: it is a record, as consume --json writes it; "
     "'{time}\\t{key}\\t{value}': it has these parts, as consume --format writes them.",
 )

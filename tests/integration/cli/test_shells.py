@@ -39,6 +39,7 @@ def test_commands_options_topics_and_groups_are_completed(server: RunningBroker)
     assert completed(server, "conf") == ["config"]
     assert completed(server, "topic", "de") == ["delete", "delete-records", "describe"]
     assert "--timestamp-field" in completed(server, "produce", "--t")
+    assert completed(server, "produce", "harbour", "--format", "j") == ["json"]
     assert completed(server, "consume", "harb") == ["harbour"]
     assert completed(server, "topic", "describe", "har") == ["harbour", "harvest"]
     assert completed(server, "group", "reset", "pi") == ["pilots"]
