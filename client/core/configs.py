@@ -28,7 +28,7 @@ _ANY_HOST: Final = ("", "0.0.0.0", "::")
 async def describe_configs(
     connection: Connection, kind: ResourceType, name: str, keys: Sequence[str] | None = None
 ) -> dict[str, ConfigEntry]:
-    """The settings of a topic or a broker by name, all or those of `keys` that there are.
+    """The settings of a topic, broker or group by name, all or those of `keys` that there are.
 
     A broker's settings come from itself.
 

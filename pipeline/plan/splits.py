@@ -133,7 +133,7 @@ def arrange(
 ) -> list[tuple[OffsetRange, ...]]:
     """`ranges` cut and packed into tasks by the options, else by the bytes of `estimate`.
 
-    Small ranges share tasks when there are more than `pack_above` of them.
+    Without such options small ranges share tasks, as `pack` says.
     """
     cut = cut_ranges(
         ranges,
