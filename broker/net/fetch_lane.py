@@ -463,7 +463,7 @@ class FetchLane:
         has_id: cython.bint = self._version >= _TOPIC_IDS_SINCE
         logs = self._by_id if has_id else self._by_name
         log = logs.get(key)
-        if log is None:
+        if log is None or log.offline is not None:
             try:
                 name = self._topics.get_by_id(part.topic).name if has_id else part.topic.decode()
             except UnicodeDecodeError:

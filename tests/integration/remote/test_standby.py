@@ -121,6 +121,33 @@ async def test_a_fetch_that_waits_gets_what_is_shipped(tmp_path: Path) -> None:
             assert time.monotonic() - began_s < 6
 
 
+async def test_a_fetch_that_waits_reads_the_log_that_was_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"file://{tmp_path}/bucket"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, remote_storage_enable="true")
+        await fill(client, range(2))
+        await ship(owner)
+        async with standby(tmp_path / "second", url) as (running, reader):
+            assert not values_of(await fetch(reader, "t", 2))
+            await fill(client, range(2, 4))
+            await ship(owner)
+
+            def other_bytes(*_: object) -> Steps[int]:
+                raise NotNext("as after a compaction")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(BucketFollower, "_append", other_bytes)
+                await follow(running)
+            assert len(values_of(await fetch(reader, "t", 2))) == 2
+            waiting = asyncio.create_task(fetch(reader, "t", 4, max_wait_ms=20_000))
+            await fill(client, range(4, 6))
+            await ship(owner)
+            await follow(running)
+            assert len(values_of(await asyncio.wait_for(waiting, 9))) == 2
+
+
 async def test_a_standby_refuses_writes(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/bucket"
     async with broker(tmp_path / "first", url) as (owner, client):
