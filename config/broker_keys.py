@@ -144,8 +144,8 @@ _NETWORK = (
         "socket.send.buffer.bytes",
         -1,
         "The kernel's buffer for bytes that a client has not read, per connection: SO_SNDBUF, "
-        "which Linux doubles. -1 lets the kernel size it; Kafka's default is 102400. A small one "
-        "slows clients far away.",
+        "at most net.core.wmem_max, which Linux doubles. -1 lets the kernel size it; Kafka's "
+        "default is 102400. A small one slows clients far away.",
         low=-1,
         check=_socket_buffer_check,
     ),
@@ -153,7 +153,8 @@ _NETWORK = (
         "socket.receive.buffer.bytes",
         -1,
         "The kernel's buffer for bytes that the broker has not read, per connection: SO_RCVBUF, "
-        "which Linux doubles. -1 lets the kernel size it; Kafka's default is 102400.",
+        "at most net.core.rmem_max, which Linux doubles. -1 lets the kernel size it; Kafka's "
+        "default is 102400.",
         low=-1,
         check=_socket_buffer_check,
     ),

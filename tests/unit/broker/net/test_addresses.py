@@ -45,7 +45,7 @@ def test_the_default_metrics_port_listens_at_once(caplog: pytest.LogCaptureFixtu
     assert f"metrics port {port} is taken" in caplog.text
 
 
-@pytest.mark.parametrize("size", [20_000, 300_000])
+@pytest.mark.parametrize("size", [20_000, 200_000])  # Linux allows 212,992 by default
 def test_accepted_connections_have_the_buffers_of_the_settings(size: int) -> None:
     config = load(
         command_line={"socket.send.buffer.bytes": f"{size}", "socket.receive.buffer.bytes": "-1"}
