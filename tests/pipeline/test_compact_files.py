@@ -198,8 +198,12 @@ def test_replaced_files_stay_as_long_when_the_table_learns_late(
 ) -> None:
     """A run decided and died, and the next one comes when the decision is old."""
     before = world.files()
+
+    def dies(*_: Any) -> None:
+        raise Death
+
     with monkeypatch.context() as dead:
-        dead.setattr(IcebergLake, "replace", lambda *_: (_ for _ in ()).throw(Death))
+        dead.setattr(IcebergLake, "replace", dies)
         with pytest.raises(Death):
             compact_files(world.session, world.settings)
     (decision,) = (world.state / "compactions").iterdir()
