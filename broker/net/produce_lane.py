@@ -376,9 +376,14 @@ class ProduceLane:
         metrics.records_appended += self._records
         metrics.bytes_appended += self._bytes
         self._batches = self._records = self._bytes = 0
+        # A fetch that was waiting may let a Produce after it run, which is a call of its own.
+        is_over: cython.bint = self.slice_is_over
+        has_waits: cython.bint = self.has_waits
+        answer_bytes: cython.longlong = self.answer_bytes
         for lane, size_bytes, _ in appended:
             if lane.log.wants_commit() or self._parked or self._failing:
                 commit.appended(lane.log, size_bytes)
+        self.slice_is_over, self.has_waits, self.answer_bytes = is_over, has_waits, answer_bytes
         for lane, _, next_offset in appended:
             if next_offset:
                 commit.acknowledge(lane.log, next_offset)

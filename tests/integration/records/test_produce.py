@@ -15,7 +15,15 @@ from protocol.records.builder import build_message_set
 from protocol.records.layout import Codec
 from protocol.records.record import Record
 from tests.support.broker import RawClient, RunningBroker, batch, running_broker
-from tests.support.requests import create_topic, fetch, produce, produce_request, values_of
+from tests.support.requests import (
+    FETCH_VERSION,
+    create_topic,
+    fetch,
+    fetch_request,
+    produce,
+    produce_request,
+    values_of,
+)
 
 
 @pytest.mark.parametrize("version", range(3, 12))
@@ -181,6 +189,29 @@ async def test_acks_of_many_connections_share_syncs(broker: RunningBroker) -> No
     commits = broker.broker.metrics.commits
     assert commits.acks_completed >= 20
     assert sum(commits.latency_ns.counts) < 20 + 10
+
+
+async def test_what_ends_with_an_append_does_not_disturb_its_answers(
+    broker: RunningBroker,
+) -> None:
+    """Another client's Fetch ends with the append, and the Produce after it runs at once."""
+    writer, other = await broker.client(), await broker.client()
+    for topic, policy in (("synced", "batch"), ("cached", "os")):
+        await create_topic(writer, topic, flush_policy=policy)
+        await produce(writer, topic, batch("first"))
+    other.send(fetch_request("cached", 1, max_wait_ms=9_000), FETCH_VERSION)
+    while not len(broker.broker.fetch_waiters):
+        await asyncio.sleep(0.01)
+    other.send(produce_request("cached", batch("other's")), 9)
+    await asyncio.sleep(0.1)
+    for topic in ("synced", "cached"):
+        writer.send(produce_request(topic, batch("second")), 9)
+    for _ in range(2):
+        (answer,) = (await writer.receive()).responses[0].partition_responses
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 1)
+    assert values_of((await other.receive()).responses[0].partitions[0])[0] == b"second"
+    (answer,) = (await other.receive()).responses[0].partition_responses
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 2)
 
 
 async def test_acknowledged_batch_is_visible(client: RawClient) -> None:
