@@ -382,7 +382,7 @@ async def test_waiting_fetch_that_fails_holds_up_no_producer(
         raise AssertionError("a bug")
 
     with monkeypatch.context() as patch:
-        patch.setattr("broker.requests.fetch_read.FetchReader.read", fail)
+        patch.setattr("storage.log.log.Log.read", fail)
         await produce(client, "t", batch("a"))
         response = await reader.receive()
     assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
