@@ -29,7 +29,7 @@ cdef class FetchLane:
     cdef dict _by_name, _by_id
     cdef long long _revision, _min_bytes, _max_bytes, _bytes_read
     cdef int _version, _isolation
-    cdef bint _waits, _is_serving, _has_waited, _is_late
+    cdef bint _waits, _is_serving, _has_waited, _is_late, _is_cut
     cdef object _session
     cdef list _parts
     cdef readonly list parts, awaited

@@ -163,7 +163,7 @@ class FetchLane:
         self._revision = -1
         self._session: FetchSession | None = None
         self._parts: list[Part] = []
-        self._is_serving = self._has_waited = self._is_late = False
+        self._is_serving = self._has_waited = self._is_late = self._is_cut = False
         self.parts: list[Buffer] = []
         self.awaited: list[Any] | None = None
         self.awaited_bytes = self.max_wait_at = 0
@@ -271,7 +271,7 @@ class FetchLane:
         version: cython.int = int16(data, start + 2)
         if version < _FIRST_VERSION or version > _LAST_VERSION:
             return -1
-        self._version = version
+        self._version, self._is_cut = version, False
         size: cython.int = 13
         size += 4 * (version < _REPLICA_STATE_SINCE) + 8 * (version >= _SESSIONS_SINCE)
         position: cython.Py_ssize_t = body_at(data, start, end, version >= _FLEXIBLE_SINCE)
@@ -504,7 +504,7 @@ class FetchLane:
                 left = part.records_size
             left -= part.records_size
             total += part.records_size
-        if (total == 0 or total < self._min_bytes) and (total or self._waits):
+        if total < max(1, self._min_bytes) and (self._waits or self._is_cut):
             return False
         self._bytes_read = total
         for part in self._parts:
@@ -526,7 +526,7 @@ class FetchLane:
         if self._isolation and part.stable != part.high_watermark:
             is_unusual = True
         elif result.next_offset < part.high_watermark:
-            is_end = False
+            is_end, self._is_cut = False, True
         elif not self._has_waited and self._commit.acknowledged_end(log):
             is_unusual = True
         if result.aborted_transactions:

@@ -231,11 +231,13 @@ async def test_fetch_that_does_not_reach_the_end_does_not_wait(
     assert values_of(await fetch(asker, "t", 0, partition_max_bytes=1)) == [b"old"]
 
 
+@pytest.mark.parametrize(("min_bytes", "max_wait_ms"), [(1, 9_000), (100_000, 500)])
 async def test_later_acknowledgements_do_not_hold_up_a_parked_fetch(
-    disk: Disk, clients: tuple[RawClient, RawClient]
+    disk: Disk, clients: tuple[RawClient, RawClient], min_bytes: int, max_wait_ms: int
 ) -> None:
     writer, asker = clients
-    asker.send(fetch_request("t", 1, max_wait_ms=9_000), FETCH_VERSION)
+    request = fetch_request("t", 1, min_bytes=min_bytes, max_wait_ms=max_wait_ms)
+    asker.send(request, FETCH_VERSION)
     await acknowledge(writer, "new")
     await acknowledge(writer, "newer")
     disk.pass_one()
