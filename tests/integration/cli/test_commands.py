@@ -120,10 +120,10 @@ def test_a_reader_that_begins_at_the_end_learns_why_nothing_comes(server: Runnin
 def test_what_consume_writes_by_a_format_produce_reads_by_it(server: RunningBroker) -> None:
     template = r"{time}\t{partition}\t{key}\t{header.h}\t{value}"
     given = "2013-07-04T12:00:00.000-04:00\t0\tN1\t1\tup\tdown\n"
-    ok("produce", "lines", "-q", "--format", template, server=server, given=given)
-    shown = ok("consume", "lines", "-f", "0", "-e", "--format", template, server=server)
+    ok("produce", "formatted", "-q", "--format", template, server=server, given=given)
+    shown = ok("consume", "formatted", "-f", "0", "-e", "--format", template, server=server)
     assert shown == given
-    (record,) = ok("consume", "lines", "-f", "0", "-e", "--json", server=server).splitlines()
+    (record,) = ok("consume", "formatted", "-f", "0", "-e", "--json", server=server).splitlines()
     found = json.loads(record)
     assert (found["key"], found["value"], found["headers"]) == ("N1", "up\tdown", [["h", "1"]])
 
