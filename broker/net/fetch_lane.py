@@ -534,7 +534,7 @@ class FetchLane:
         if (
             part.records_size
             and self._version < _ZSTD_SINCE
-            and (RecordWalk(part.records).has_codec(_ZSTD, part.records_size))
+            and RecordWalk(part.records).has_codec(_ZSTD, part.records_size)
         ):
             is_unusual = True
         if is_unusual:

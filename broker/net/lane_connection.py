@@ -201,10 +201,10 @@ class LaneConnection(Connection):
         logs = lane.awaited
         if logs is None or self._slots or int.from_bytes(SCRATCH[:4], "big") != nbytes - 4:
             return False
-        slot = WaitingFetch(lane, bytearray(SCRATCH[4:nbytes]), self._dispatcher)
+        slot = WaitingFetch(lane, bytearray(SCRATCH[4:nbytes]), self._dispatcher, self)
         self._slots.append(slot)
         self._blocked_by = slot
-        slot.begin(logs, lane.awaited_bytes, self, self._exchange_done)
+        slot.begin(logs, lane.awaited_bytes, self._exchange_done)
         return True
 
     def _take(self, lane: ProduceLane, answers: list[bytearray | DurableAnswer]) -> None:

@@ -57,34 +57,39 @@ class WaitingFetch:
         "parts",
     )
 
-    def __init__(self, lane: "FetchLane", frame: bytearray, dispatcher: "Dispatcher") -> None:
-        """Keep `frame`, the request without its size, which `lane` has found to wait."""
+    def __init__(
+        self,
+        lane: "FetchLane",
+        frame: bytearray,
+        dispatcher: "Dispatcher",
+        requester: "Requester",
+    ) -> None:
+        """Keep `frame`, a request of `requester` without its size; `lane` has just looked at it."""
         self.parts: list[Buffer] | None = None
         self.close_reason: str | None = None
         self._lane = lane
         self._frame = frame
         self._dispatcher = dispatcher
+        self._requester = requester
         self._context = dispatcher.context
         self._max_wait_at = lane.max_wait_at
         self._started_ns = time.perf_counter_ns()
         self._deadline_ms = 0
         self._waiter: FetchWaiter | None = None
         self._exchange: Exchange | None = None
-        self._requester: Any = None
         self._on_done: Callable[[WaitingFetch], object] | None = None
 
     def begin(
         self,
         logs: "Sequence[Log]",
         min_bytes: int,
-        requester: "Requester",
         on_done: Callable[["WaitingFetch"], object],
     ) -> None:
         """Wait for `min_bytes` (> 0) more of `logs`; then call `on_done(self)` with the answer."""
         (asked_ms,) = _INT32.unpack_from(self._frame, self._max_wait_at)
         wait_ms = min(asked_ms, MAX_WAIT_MS)
         self._deadline_ms = self._context.clock.monotonic_ms() + wait_ms
-        self._requester, self._on_done = requester, on_done
+        self._on_done = on_done
         self._waiter = FetchWaiter(logs, min_bytes, self._retry)
         self._context.fetch_waiters.park(self._waiter, wait_ms)
 
