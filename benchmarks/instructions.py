@@ -49,9 +49,7 @@ _SUMMARY = re.compile(r"^(?:summary|totals): (\d+)", re.MULTILINE)
 
 
 class Sink:
-    """A transport that throws answers away, but for the last one."""
-
-    last: bytes = b""
+    """A transport that throws answers away."""
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """The address of a peer."""
@@ -66,7 +64,6 @@ class Sink:
 
     def writelines(self, parts: Iterable[Any]) -> None:
         """The answers have left."""
-        self.last = b"".join(parts)
 
     def pause_reading(self) -> None:
         """Reads are fed from outside."""
@@ -82,6 +79,16 @@ class Sink:
         """The driver closes it."""
 
     abort = close
+
+
+class Keeper(Sink):
+    """A transport that keeps the last answer, whose copy is counted too."""
+
+    last = b""
+
+    def writelines(self, parts: Iterable[Any]) -> None:
+        """See `last`."""
+        self.last = b"".join(parts)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -125,15 +132,15 @@ class Reader:
 
     def __init__(self, broker: Broker) -> None:
         """Connect; `begin` opens its session."""
-        self._connection = _connection(broker)
+        self._sink = Keeper()
+        self._connection = _connection(broker, self._sink)
         self._frames: list[bytes] = []
 
     async def begin(self, requests: int) -> None:
         """Read the one record that the topic has; prepare so many more requests."""
         await _serve(self._connection, _next_fetch(0, 0))
         # The size, the correlation id, no tags, throttle time and error come before it.
-        sink = cast("Sink", self._connection._transport)
-        session_id = int.from_bytes(sink.last[15:19], "big")
+        session_id = int.from_bytes(self._sink.last[15:19], "big")
         self._frames = [_next_fetch(session_id, number) for number in range(requests, 0, -1)]
 
     def wait(self) -> None:
@@ -144,8 +151,7 @@ class Reader:
 
     async def read(self) -> None:
         """Return when it was answered."""
-        while self._connection.is_busy:
-            await asyncio.sleep(0)
+        await _settle(self._connection)
 
     def close(self) -> None:
         """Disconnect."""
@@ -221,7 +227,7 @@ async def _drive(folder: str, wanted: str, requests: int, flush_policy: str) -> 
     }
     broker = Broker(load(command_line=settings))
     await broker.start()
-    connection = _connection(broker)
+    connection = _connection(broker, Sink())
     news = [(f"new-{number}", _NEW_PARTITIONS) for number in range(_NEW_TOPICS)]
     topics = [(_ONE, 1), (_MANY, 16), (_WAITED, 1)]
     for name, count in topics + (news if "new" in wanted or not wanted else []):
@@ -259,13 +265,13 @@ async def _wait_for_counting(ready: Path) -> bool:
     return True
 
 
-def _connection(broker: Broker) -> LaneConnection:
+def _connection(broker: Broker, sink: Sink) -> LaneConnection:
     """A connection as the broker's listener makes it, without its socket."""
     dispatcher = next(iter(broker._dispatchers.values()))
     context = dispatcher.context
     lanes = ProduceLane(context, SCRATCH), FetchLane(context, SCRATCH)
     connection = LaneConnection(dispatcher, broker.connections, None, *lanes)
-    connection.connection_made(cast("asyncio.BaseTransport", Sink()))
+    connection.connection_made(cast("asyncio.BaseTransport", sink))
     return connection
 
 
@@ -284,6 +290,10 @@ async def _serve_all(
 async def _serve(connection: LaneConnection, frame: bytes) -> None:
     """Feed `frame`, and wait for its answer."""
     _feed(connection, frame)
+    await _settle(connection)
+
+
+async def _settle(connection: LaneConnection) -> None:
     while connection.is_busy:
         await asyncio.sleep(0)
 
