@@ -133,11 +133,13 @@ def _groups(
     groups = []
     for _, those in sorted(by_day.items()):
         group: list[WrittenFile] = []
+        filled = 0
         for file in sorted(those, key=lambda file: (file.first_offset, file.path)):
-            if sum(one.size_bytes for one in group) + file.size_bytes > settings.file_bytes:
+            if filled + file.size_bytes > settings.file_bytes:
                 groups.append(group)
-                group = []
+                group, filled = [], 0
             group.append(file)
+            filled += file.size_bytes
         groups.append(group)
     return [
         _Group(_name(group, app_id), tuple(group)) for group in groups if len(group) > 1
@@ -209,20 +211,23 @@ def _sweep(
         path for path in Path(lake.folder).glob(f"event_date=*/*-{_mark(lake.app_id)}-*.parquet")
         if str(path) not in archive.known_paths and _is_stale(path)
     ]  # fmt: skip
+    before_ms = now_ms - settings.keep_ms
     swept, over = set(journal.names(_SWEPT)), []
+    replaced: list[str] = []
     for name in journal.names(COMPACTIONS):
         if name in swept:
             continue
         document = journal.get(f"{COMPACTIONS}/{name}")
         # After a run that died the table may have changed long after the decision.
-        since_ms = max(document["made_ms"], lake.replaced_ms(document["number"]))
-        if now_ms - since_ms < settings.keep_ms:
+        if max(document["made_ms"], lake.replaced_ms(document["number"])) > before_ms:
             continue
-        lake.expire_snapshots(now_ms - settings.keep_ms)
-        # What a tag has kept names its files for ever.
-        named = lake.paths_before(now_ms - settings.keep_ms)
-        removed += [Path(path) for path in document["replaced"] if path not in named]
+        replaced += document["replaced"]
         over.append(name)
+    if over:
+        lake.expire_snapshots(before_ms)
+        # What a tag has kept names its files for ever.
+        named = lake.paths_before(before_ms)
+        removed += [Path(path) for path in replaced if path not in named]
     sizes = 0
     for path in removed:
         with contextlib.suppress(FileNotFoundError):
