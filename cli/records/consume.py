@@ -228,7 +228,7 @@ def command(
 
 
 def _note_the_end(*, exit_at_end: bool) -> None:
-    """Say why nothing is shown, to somebody who has not chosen to begin at the end."""
+    """Say why nothing is shown, to a user who has not chosen to begin at the end."""
     if exit_at_end:
         note("Reading begins at the end, where it stops too: --from earliest shows what is there.")
     elif sys.stdout.isatty():
