@@ -261,6 +261,7 @@ class Consumer(Generic[KeyT, ValueT]):
             await self._cluster.refresh(())
             await self._group.check_support()
             fetcher = Fetcher(self._cluster, self._fetch_options, self._positions.find)
+            fetcher.outlives_topics = self._outlives(self._subscribed)
             names = await self._subscribed.names(self._cluster)
             wanted = await self._existing(names)
             if self._group.group_id is None:
@@ -295,8 +296,13 @@ class Consumer(Generic[KeyT, ValueT]):
         await self._existing(names)
         await self._watch.close()
         self._subscribed = subscribed
+        fetcher.outlives_topics = self._outlives(subscribed)
         await self._share(names)
         self._watch.start(subscribed, names, fetcher.break_off)
+
+    def _outlives(self, subscribed: Subscribed) -> bool:
+        """Whether a topic may go while it is read: the group, or the watch, takes it out."""
+        return self._group.group_id is not None or subscribed.regex is not None
 
     async def _existing(self, names: tuple[str, ...]) -> list[TopicPartition]:
         """The partitions of topics, which have to exist unless the group waits for them."""

@@ -448,10 +448,10 @@ class Producer(Generic[KeyT, ValueT]):
             raise InvalidTime(f"timestamp_ms: {error}{hint}") from None
 
     async def _topic(self, name: str, partition: int | None = None) -> TopicInfo:
-        if partition is not None:
-            self._cluster.forget_topic(name)  # it may have more of them by now
         try:
             async with asyncio.timeout(self._options.delivery_timeout_ms / 1000):
+                if type(partition) is int:
+                    return await self._cluster.topic_with(name, partition)
                 return await self._cluster.topic(name)
         except TimeoutError:
             raise BrokerUnreachable(

@@ -55,6 +55,10 @@ _STALE_LEADER = frozenset(
 )
 
 
+_GONE_PAUSE_S = 1.0
+"""How long a topic that does not exist is left out before it is asked for again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOptions:
     """How to fetch; sizes in bytes, times in milliseconds."""
@@ -298,6 +302,9 @@ class Fetcher:
 
     `failures` holds the errors that no retry cures, for the next poll to raise. `answers_count` and
     `fetched_bytes` count the answers with records, and the bytes in them.
+
+    The partitions of a topic that is gone wait, and the others are read. With `outlives_topics` it
+    is no error: a group's next round, or the next look for a pattern, takes the partitions out.
     """
 
     def __init__(
@@ -312,9 +319,11 @@ class Fetcher:
         self.arrived = asyncio.Event()
         self.answers_count = 0
         self.fetched_bytes = 0
+        self.outlives_topics = False
         self._cluster = cluster
         self._options = options
         self._find_positions = find_positions
+        self._gone_until: dict[str, float] = {}
         self._changed = asyncio.Event()
         self._under_way: dict[int, asyncio.Task[None]] = {}
         self._finding: asyncio.Task[None] | None = None
@@ -406,15 +415,23 @@ class Fetcher:
             await self._changed.wait()
 
     def _start_finding(self) -> None:
-        lost = [reader for reader in self.readers.values() if reader.position is None]
-        if lost and (self._finding is None or self._finding.done()):
+        if self._finding is not None and not self._finding.done():
+            return
+        lost = [
+            reader
+            for reader in self.readers.values()
+            if reader.position is None and not self._is_gone(reader.partition.topic)
+        ]
+        if lost:
             self._finding = start_watched(self._find(lost), "consumer.find", self.break_off)
 
     async def _find(self, lost: list[PartitionReader]) -> None:
         try:
-            await self._find_positions(lost)
+            there = await self._by_leader(lost)
+            await self._find_positions([reader for group in there.values() for reader in group])
         except ClientError as error:
-            self.report(error)
+            if not (self.outlives_topics and _is_no_topic(error)):
+                self.report(error)
             await asyncio.sleep(self._backoff.next_s())
         self._changed.set()
 
@@ -426,14 +443,49 @@ class Fetcher:
             for reader in self.readers.values()
             if reader.position is not None and not reader.is_paused
         ]
-        leaders = await self._cluster.by_leader(reader.partition for reader in fetchable)
-        for node_id, partitions in leaders.items():
+        for node_id, found in (await self._by_leader(fetchable)).items():
             if node_id in self._under_way:
                 continue
-            readers = [self.readers[tp] for tp in partitions if tp in self.readers]
+            readers = [r for r in found if self.readers.get(r.partition) is r]
             task = start_watched(self._fetch(node_id, readers), "consumer.request", self.break_off)
             self._under_way[node_id] = task
             task.add_done_callback(partial(self._fetched, node_id))
+
+    async def _by_leader(
+        self, readers: Iterable[PartitionReader]
+    ) -> dict[int, list[PartitionReader]]:
+        """The readers by the node that leads their partition, without those of missing topics.
+
+        Raises:
+            ClientError: a leader is not known for another reason.
+        """
+        found: dict[int, list[PartitionReader]] = {}
+        for reader in readers:
+            topic = reader.partition.topic
+            if self._is_gone(topic):
+                continue
+            try:
+                leader = await self._cluster.leader(reader.partition)
+            except BrokerRefused as error:
+                if not _is_no_topic(error):
+                    raise
+                self._leave_out(topic, error)
+            else:
+                found.setdefault(leader, []).append(reader)
+        return found
+
+    def _is_gone(self, topic: str) -> bool:
+        return asyncio.get_running_loop().time() < self._gone_until.get(topic, 0)
+
+    def _leave_out(self, topic: str, error: BrokerRefused) -> None:
+        """A topic, or a partition of it, does not exist: go on without, and ask again soon."""
+        loop = asyncio.get_running_loop()
+        if self.outlives_topics:
+            logger.warning("%s: it is left out until it exists again", error)
+        else:
+            self.report(error)
+        self._gone_until[topic] = loop.time() + _GONE_PAUSE_S
+        loop.call_later(_GONE_PAUSE_S, self._changed.set)
 
     def _fetched(self, node_id: int, _: asyncio.Task[None]) -> None:
         self._under_way.pop(node_id, None)
@@ -503,3 +555,8 @@ class Fetcher:
         if not self.failures:
             self.failures.append(error)
         self.arrived.set()
+
+
+def _is_no_topic(error: ClientError) -> bool:
+    """Whether metadata lacks a topic or a partition of it: it was deleted, or is not there yet."""
+    return isinstance(error, BrokerRefused) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -14,6 +14,7 @@ Source: Kafka ``Metadata``, ``NetworkClient``.
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from client.checks import check_text
@@ -42,6 +43,13 @@ _CREATION_TIMEOUT_MS = 5000
 _METADATA_VERSION = 12
 
 _NO_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+ASK_AGAIN_S = 0.1
+"""The least time between two questions about a topic, or a partition of it, that is not there; as
+Kafka's ``retry.backoff.ms``."""
+
+_ANSWER_WAIT_S = 0.01
+_VAIN_MAX = 1000
 
 
 class Role(Enum):
@@ -84,6 +92,14 @@ class _Metadata:
     cluster_id: str | None = None
 
 
+@dataclass(slots=True)
+class _VainQuestion:
+    """The latest question about a topic whose answer lacked what was looked for."""
+
+    asked_at: float
+    is_answered: bool = False
+
+
 class Cluster:
     """Shared by the parts of one client; `close` ends it."""
 
@@ -93,6 +109,7 @@ class Cluster:
         self._pool = pool
         self._metadata = _Metadata()
         self._coordinators: dict[tuple[CoordinatorType, str], int] = {}
+        self._vain: dict[str, _VainQuestion] = {}
 
     @property
     def clock(self) -> Clock:
@@ -238,17 +255,68 @@ class Cluster:
         max_age_s = self.options.metadata_max_age_ms / 1000
         if known is not None and self._pool.now() - self._metadata.heard_at[name] < max_age_s:
             return known
+        return await self._ask_patiently(name)
+
+    async def topic_with(self, name: str, partition: int) -> TopicInfo:
+        """The topic; requested again if it lacks this partition, which may have been added.
+
+        Raises:
+            BrokerRefused, InvalidUse: as `topic`.
+        """
+        topic = await self.topic(name)
+        return (
+            topic if partition in topic.partitions else await self._ask_patiently(name, partition)
+        )
+
+    async def _ask_patiently(self, name: str, partition: int | None = None) -> TopicInfo:
         # Kafka creates it after its first answer, which says that there is no such topic.
         timeout_ms = self.options.timeout_ms
         if self.options.create_topics:
             timeout_ms = min(timeout_ms, _CREATION_TIMEOUT_MS)
-        return await retrying(self._pool, lambda: self._ask_topic(name), timeout_ms=timeout_ms)
+        ask = partial(self._ask_topic, name, partition)
+        return await retrying(self._pool, ask, timeout_ms=timeout_ms)
 
-    async def _ask_topic(self, name: str) -> TopicInfo:
-        found = await self.find_topics((name,))
-        if name not in found:
+    async def _ask_topic(self, name: str, partition: int | None) -> TopicInfo:
+        """The topic from an answer to a question put from now on.
+
+        If the latest answer lacked what was looked for, the next question waits for a pause, and
+        all callers that come meanwhile share it.
+        """
+        came_at = self._pool.now()
+        while (vain := self._vain.get(name)) is not None:
+            if vain.asked_at > came_at:
+                if vain.is_answered:
+                    return self._known(name)
+                await self._pool.sleep(_ANSWER_WAIT_S)
+            elif (pause_s := vain.asked_at + ASK_AGAIN_S - self._pool.now()) > 0:
+                await self._pool.sleep(pause_s)
+            else:
+                break
+        if self._metadata.heard_at.get(name, came_at) > came_at:
+            return self._metadata.topics[name]
+        asked_at = self._pool.now()
+        if vain is not None:
+            self._vain[name] = _VainQuestion(asked_at)
+        try:
+            topic = (await self.find_topics((name,))).get(name)
+        finally:
+            self._vain.pop(name, None)
+        if topic is None or (partition is not None and partition not in topic.partitions):
+            self._note_vain(name, asked_at)
+        return self._known(name)
+
+    def _note_vain(self, name: str, asked_at: float) -> None:
+        """The answer to the question of this time lacked what was looked for."""
+        if len(self._vain) >= _VAIN_MAX:
+            self._vain.clear()
+        self._vain[name] = _VainQuestion(asked_at, is_answered=True)
+
+    def _known(self, name: str) -> TopicInfo:
+        """The topic from the cache, where the latest answer has put it if it exists."""
+        topic = self._metadata.topics.get(name)
+        if topic is None:
             raise self._missing(f"topic {name}")
-        return found[name]
+        return topic
 
     def _missing(self, what: str) -> BrokerRefused:
         """The error for what current metadata does not name."""
@@ -273,12 +341,8 @@ class Cluster:
         Raises:
             BrokerRefused: the partition does not exist, or has no leader at present.
         """
-        topic = await self.topic(partition.topic)
+        topic = await self.topic_with(*partition)
         info = topic.partitions.get(partition.partition)
-        if info is None:
-            # Partitions may have been added since the topic was described.
-            topic = await self._ask_topic(partition.topic)
-            info = topic.partitions.get(partition.partition)
         if info is None:
             count = len(topic.partitions)
             raise self._missing(

@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 
 from tests.support.broker import RunningBroker
-from tidelog import BrokerRefused, Consumer, InvalidType, InvalidUse, Producer, TopicPartition
+from tidelog import (
+    Admin,
+    BrokerRefused,
+    Consumer,
+    InvalidType,
+    InvalidUse,
+    Producer,
+    TopicPartition,
+)
 
 SOON_MS = 50
 """How often metadata is due here, so that new topics are found at once."""
@@ -28,6 +36,12 @@ async def topics_read(consumer: Consumer[Any, Any], *wanted: str) -> set[str]:
         while not found.issuperset(wanted):
             found |= {tp.topic for tp in await consumer.getmany()}
     return found
+
+
+async def polled_for_ever(consumer: Consumer[Any, Any]) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            await consumer.getmany()
 
 
 async def assigned(consumer: Consumer[Any, Any], *topics: str) -> None:
@@ -97,6 +111,60 @@ async def test_topics_may_be_changed_while_reading(
         with pytest.raises(BrokerRefused, match="UNKNOWN_TOPIC"):
             await consumer.subscribe("missing")
         await assigned(consumer, "b", "c")
+
+
+@pytest.mark.parametrize("group_protocol", ["classic", "consumer"])
+async def test_a_group_survives_the_deletion_of_a_topic_that_it_reads(
+    broker: RunningBroker, group_protocol: str
+) -> None:
+    """Polls raised UNKNOWN_TOPIC_OR_PARTITION until the next round; Kafka's consumer logs it."""
+    await produce(broker, "a", "b")
+    async with (
+        Consumer(
+            "a",
+            "b",
+            bootstrap=broker.bootstrap,
+            group_id="g",
+            group_protocol=group_protocol,
+            heartbeat_interval_ms=1500 if group_protocol == "classic" else None,
+            start="earliest",
+        ) as consumer,
+        Admin(broker.bootstrap) as admin,
+    ):
+        assert await topics_read(consumer, "a", "b") == {"a", "b"}
+        await admin.delete_topic("b")
+        for _ in range(3):
+            # The partition that stays is read meanwhile, also where the other one is known still.
+            await produce(broker, "a")
+            assert await topics_read(consumer, "a") == {"a"}
+        await assigned(consumer, "a")
+
+
+@pytest.mark.parametrize("pattern", [None, "[ab]"])
+async def test_without_a_group_a_deleted_topic_is_an_error_unless_a_pattern_named_it(
+    broker: RunningBroker, pattern: str | None
+) -> None:
+    await produce(broker, "a", "b")
+    async with (
+        Consumer(
+            *(() if pattern else ("a", "b")),
+            pattern=pattern,
+            bootstrap=broker.bootstrap,
+            start="earliest",
+            metadata_max_age_ms=2000,
+        ) as consumer,
+        Admin(broker.bootstrap) as admin,
+    ):
+        assert await topics_read(consumer, "a", "b") == {"a", "b"}
+        await admin.delete_topic("b")
+        if pattern is None:
+            with pytest.raises(BrokerRefused, match="topic b: UNKNOWN_TOPIC"):
+                await polled_for_ever(consumer)
+        # Either way the other one is read.
+        await produce(broker, "a")
+        assert await topics_read(consumer, "a") == {"a"}
+        if pattern is not None:
+            await assigned(consumer, "a")
 
 
 async def test_a_group_without_topics_may_subscribe_later(broker: RunningBroker) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from client.blocking import run
-from client.core.cluster import Cluster, CoordinatorType, Role
+from client.core.cluster import ASK_AGAIN_S, Cluster, CoordinatorType, Role
 from client.core.identity import ProducerIdentity
 from client.core.offsets import LATEST, commit_offsets, list_offsets
 from client.errors import BrokerRefused, BrokerUnreachable
@@ -117,6 +117,26 @@ def test_partitions_that_were_added_are_found_at_once() -> None:
     assert run(cluster.leader(TP)) == 1
     assert run(cluster.leader(TopicPartition("t", 1))) == 2
     assert pool.seconds == 0
+
+
+@pytest.mark.parametrize("partition", [0, 5], ids=["topic", "partition"])
+def test_what_is_not_there_is_asked_for_at_intervals(partition: int) -> None:
+    """Each send to a partition that does not exist was a request for metadata."""
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    there = metadata({0: 1}) if partition else metadata({}, error_code=unknown)
+    cluster, pool = scripted(lambda *_: there)
+    for _ in range(5):
+        with pytest.raises(BrokerRefused, match="UNKNOWN_TOPIC_OR_PARTITION"):
+            run(cluster.leader(TopicPartition("t", partition)))
+    # The first time at once, and each time from a new answer: it may be there by now.
+    assert pool.seconds == pytest.approx(4 * ASK_AGAIN_S)
+    assert len(pool.seen) == (6 if partition else 5)
+    pool.answer = lambda *_: metadata({0: 1, 5: 1})
+    assert run(cluster.leader(TopicPartition("t", partition))) == 1
+    assert pool.seconds == pytest.approx(5 * ASK_AGAIN_S)
+    cluster.forget_topic("t")
+    assert run(cluster.leader(TopicPartition("t", partition))) == 1
+    assert pool.seconds == pytest.approx(5 * ASK_AGAIN_S), "a topic that is there waits for nothing"
 
 
 def test_a_denied_topic_is_an_error_and_a_missing_one_is_left_out() -> None:
