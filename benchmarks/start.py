@@ -3,9 +3,10 @@
 For each broker, several times on a new data directory and once more on a used one: milliseconds
 from spawning the process until it answers an ApiVersions request, until it has acknowledged the
 first record (acks=all, to a topic that it creates on the way), the CPU that it used until then, and
-its resident memory two seconds later. The brokers take turns. One start of each comes first and is
-not counted: in a fresh checkout it compiles the code, which an installation has done, and it reads
-the files of both brokers from the disk. With `--segments N` also on a directory with a log of that
+its resident memory two seconds later. All requests are plain bytes over one connection, so that no
+client's own time is counted. The brokers take turns. One start of each comes first and is not
+counted: in a fresh checkout it compiles the code, which an installation has done, and it reads the
+files of both brokers from the disk. With `--segments N` also on a directory with a log of that
 many segments. `python -m benchmarks.start [--runs N] [--brokers a,b] [--segments N]`
 """
 
@@ -17,7 +18,7 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -142,7 +143,7 @@ def _start(contender: brokers.Contender, folder: Path) -> Start:
         connection = _answering(running.bootstrap)
         ready = time.perf_counter()
         stack.callback(connection.close)
-        _produce_first(running.bootstrap, connection, new=new)
+        _produce_first(connection, new=new)
         acknowledged = time.perf_counter()
         cpu_seconds = running.cpu_seconds()
         time.sleep(SETTLE_S)
@@ -169,14 +170,20 @@ def _answering(bootstrap: str) -> wire.Connection:
     raise loads.LoadFailed(f"{bootstrap} did not answer within a minute")
 
 
-def _produce_first(bootstrap: str, connection: wire.Connection, *, new: bool) -> None:
+def _produce_first(connection: wire.Connection, *, new: bool) -> None:
     """One record, acknowledged; the topic is made first where this is the first start."""
     if new:
-        loads.create_topic(bootstrap, TOPIC, 1)
+        _until_accepted(connection, wire.create_topic_request(TOPIC), wire.create_topic_error)
     batch = wire.record_batch([b"first"], [int(time.time() * 1000)])
-    frame = wire.produce_request(TOPIC, 0, batch)
+    _until_accepted(connection, wire.produce_request(TOPIC, 0, batch), wire.produce_error)
+
+
+def _until_accepted(
+    connection: wire.Connection, frame: bytes, error_of: Callable[[bytes], int]
+) -> None:
+    """Send the request again until its answer has no error: a broker may still be starting."""
     deadline = time.monotonic() + 60
-    while (error := wire.produce_error(connection.ask(frame))) != 0:
+    while (error := error_of(connection.ask(frame))) != 0:
         if time.monotonic() > deadline:
             raise loads.LoadFailed(f"the first record was refused with error {error}")
         time.sleep(0.005)

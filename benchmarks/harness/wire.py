@@ -1,8 +1,9 @@
-"""As much of the Kafka protocol as raw loads need: three requests, by hand, over one socket.
+"""As much of the Kafka protocol as raw loads need: four requests, by hand, over one socket.
 
 Written with `struct` and nothing of ours, so that a mistake in our codec cannot flatter or
-hide: ApiVersions v0, ListOffsets v1 and, as current clients send, Produce v12 (the newest with
-topic names), all understood by Apache Kafka 4.x. Record batches come from aiokafka's builder.
+hide: ApiVersions v0, CreateTopics v2, ListOffsets v1 and, as current clients send, Produce v12 (the
+newest with topic names), all understood by Apache Kafka 4.x. Record batches come from aiokafka's
+builder.
 """
 
 import socket
@@ -13,8 +14,8 @@ from collections.abc import Sequence
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 CLIENT_ID = b"bench"
-_PRODUCE, _LIST_OFFSETS, _API_VERSIONS = 0, 2, 18
-_PRODUCE_VERSION, _LIST_OFFSETS_VERSION = 12, 1
+_PRODUCE, _LIST_OFFSETS, _API_VERSIONS, _CREATE_TOPICS = 0, 2, 18, 19
+_PRODUCE_VERSION, _LIST_OFFSETS_VERSION, _CREATE_TOPICS_VERSION = 12, 1, 2
 
 
 _NULL, _NO_TAGS, _ONE = b"\0", b"\0", b"\2"
@@ -90,6 +91,20 @@ def produce_error(response: bytes) -> int:
 def api_versions_request() -> bytes:
     """An ApiVersions v0 frame; its response starts with the correlation id and an error code."""
     return _request(_API_VERSIONS, 0, 0, b"")
+
+
+def create_topic_request(topic: str) -> bytes:
+    """A CreateTopics v2 frame: one partition, one replica, no settings, 30 seconds."""
+    asked = _string(topic.encode()) + struct.pack(">ihii", 1, 1, 0, 0)
+    body = struct.pack(">i", 1) + asked + struct.pack(">ib", 30_000, 0)
+    return _request(_CREATE_TOPICS, _CREATE_TOPICS_VERSION, 0, body)
+
+
+def create_topic_error(response: bytes) -> int:
+    """The error code of a CreateTopics v2 response about one topic."""
+    # Correlation id, throttle time, one topic; its name.
+    (topic_length,) = struct.unpack_from(">h", response, 12)
+    return int(struct.unpack_from(">h", response, 14 + topic_length)[0])
 
 
 def list_offsets_request(
