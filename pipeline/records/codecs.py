@@ -1,6 +1,6 @@
 """The four codecs of Kafka's batches, with pyarrow and Python's own libraries.
 
-`protocol.records.compression` needs four packages that a Spark worker may not have; pyarrow is
+`protocol.records.compression` needs three packages that a Spark worker may not have; pyarrow is
 there wherever our source runs. Output is capped, and an invalid stream is `CorruptData`.
 
 Framing: gzip and zstd as they are; lz4 is one frame (a foreign content size or block checksum is

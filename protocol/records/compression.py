@@ -1,7 +1,8 @@
 """The four codecs, both ways, with a cap on what decompression may produce.
 
 Owns framing (the form of a codec's bytes inside a Kafka batch) and limits; libraries provide the
-algorithms. All libraries used release the interpreter lock while they work.
+algorithms: cramjam has blocks of snappy and lz4, and wheels for every C library, musl too. All
+libraries used release the interpreter lock while they work.
 
 | codec  | framing written                     | also read                                     |
 |--------|-------------------------------------|-----------------------------------------------|
@@ -11,16 +12,17 @@ algorithms. All libraries used release the interpreter lock while they work.
 | lz4    | one frame, 64 KiB blocks, no sizes  | any block size, content size, checksums       |
 | zstd   | one frame                           | several frames; window at most 8 MiB          |
 
-The libraries of snappy and zstd are imported with the first data of their kind, not by each start:
-most brokers never have both, and each takes 2 ms.
+The libraries of snappy, lz4 and zstd are imported with the first data of their kind, not by each
+start: most brokers never have all, and each takes 2 ms.
 
 Invariant: no call returns, or holds in memory, more than `max_bytes` plus one library buffer,
-whatever sizes the input claims. Input may consist of many almost empty pieces (gzip members, snappy
-or zstd blocks). Each costs a turn of a loop in Python, so their number is bounded too.
+whatever sizes the input claims. Input may consist of many almost empty pieces (gzip members; blocks
+of snappy, lz4 or zstd). Each costs a turn of a loop in Python, so their number is bounded too.
 
-Dependent LZ4 blocks are refused although the library could read them: Kafka's Java clients cannot,
-so a broker that accepted them would store batches that those consumers fail on. librdkafka,
-kafka-python, aiokafka and the Java client all write independent blocks.
+Dependent LZ4 blocks are refused: Kafka's Java clients cannot read them, so a broker that accepted
+them would store batches that those consumers fail on. librdkafka, kafka-python, aiokafka and the
+Java client all write independent blocks. So is an empty stored block, which those clients take for
+the end of the frame.
 
 LZ4 under magic 0 has a checksum quirk (KIP-57): the header checksum was computed over four bytes
 too many. With `legacy_lz4` it is written that way and not checked when reading, as in Kafka.
@@ -36,8 +38,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 import xxhash
-from lz4 import block as lz4_block
-from lz4 import frame as lz4_frame
 
 from protocol.errors import (
     CorruptRecords,
@@ -66,14 +66,19 @@ _SNAPPY_RATIO_MAX: Final = 64
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_FLAGS_AT: Final = 4
 _LZ4_BLOCK_SIZE_AT: Final = 5
-_LZ4_OPTIONS: Final = 0x1D
-"""Flags of checksums, of the size of the content and of a dictionary."""
+_LZ4_HEADER_BYTES: Final = 7
+"""Without the size of the content, which stands before the checksum, the last byte."""
+_LZ4_DESCRIPTOR: Final = b"\x60\x40"
+"""Version 1, independent blocks, no checksums and no size; blocks of 64 KiB."""
+_LZ4_HAS_BLOCK_CHECKSUMS: Final = 0x10
+_LZ4_HAS_SIZE: Final = 0x08
+_LZ4_HAS_CHECKSUM: Final = 0x04
 _LZ4_BLOCK_BYTES: Final = 64 * 1024
 _LZ4_STORED: Final = 0x80000000
 """In the size of a block that is not compressed."""
 _LZ4_END_MARK: Final = bytes(4)
-_LZ4_SMALLEST_BLOCKS: Final = 4
-"""Of 64 KiB, as producers have them."""
+_LZ4_RATIO_MAX: Final = 255
+"""A byte of a block stands for this many of its content at most."""
 _LZ4_DEFAULT_LEVEL: Final = 9
 _ZSTD_WINDOW_LOG_MAX: Final = ZSTD_WINDOW_BYTES_MAX.bit_length() - 1
 _ZSTD_DEFAULT_LEVEL: Final = 3
@@ -82,6 +87,7 @@ _ZSTD_WIDE_LEVEL: Final = 20
 _ZSTD_SKIPPABLE: Final = 0x184D2A50
 _ZSTD_RLE_BLOCK: Final = 1
 _UINT32_LE: Final = struct.Struct("<I")
+_UINT64_LE: Final = struct.Struct("<Q")
 _FIRST_READ_BYTES: Final = 64 * 1024
 """Output requested first. Libraries allocate the requested size, and more would come from the
 kernel page by page, which for a small batch costs more than decompressing it."""
@@ -305,20 +311,32 @@ def _decompressed_blocks(snappy: ModuleType, blocks: list[memoryview], max_bytes
 
 def _compress_lz4(data: Buffer, level: int | None, *, legacy: bool) -> bytes:
     """`data` as one LZ4 frame of independent 64 KiB blocks without sizes or checksums."""
+    view = memoryview(data)
+    header = _LZ4_MAGIC + _LZ4_DESCRIPTOR
+    covered = header if legacy else _LZ4_DESCRIPTOR
+    parts = [header, bytes([_lz4_header_checksum(covered)])]
+    for start in range(0, len(view), _LZ4_BLOCK_BYTES):
+        whole = view[start : start + _LZ4_BLOCK_BYTES]
+        block = _lz4_block(whole, level)
+        size = len(block)
+        if size >= len(whole):
+            block, size = whole, len(whole) | _LZ4_STORED
+        parts += (_UINT32_LE.pack(size), block)
+    parts.append(_LZ4_END_MARK)
+    return b"".join(parts)
+
+
+def _lz4_block(data: memoryview, level: int | None) -> Buffer:
+    """One block of `data`."""
+    import cramjam
+
     # Kafka's default level 9 selects the fast compressor, every other level the thorough one.
-    strength = 0 if level is None or level == _LZ4_DEFAULT_LEVEL else level
-    frame = lz4_frame.compress(
-        data,
-        compression_level=strength,
-        block_size=lz4_frame.BLOCKSIZE_MAX64KB,
-        block_linked=False,
-        store_size=False,
-    )
-    if not legacy:
-        return bytes(frame)
-    broken = bytearray(frame)
-    broken[6] = _lz4_header_checksum(broken[0:6])
-    return bytes(broken)
+    if level is None or level == _LZ4_DEFAULT_LEVEL:
+        return bytes(cramjam.lz4.compress_block(data, store_size=False))
+    # The library has levels for frames alone: the block comes from a frame that has no other.
+    frame = memoryview(bytes(cramjam.lz4.compress(data, level=level)))
+    ((block, is_stored),) = _lz4_blocks(frame, _LZ4_BLOCK_BYTES, _LZ4_HEADER_BYTES, 1)
+    return data if is_stored else block
 
 
 def _lz4_header_checksum(covered: Buffer) -> int:
@@ -333,9 +351,9 @@ def _lz4_header_size(data: memoryview) -> int:
         CorruptRecords: wrong magic or version, reserved bits, dependent blocks, block size code
             outside 4 to 7, or a header cut short.
     """
-    if len(data) < 7 or bytes(data[:4]) != _LZ4_MAGIC:
+    if len(data) < _LZ4_HEADER_BYTES or bytes(data[:4]) != _LZ4_MAGIC:
         raise CorruptRecords("lz4 data does not start with a frame header")
-    flags, descriptor = data[4], data[5]
+    flags, descriptor = data[_LZ4_FLAGS_AT], data[_LZ4_BLOCK_SIZE_AT]
     if flags >> 6 != 1:
         raise CorruptRecords(f"lz4 frame has version {flags >> 6}, expected 1")
     if flags & 0x03 or descriptor & 0x8F:
@@ -344,96 +362,121 @@ def _lz4_header_size(data: memoryview) -> int:
         raise CorruptRecords("lz4 frame has dependent blocks, which Kafka clients cannot read")
     if not 4 <= descriptor >> 4 <= 7:
         raise CorruptRecords(f"lz4 frame has block size code {descriptor >> 4}, expected 4 to 7")
-    size = 15 if flags & 0x08 else 7
+    size = _LZ4_HEADER_BYTES + (_UINT64_LE.size if flags & _LZ4_HAS_SIZE else 0)
     if len(data) < size:
         raise CorruptRecords("lz4 data ends inside the frame header")
     return size
 
 
-class _Lz4Contexts(threading.local):
-    """One decompression context per thread: making one costs more than a batch of 16 KB."""
+class _Lz4Scratch(threading.local):
+    """Room for one block, for each thread: most batches are one."""
 
     def __init__(self) -> None:
-        self.decompressor = lz4_frame.LZ4FrameDecompressor()
+        self.room = memoryview(bytearray(_LZ4_BLOCK_BYTES))
 
 
-_lz4 = _Lz4Contexts()
+_lz4 = _Lz4Scratch()
 
 
-def _decompress_lz4(data: memoryview, max_bytes: int, _max_pieces: int, legacy: bool) -> Buffer:
+def _decompress_lz4(data: memoryview, max_bytes: int, max_pieces: int, legacy: bool) -> Buffer:
     """The content of one frame; `legacy` frames have any header checksum."""
     header_size = _lz4_header_size(data)
-    header = bytearray(data[:header_size])
-    checksum = _lz4_header_checksum(header[4:-1])
-    if header[-1] != checksum and not legacy:
+    if not legacy and data[header_size - 1] != _lz4_header_checksum(data[4 : header_size - 1]):
         raise CorruptRecords("lz4 frame header has a wrong checksum")
-    header[-1] = checksum
-    block = _lz4_only_block(data, header_size)
-    if block is not None and len(block) <= max_bytes:
-        return block
-    if header[_LZ4_BLOCK_SIZE_AT] >> 4 != _LZ4_SMALLEST_BLOCKS:
-        # The context keeps the memory of its largest blocks.
-        return _decompress_lz4_frame(lz4_frame.LZ4FrameDecompressor(), header, data, max_bytes)
-    try:
-        content = _decompress_lz4_frame(_lz4.decompressor, header, data, max_bytes)
-    except BaseException:
-        # A reset in the middle of a frame keeps how much content the frame has promised, and the
-        # next frame would be refused for that.
-        _lz4.decompressor = lz4_frame.LZ4FrameDecompressor()
-        raise
-    _lz4.decompressor.reset()
+    block_bytes = 1 << (8 + 2 * (data[_LZ4_BLOCK_SIZE_AT] >> 4))
+    blocks = _lz4_blocks(data, block_bytes, header_size, max_pieces)
+    content = _lz4_content(blocks, block_bytes, max_bytes)
+    flags = data[_LZ4_FLAGS_AT]
+    if flags & _LZ4_HAS_SIZE:
+        (claimed,) = _UINT64_LE.unpack_from(data, _LZ4_HEADER_BYTES - 1)
+        if claimed != len(content):
+            raise CorruptRecords(f"lz4 frame claims {claimed} bytes but holds {len(content)}")
+    if flags & _LZ4_HAS_CHECKSUM:
+        (checksum,) = _UINT32_LE.unpack_from(data, len(data) - _UINT32_LE.size)
+        if checksum != xxhash.xxh32_intdigest(content):
+            raise CorruptRecords("lz4 frame has a wrong checksum of its content")
     return content
 
 
-def _lz4_only_block(data: memoryview, header_size: int) -> Buffer | None:
-    """The content of a frame of one block; None for any other frame, and for a damaged one.
+def _lz4_blocks(
+    data: memoryview, block_bytes: int, position: int, max_pieces: int
+) -> list[tuple[memoryview, bool]]:
+    """The blocks of the frame, each with whether it is stored; after them the frame must end.
 
-    So are the frames of batches up to 64 KiB: it takes a third of the time of a context.
+    Raises:
+        CorruptRecords: a block is cut short, too large, empty or damaged, or bytes follow.
+        DecompressionLimitExceeded: there are more than `max_pieces`.
     """
-    if data[_LZ4_FLAGS_AT] & _LZ4_OPTIONS or data[_LZ4_BLOCK_SIZE_AT] >> 4 != _LZ4_SMALLEST_BLOCKS:
-        return None
-    start, end = header_size + _UINT32_LE.size, len(data) - _UINT32_LE.size
-    if start > end or data[end:] != _LZ4_END_MARK:
-        return None
-    (size,) = _UINT32_LE.unpack_from(data, header_size)
-    if size & ~_LZ4_STORED != end - start or not 0 < end - start <= _LZ4_BLOCK_BYTES:
-        return None
-    if size & _LZ4_STORED:
-        return data[start:end]
+    flags = data[_LZ4_FLAGS_AT]
+    checksum_bytes = _UINT32_LE.size if flags & _LZ4_HAS_BLOCK_CHECKSUMS else 0
+    blocks: list[tuple[memoryview, bool]] = []
     try:
-        content: bytes = lz4_block.decompress(data[start:end], uncompressed_size=_LZ4_BLOCK_BYTES)
-    except lz4_block.LZ4BlockError:
-        return None
-    return content
-
-
-def _decompress_lz4_frame(
-    decompressor: lz4_frame.LZ4FrameDecompressor,
-    header: bytearray,
-    data: memoryview,
-    max_bytes: int,
-) -> Buffer:
-    """The content of the frame that begins with `header`, by a fresh `decompressor`."""
-    decompressor.decompress(bytes(header))
-    parts: list[bytes] = []
-    produced = 0
-    rest: Buffer = data[len(header) :]
-    while True:
-        # One byte more than allowed distinguishes "exactly full" from "too long".
-        wanted = min(max_bytes - produced + 1, _guess_output(len(data), produced))
-        part: bytes = decompressor.decompress(rest, max_length=wanted)
-        produced += len(part)
-        parts.append(part)
-        if produced > max_bytes:
-            raise _limit_exceeded(Codec.LZ4, max_bytes)
-        if decompressor.eof:
-            break
-        if decompressor.needs_input or not part:
-            raise CorruptRecords("lz4 data ends before its end mark")
-        rest = b""
-    if decompressor.unused_data:
+        while (word := _UINT32_LE.unpack_from(data, position)[0]) != 0:
+            start = position + _UINT32_LE.size
+            end = start + (word & ~_LZ4_STORED)
+            if not 0 < end - start <= block_bytes:
+                raise CorruptRecords(
+                    f"lz4 block of {end - start} bytes, expected 1 to {block_bytes}"
+                )
+            if len(blocks) >= max_pieces:
+                raise _too_many_pieces(Codec.LZ4, max_pieces)
+            position = end + checksum_bytes
+            if checksum_bytes:
+                (checksum,) = _UINT32_LE.unpack_from(data, end)
+                if checksum != xxhash.xxh32_intdigest(data[start:end]):
+                    raise CorruptRecords("lz4 block has a wrong checksum")
+            blocks.append((data[start:end], bool(word & _LZ4_STORED)))
+    except struct.error as error:
+        raise CorruptRecords("lz4 data ends before its end mark") from error
+    position += _UINT32_LE.size * (2 if flags & _LZ4_HAS_CHECKSUM else 1)
+    if position > len(data):
+        raise CorruptRecords("lz4 data ends inside the checksum of its content")
+    if position < len(data):
         raise CorruptRecords("foreign bytes follow the lz4 frame")
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return blocks
+
+
+def _lz4_content(blocks: list[tuple[memoryview, bool]], block_bytes: int, max_bytes: int) -> Buffer:
+    """What blocks of at most `block_bytes` hold together."""
+    if len(blocks) == 1 and block_bytes == _LZ4_BLOCK_BYTES:
+        content = _lz4_single(*blocks[0])
+        if len(content) > max_bytes:
+            raise _limit_exceeded(Codec.LZ4, max_bytes)
+        return content
+    most = sum(min(block_bytes, _LZ4_RATIO_MAX * len(block)) for block, _ in blocks)
+    # A block that begins within the limit has room, so that one that is damaged is told from one
+    # that is too many.
+    out = bytearray(min(most, max_bytes + block_bytes))
+    position = 0
+    with memoryview(out) as view:
+        for block, is_stored in blocks:
+            if is_stored:
+                view[position : position + len(block)] = block
+                position += len(block)
+            else:
+                position += _lz4_decompress_into(block, view[position : position + block_bytes])
+            if position > max_bytes:
+                raise _limit_exceeded(Codec.LZ4, max_bytes)
+    del out[position:]
+    return out
+
+
+def _lz4_single(block: memoryview, is_stored: bool) -> Buffer:
+    """The content of a block of at most 64 KiB."""
+    if is_stored:
+        return block
+    room = _lz4.room
+    return bytes(room[: _lz4_decompress_into(block, room)])
+
+
+def _lz4_decompress_into(block: memoryview, room: memoryview) -> int:
+    """How many bytes of `room` the content of a block has filled."""
+    import cramjam
+
+    try:
+        return int(cramjam.lz4.decompress_block_into(block, room))
+    except cramjam.DecompressionError as error:
+        raise _corrupt(Codec.LZ4, error) from error
 
 
 # --- zstd ---------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import gzip
 import random
 import struct
+import tracemalloc
 from collections.abc import Iterator
 
 import cramjam
@@ -233,6 +234,66 @@ def test_an_lz4_frame_is_read_after_one_that_is_cut_off_damaged_or_too_long(
     assert decompress(Codec.LZ4, good, max_bytes=len(data)) == data
 
 
+@pytest.mark.parametrize("level", [None, 1, 3, 9, 12, 17])
+@pytest.mark.parametrize("content", [b"", b"a", TEXT * 50, random.Random(1).randbytes(200_000)])
+def test_other_readers_read_lz4_of_every_level(level: int | None, content: bytes) -> None:
+    packed = compress(Codec.LZ4, content, level)
+    assert lz4_frame.decompress(packed) == content
+    blocks = -(-len(content) // 65_536)
+    assert len(packed) <= len(content) + 11 + 4 * blocks, "blocks that do not shrink are stored"
+
+
+def test_a_higher_level_of_lz4_is_smaller() -> None:
+    content = b" ".join(random.Random(2).choices([b"%06x" % n for n in range(500)], k=60_000))
+    sizes = [len(compress(Codec.LZ4, content, level)) for level in (None, 3, 12)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[2] < 0.98 * sizes[0]
+
+
+@pytest.mark.parametrize("place", ["content", "block", "of the block", "of the content", "size"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_damage_that_a_checksum_of_lz4_shows_is_found(place: str, count: int) -> None:
+    """Blocks are stored here, so that damage to them is still an LZ4 block."""
+    content = random.Random(3).randbytes(65_536 * count)
+    packed = bytearray(
+        lz4_frame.compress(
+            content,
+            block_size=4,
+            block_linked=False,
+            store_size=True,
+            content_checksum=True,
+            block_checksum=place != "content",
+        )
+    )
+    at = {"content": 40, "block": 40, "of the block": 19 + 65_536, "of the content": -1, "size": 6}
+    packed[at[place]] ^= 1
+    with pytest.raises(CorruptRecords, match=r"checksum|claims"):
+        unlimited(Codec.LZ4, packed, legacy=True)
+
+
+def test_blocks_of_lz4_are_counted_and_none_may_be_empty_or_too_large() -> None:
+    head = bytes.fromhex("04224d18604082")
+    one = b"\1\0\0\x80a"
+    assert unlimited(Codec.LZ4, head + one * 100 + bytes(4)) == b"a" * 100
+    data = head + one * 100 + bytes(4)
+    with pytest.raises(DecompressionLimitExceeded, match="members or blocks"):
+        decompress(Codec.LZ4, data, max_bytes=1000, max_pieces=99)
+    for wrong in (b"\0\0\0\x80", (65_537).to_bytes(4, "little") + bytes(65_537)):
+        with pytest.raises(CorruptRecords, match="expected 1 to 65536"):
+            unlimited(Codec.LZ4, head + one + wrong + bytes(4))
+
+
+def test_a_small_lz4_block_cannot_claim_much_memory() -> None:
+    """A frame of blocks of 4 MiB: what is set aside follows from the bytes that are there."""
+    frame = lz4_frame.compress(b"ab" * 50, block_size=7, block_linked=False)
+    tracemalloc.start()
+    try:
+        assert unlimited(Codec.LZ4, frame) == b"ab" * 50
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
 def test_lz4_dependent_blocks_are_refused_since_java_clients_cannot_read_them() -> None:
     with pytest.raises(CorruptRecords, match="dependent"):
         unlimited(Codec.LZ4, lz4_frame.compress(TEXT, block_linked=True))
@@ -270,7 +331,7 @@ def test_pieces_are_counted(codec: Codec) -> None:
 
 
 @pytest.mark.parametrize("content", [b"stored", b"x" * 65_536, random.Random(0).randbytes(65_536)])
-def test_lz4_frames_of_one_block_are_read_without_a_context(
+def test_lz4_frames_of_one_block_are_read_without_new_room(
     monkeypatch: pytest.MonkeyPatch, content: bytes
 ) -> None:
     frame = compress(Codec.LZ4, content)
@@ -280,5 +341,5 @@ def test_lz4_frames_of_one_block_are_read_without_a_context(
         decompress(Codec.LZ4, damaged, max_bytes=1 << 20)
     with pytest.raises(DecompressionLimitExceeded):
         decompress(Codec.LZ4, frame, max_bytes=len(content) - 1)
-    monkeypatch.setattr(compression, "_decompress_lz4_frame", None)
+    monkeypatch.setattr(compression, "bytearray", None, raising=False)
     assert bytes(decompress(Codec.LZ4, frame, max_bytes=len(content))) == content
