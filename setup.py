@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: compiled loops, one import name in the wheel, a package's page.
+"""What pyproject.toml cannot say: compiled loops, one import name, requirements, a package's page.
 
 In the checkout the packages are top-level (`storage`, `protocol`, ...), so that every tool sees
 the tree as it is, and an editable install is a plain path entry. In a wheel names this general
@@ -54,8 +54,31 @@ _EXTENSIONS: Final = runpy.run_path(str(Path(__file__).parent / "protocol" / "ex
 COMPILED: Final = tuple(path.replace("/", ".") for path in _EXTENSIONS["PATHS"])
 CIMPORTS: Final = "cython.cimports."
 COMPILE: Final = "TIDELOG_COMPILE"
-SLOWER: Final = "a Produce executes 7 to 50 times the instructions, a Fetch 3.5 to 17 times"
+REQUIRES: Final = (
+    "construct>=2.10.70,<2.11",
+    "crcmod>=1.7",
+    "crc32c>=2.7",
+    "prometheus-client>=0.20",
+    "uvloop>=0.21",
+    "cramjam>=2.9",
+    "zstandard>=0.23",
+    "xxhash>=3.4",
+    "h11>=0.16",
+    "click>=8.1",
+    "javaproperties>=0.8",
+    "rich>=13.7",
+)
+NOT_FOR_MUSL: Final = ("google-re2>=1.1",)
+"""Has no wheels for musl, where an installation would need a C++ compiler. No marker of a
+requirement tells the two C libraries apart, but who builds for one knows it. Without the package
+patterns of clients are refused, with a sentence that names the cure (`protocol.patterns`)."""
+SLOWER: Final = _EXTENSIONS["SLOWER"]
 LINK: Final = re.compile(r"(!?)\[([^\]]*)\]\((?!https?://|mailto:|#)([^)]+)\)")
+
+
+def requirements(platform: str) -> list[str]:
+    """What a broker needs, on Pythons for `platform`, such as ``x86_64-linux-musl``."""
+    return [*REQUIRES, *(() if "musl" in platform else NOT_FOR_MUSL)]
 
 
 class UnmovableImport(SystemExit):
@@ -268,6 +291,7 @@ if __name__ == "__main__":
     setup(
         cmdclass={"build_py": BuildPy, "build_ext": BuildExt, "egg_info": EggInfo},
         ext_modules=extensions(),
+        install_requires=requirements(sysconfig.get_config_var("SOABI") or ""),
         long_description=long_description(),
         long_description_content_type="text/markdown",
     )

@@ -6,6 +6,7 @@ client of a new broker does better alone: it needs little of the code.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from broker.allocator import keep_freed_memory
 from broker.net.dispatch import Dispatcher
@@ -21,8 +22,10 @@ def warm_up(dispatchers: Iterable[Dispatcher], is_wanted: Callable[[], bool]) ->
             if not is_wanted():
                 return
     import cramjam  # noqa: F401
-    import re2  # noqa: F401
     import zstandard  # noqa: F401
+
+    with suppress(ImportError):  # not there on musl
+        import re2  # noqa: F401
 
     from storage.log import compaction, retention  # noqa: F401
 

@@ -6,6 +6,7 @@ tries one way after the other, and some patterns would keep it and the loop busy
 Owns the bounds of one pattern. Within them, compiling takes a few milliseconds and matching a name
 of 250 characters at most as long; beyond them a pattern is refused with a sentence that says why.
 `re2` is imported after the start, or with the first pattern: a broker should be listening first.
+An installation for musl may lack it (`setup.py`), and refuses every pattern.
 
 Differs from Kafka: a pattern has at most 1,000 characters and may use 128 KiB when it is compiled,
 and `\p` is refused, because each of its classes takes RE2 a part of a millisecond; names of topics
@@ -23,6 +24,12 @@ _LENGTH_MAX: Final = 1_000
 _COMPILED_BYTES_MAX: Final = 128 * 1024
 _PATTERNS_MAX: Final = 200
 _UNICODE_CLASS: Final = re.compile(r"(?<!\\)(?:\\\\)*\\[pP]")
+
+
+NO_RE2: Final = (
+    "patterns need the package google-re2, which is not installed: for musl (Alpine) it has no "
+    "wheels, and pip install google-re2 needs a C++ compiler and the headers of RE2 and Abseil"
+)
 
 
 class PatternRefused(ValueError):
@@ -70,14 +77,17 @@ def compile_pattern(text: str, *, has_groups: bool = False) -> Pattern:
     """The pattern, ready to match whole texts; without `has_groups` its groups are forgotten.
 
     Raises:
-        PatternRefused: `text` is not a regular expression, or not a supported one.
+        PatternRefused: `text` is not a regular expression, or not a supported one; or RE2 is not
+            installed.
     """
     if len(text) > _LENGTH_MAX:
         raise PatternRefused(f"it is longer than {_LENGTH_MAX} characters")
     if _UNICODE_CLASS.search(text):
         raise PatternRefused(r"\p is not supported; write the characters as a class such as [a-z]")
-    import re2
-
+    try:
+        import re2
+    except ImportError as error:
+        raise PatternRefused(NO_RE2) from error
     try:
         return Pattern(re2.compile(text, _options(has_groups)))
     except re2.error as error:

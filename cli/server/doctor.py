@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -29,6 +30,7 @@ from cli.server.checkup import Finding, Verdict, bad, examine_security, good, wa
 from cli.server.secure import SECURE, settings_of
 from cli.server.settings import command_line_settings, load_settings, settings_given
 from config import BrokerConfig, Listener, worker_config
+from protocol.patterns import NO_RE2
 from storage.directory.claim import LOCK_FILE
 
 SYNC_ROUNDS = 20
@@ -116,6 +118,8 @@ def _speedups(_: BrokerConfig) -> Iterator[Finding]:
         yield good("CRC-32C", "in hardware")
     else:
         yield warn("CRC-32C", "in plain Python", "install the package crc32c")
+    if find_spec("re2") is None:
+        yield warn("patterns of clients", "refused", NO_RE2)
 
 
 def _open_files(_: BrokerConfig) -> Iterator[Finding]:

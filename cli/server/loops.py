@@ -11,6 +11,7 @@ from broker.net import (
     receive,
     request_fields,
 )
+from protocol import extensions
 from protocol.records import encode_loops, entry_loops, record_loops
 from storage.append import plain
 from storage.disk import file_end
@@ -33,11 +34,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     lane_connection,
 )
 
-SLOWER: Final = (
-    "a Produce executes 7 to 50 times the instructions, a Fetch 3.5 to 17 times "
-    "(python -m benchmarks.instructions)"
-)
-"""Of the broker, in user space: one record 7, 16 KB of 1 KB 9.5, 1 MB of 100 bytes 50 times."""
+SLOWER: Final = f"{extensions.SLOWER} (python -m benchmarks.instructions)"
 
 
 def missing_loops() -> list[str]:

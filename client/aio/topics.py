@@ -55,8 +55,8 @@ class Subscribed:
             compiled = compile_pattern(pattern)
         except PatternRefused as error:
             raise InvalidUse(
-                f"pattern={pattern!r} is no regular expression of RE2: {error}; such as "
-                "'flights-.*'"
+                f"pattern={pattern!r} is refused: {error}; give a regular expression of RE2, such "
+                "as 'flights-.*'"
             ) from None
         if not broker_matches:
             self.pattern = compiled

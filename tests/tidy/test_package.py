@@ -38,7 +38,16 @@ def test_the_metadata_name_every_python_that_wheels_are_built_for() -> None:
     assert named == built
     assert project["requires-python"] == f">=3.{named[0]}"
     assert {"authors", "keywords", "license", "license-files", "description"} <= set(project)
-    assert not [one for one in project["dependencies"] if "win32" in one]
+    assert not [one for one in SETUP["requirements"]("x86_64-linux-gnu") if "win32" in one]
+
+
+def test_an_installation_for_musl_needs_no_compiler() -> None:
+    """Of what a broker needs, only this has no wheel for musl; Alpine's Python is named so."""
+    usual = SETUP["requirements"]("cpython-312-x86_64-linux-gnu")
+    without = SETUP["requirements"]("cpython-312-x86_64-linux-musl")
+    assert [one for one in usual if one not in without] == ["google-re2>=1.1"]
+    assert SETUP["requirements"]("") == usual
+    assert "dependencies" in PYPROJECT["project"]["dynamic"]
 
 
 @pytest.mark.parametrize("wanted", ["auto", "never"])

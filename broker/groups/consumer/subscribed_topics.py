@@ -80,7 +80,10 @@ def _resolve(
 ) -> frozenset[str]:
     wanted = frozenset(topics.named(names))
     if regex:
-        pattern = compile_pattern(regex)
+        try:
+            pattern = compile_pattern(regex)
+        except HeartbeatRefused:
+            return wanted  # kept by a broker with RE2, for one without
         matched = matching(pattern, topics.by_name)
         wanted |= matched if sees is None else frozenset(filter(sees, matched))
     return frozenset(wanted)

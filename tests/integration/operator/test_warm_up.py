@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from broker import node
 from broker.net.dispatch import OFTEN
 from broker.server import GC_THRESHOLDS, _collect_garbage
+from broker.warm_up import warm_up
 from tests.support.broker import RunningBroker, running_broker
 
 
@@ -48,3 +50,13 @@ async def test_stop_before_the_warm_up_loads_nothing(
     running.broker._begin_warm_up()  # as the timer would
     await asyncio.sleep(0.1)
     assert not running.broker.warm.is_set()
+
+
+async def test_the_warm_up_does_without_re2(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An installation on Alpine may lack it."""
+    monkeypatch.setitem(sys.modules, "re2", None)
+    async with asyncio.timeout(60):
+        await broker.broker.warm.wait()
+    warm_up(broker.broker._dispatchers.values(), lambda: True)

@@ -89,6 +89,17 @@ def test_a_pattern_that_is_not_taken_is_refused_with_a_reason(pattern: str, reas
         compile_pattern(pattern)
 
 
+def test_without_re2_every_pattern_is_refused_with_the_cure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As after an installation on Alpine without a compiler."""
+    monkeypatch.setitem(sys.modules, "re2", None)
+    with pytest.raises(PatternRefused, match=r"need the package google-re2.*C\+\+ compiler"):
+        compile_pattern("not-compiled-before")
+    monkeypatch.undo()
+    assert compile_pattern("not-compiled-before").matches("not-compiled-before")
+
+
 @pytest.mark.parametrize(
     ("pattern", "text"),
     [

@@ -41,6 +41,16 @@ def test_only_a_metrics_port_that_was_asked_for_has_to_be_free(tmp_path: Path) -
         assert asked["port of metrics"].verdict is Verdict.BAD
 
 
+def test_patterns_that_will_be_refused_are_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "patterns of clients" not in findings(log_dirs=str(tmp_path))
+    monkeypatch.setattr("cli.server.doctor.find_spec", lambda name: None)
+    found = findings(log_dirs=str(tmp_path))["patterns of clients"]
+    assert (found.verdict, found.seen) == (Verdict.WARN, "refused")
+    assert "pip install google-re2" in found.cure
+
+
 def test_a_file_in_place_of_the_directory_is_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     seen = findings(log_dirs=str(tmp_path / "file" / "data"))

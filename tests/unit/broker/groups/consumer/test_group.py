@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.records import decode_consumer_key, encode_change, take_record
+from broker.groups.consumer.subscribed_topics import SubscribedTopics
 from broker.groups.consumer.values import (
     NO_PARTITIONS,
     Change,
@@ -23,6 +25,7 @@ from broker.groups.consumer.values import (
     Partition,
     Partitions,
     StoredConsumerGroup,
+    Subscription,
     TopicImage,
     Topics,
 )
@@ -193,6 +196,14 @@ def test_a_pattern_looked_up_without_a_client_is_looked_up_again_for_one() -> No
     assert table.group.subscribed_topics(table.topics) == {"a", "ab"}
     table.beat("m1", 1, sees=lambda name: name == "a")
     assert table.group.subscribed_topics(table.topics) == {"a"}
+
+
+def test_a_pattern_that_a_broker_with_re2_has_kept_means_nothing_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "re2", None)
+    kept = [Subscription(regex="a[b].*"), Subscription(names=frozenset({"c"}))]
+    assert SubscribedTopics().resolve(topics(ab=1, c=1), kept) == {"c"}
 
 
 def test_the_assignor_that_most_ask_for_is_used() -> None:
