@@ -314,7 +314,7 @@ def _compress_lz4(data: Buffer, level: int | None, *, legacy: bool) -> bytes:
     view = memoryview(data)
     header = _LZ4_MAGIC + _LZ4_DESCRIPTOR
     covered = header if legacy else _LZ4_DESCRIPTOR
-    parts = [header, bytes([_lz4_header_checksum(covered)])]
+    parts: list[Buffer] = [header, bytes([_lz4_header_checksum(covered)])]
     for start in range(0, len(view), _LZ4_BLOCK_BYTES):
         whole = view[start : start + _LZ4_BLOCK_BYTES]
         block = _lz4_block(whole, level)
