@@ -169,6 +169,12 @@ browser-core: $(VENV)/.browser ## the part of browser that CI runs: a minute
 pictures: $(VENV)/.browser ## take the pictures of docs/images (look at each of them)
 	$(BIN)/python -m tests.browser.pictures
 
+.PHONY: alerts
+alerts: setup ## the alerts with a real Prometheus and Alertmanager (Debian's, installed if you are root)
+	@which prometheus promtool amtool >/dev/null || (apt-get update -q && DEBIAN_FRONTEND=noninteractive \
+		apt-get install -q -y --no-install-recommends prometheus prometheus-alertmanager)
+	$(PYTEST) -q tests/integration/operator/test_alerts.py
+
 .PHONY: fuzz
 fuzz: setup ## malformed logins, messages, batches, files, settings for each reader (INPUTS=, default 1000000 each)
 	$(BIN)/python -m tests.fuzz.sasl --inputs $(or $(INPUTS),1000000)
