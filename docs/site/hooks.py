@@ -4,6 +4,7 @@
 * A link to any other file of the repository leads to a copy of that file, below ``files``.
 * In cells of tables ``\\|`` is ``|``, as on GitHub: commands can be copied.
 * The pages below ``api`` are made from the public names: the docstrings are the only text.
+* Nothing is loaded from another host: a page that does fails the build.
 """
 
 import re
@@ -12,6 +13,7 @@ from typing import Any
 
 import griffe
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
@@ -34,6 +36,20 @@ API_PAGES = {
 
 _LINK = re.compile(r"(\[(?:[^\]\[]|\[[^\]]*\])*\]\()(?!https?://|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
+_SCRIPT = "assets/iframe-worker.js"
+
+_LOADED = re.compile(
+    r"""<(?:script|img|iframe|source|video|audio|embed)\b[^>]*?\ssrc=["']?((?:https?:)?//[^"'\s>]+)"""
+    r"""|<link\b(?=[^>]*\srel=["']?(?:stylesheet|preload|preconnect|icon|modulepreload|manifest))"""
+    r"""[^>]*?\shref=["']?((?:https?:)?//[^"'\s>]+)"""
+    r"""|(?:url\(|@import)\s*["']?((?:https?:)?//[^"'\s)]+)""",
+    re.IGNORECASE,
+)
+"""What a browser loads by itself; links to click are no such thing."""
+
+_DIAGRAM = 'class="mermaid"'
+"""For these the theme loads a script from the network."""
+
 _CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
 
 
@@ -45,6 +61,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, uri, content=texts[uri]))
     for uri, (module, title) in API_PAGES.items():
         files.append(File.generated(config, uri, content=_api_page(module, title)))
+    script = File.generated(
+        config, _SCRIPT, abs_src_path=str(Path(__file__).parent / "iframe-worker.js")
+    )
+    files.append(script)
     for target in sorted({path for uri, text in texts.items() for path in _linked(uri, text)}):
         place = _on_the_site(PurePosixPath(target))
         files.append(File.generated(config, str(place), abs_src_path=str(ROOT / target)))
@@ -66,6 +86,21 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 def on_page_content(html: str, **_: Any) -> str:
     """Let code in cells of tables have bars without their backslash, which Markdown keeps there."""
     return _CELL.sub(lambda cell: cell[0].replace("\\|", "|"), html)
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Fail where a page or a style of the site loads something from another host."""
+    site = Path(config.site_dir)
+    for path in sorted([*site.rglob("*.html"), *site.rglob("*.css"), *site.rglob("*.svg")]):
+        found = foreign(path.read_text(encoding="utf-8"))
+        if found:
+            raise PluginError(f"{path.relative_to(site)} loads {found[0]}: keep it in the site")
+
+
+def foreign(text: str) -> list[str]:
+    """The addresses on other hosts that a browser loads with a page or a style."""
+    found = [next(filter(None, groups)) for groups in _LOADED.findall(text)]
+    return [*found, *(["the script of its diagrams"] if _DIAGRAM in text else [])]
 
 
 def _api_page(module: str, title: str) -> str:

@@ -4,7 +4,9 @@ import runpy
 from pathlib import Path
 
 import pytest
+import yaml
 
+ROOT = Path(__file__).parents[2]
 HOOKS = Path(__file__).parents[2] / "docs" / "site" / "hooks.py"
 
 
@@ -15,3 +17,35 @@ def test_a_command_in_a_table_has_its_bar_without_a_backslash() -> None:
     cell = r"<tr><td><code>seq 3 \| tidelog</code></td></tr>"
     assert on_page_content(cell) == "<tr><td><code>seq 3 | tidelog</code></td></tr>"
     assert on_page_content(r"<pre><code>grep 'a\|b'</code></pre>").count("\\|") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "loads"),
+    [
+        ('<script src="https://host/a.js"></script>', ["https://host/a.js"]),
+        ("<script async\n src=//host/a.js>", ["//host/a.js"]),
+        ("<img alt='' src='http://host/a.png'>", ["http://host/a.png"]),
+        ('<link rel="stylesheet" href="https://host/a.css">', ["https://host/a.css"]),
+        ('<link href="https://host" rel="preconnect" crossorigin>', ["https://host"]),
+        ("@font-face { src: url(https://host/a.woff2) }", ["https://host/a.woff2"]),
+        ("@import 'https://host/a.css';", ["https://host/a.css"]),
+        ('<pre class="mermaid">', ["the script of its diagrams"]),
+        ('<a href="https://host/">src="https://host/a.js"</a>', []),
+        ('<link rel="canonical" href="https://host/page">', []),
+        ('<script src="../assets/a.js"></script><img src="images/a.png">', []),
+        ('<svg xmlns="http://www.w3.org/2000/svg">', []),
+    ],
+)
+def test_what_a_page_loads_from_another_host_fails_the_build(text: str, loads: list[str]) -> None:
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("griffe")
+    assert runpy.run_path(str(HOOKS))["foreign"](text) == loads
+
+
+def test_search_in_a_folder_needs_no_network() -> None:
+    """The plugin loads its own script from the network unless it finds one of this name."""
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert "plugins:\n  - search\n  - offline\n" in text
+    (script,) = yaml.safe_load(text.partition("extra:")[2].partition("plugins:")[0])["polyfills"]
+    assert "iframe-worker" in script
+    assert (HOOKS.parent / Path(script).name).is_file()
