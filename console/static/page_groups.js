@@ -3,7 +3,7 @@ import { get } from "./api.js";
 import { copyButton, el, empty, groupLink, redraw, replace, table } from "./dom.js";
 import { trendMark } from "./lag.js";
 import { poll } from "./poll.js";
-import { command, param, setParams } from "./state.js";
+import { command, noneToSee, param, setParams } from "./state.js";
 import { formatCount, formatDuration } from "./time.js";
 
 const EVERY = 10_000;
@@ -23,7 +23,7 @@ export async function show(root, { signal }) {
       { title: "Behind by records", right: true, cell: (row) => (row.error ? el("span", { class: "dim", title: row.error }, "not known") : formatCount(row.records)) },
       { title: "Behind by time", right: true, cell: (row) => (row.error ? "-" : formatDuration(row.lag_ms)) },
       { title: "Trend", cell: (row) => trendMark(row.slope) },
-    ], rows, { label: "Groups" }) : empty(found.groups.length ? "No group has that in its name." : "There are no groups yet. A consumer with a group.id makes one."));
+    ], rows, { label: "Groups" }) : empty(found.groups.length ? "No group has that in its name." : `${noneToSee("groups")}. A consumer with a group.id makes one.`));
     replace(status, found.groups.length > found.with_lag ? `The lag of the first ${found.with_lag} is measured. ` : "", "Every ten seconds.");
   }
 

@@ -1,7 +1,7 @@
 // The list of topics; what costs lookups is asked for the rows that are visible.
 import { get } from "./api.js";
 import { button, canvas, choice, colour, copyButton, el, empty, groupLink, labelled, replace, table } from "./dom.js";
-import { command, param, setParams } from "./state.js";
+import { command, noneToSee, param, setParams } from "./state.js";
 import { formatAge, formatCount, formatDuration, formatRetention, formatSize, formatTime, plural } from "./time.js";
 
 const PAGE = 50;
@@ -50,7 +50,7 @@ export async function show(root, { signal, refresh }) {
       labelled("by", choice([["name", "name"], ["bytes", "size"], ["partitions", "partitions"]], order, (value) => change({ order: value }), "Order")),
       labelled("", el("input", { type: "checkbox", checked: isInternal, "aria-label": "internal topics", onchange: (event) => change({ internal: event.target.checked ? "1" : "" }) })), "internal",
       copyButton("Copy as command", command("topic", "list"))),
-    el("section", { class: "card", "aria-label": "Topics" }, rows.length ? list : empty(name ? `No topic has '${name}' in its name.` : "There are no topics yet; make one:",
+    el("section", { class: "card", "aria-label": "Topics" }, rows.length ? list : empty(name ? `No topic has '${name}' in its name.` : `${noneToSee("topics")}; make one:`,
       copyButton("Copy a command", command("topic", "create", "hello")))),
     el("div", { class: "bar" },
       from > 0 && button("Previous", () => change({ start: Math.max(0, from - PAGE) })),

@@ -67,3 +67,8 @@ export function chosen() {
 export function command(...words) {
   return ["tidelog", ...words, "-b", settings.bootstrap].map(shell).join(" ");
 }
+
+/** The sentence for an empty list, of which the console's user sees those with DESCRIBE alone. */
+export function noneToSee(what) {
+  return `There are no ${what} yet${settings.secured === "1" ? ", or none that the console's user may see (DESCRIBE)" : ""}`;
+}

@@ -17,6 +17,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.templating import Jinja2Templates
 from starlette.types import ASGIApp, Lifespan
 
+from client.core.options import NOT_SECURED
 from client.errors import ClientError
 from console.data.groups import LagWatch
 from console.data.hub import Hub
@@ -52,6 +53,7 @@ def build(options: ConsoleOptions) -> Starlette:
             "may_export": options.may_export,
             "has_registry": options.schema_registry is not None,
             "user": request.state.user,
+            "is_secured": options.security != NOT_SECURED,
         }
         return templates.TemplateResponse(request, "page.html", values, status_code=status)
 

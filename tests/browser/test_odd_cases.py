@@ -192,3 +192,14 @@ def test_figures_stay_with_their_age_while_the_broker_is_away(
     expect(tail.get_by_role("cell", name="meanwhile")).to_be_visible(timeout=60_000)
     # The page was drawn again several times, and the keyboard is where it was.
     assert page.evaluate("document.activeElement.textContent") == "flights"
+
+
+def test_an_empty_list_says_that_rules_may_hide_something(page: Page) -> None:
+    page.goto("/topics?q=")
+    ask = """async (secured) => {
+        document.documentElement.dataset.secured = secured;
+        return (await import("/static/state.js")).noneToSee("topics");
+    }"""
+    assert page.evaluate(ask, "0") == "There are no topics yet"
+    hidden = "There are no topics yet, or none that the console's user may see (DESCRIBE)"
+    assert page.evaluate(ask, "1") == hidden

@@ -220,6 +220,16 @@ async def test_no_secret_in_any_response(broker: InProcessBroker, open_console: 
     assert "hunter2" not in repr(ConsoleOptions(bootstrap="b", security=security, users=users))
 
 
+@pytest.mark.parametrize(
+    "security", [None, Security(mechanism="PLAIN", username="a", password="b")]
+)
+async def test_a_page_knows_whether_rules_may_hide_something(
+    open_console: Open, security: Security | None
+) -> None:
+    async with open_console(**({"security": security} if security else {})) as browser:
+        assert f'data-secured="{1 if security else 0}"' in (await browser.get("/topics")).text
+
+
 async def test_a_defect_is_named_without_its_traceback(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
