@@ -22,6 +22,10 @@ Names of topics and groups and times of records are data: `broker.operator.port_
 see them. A client that has to prove its identity gets 401, one without the right 403; /healthz and
 /readyz are for everyone, but name partitions only to clients who may see everything.
 
+A POST is a command. It needs ALTER on the cluster where rules are set, the header X-Tidelog-Command
+(or X-Tidelog-Clock), which no page in a browser can send, and a Host on this machine, but for
+/standby: whoever promotes one stands elsewhere.
+
 A port on loopback answers only requests whose Host is this machine: a page in a browser here could
 otherwise read the port under a name of its own that resolves to 127.0.0.1 (DNS rebinding).
 """
@@ -57,8 +61,11 @@ Answered = tuple[int, bytes] | Awaitable[tuple[int, bytes]]
 Query = Callable[[str, "Viewer"], Answered]
 """From the query string of a GET and its sender to the answer."""
 
-Command = Callable[[str, "Question"], Awaitable[tuple[int, bytes]]]
-"""From the query string of a POST and its headers to HTTP status and JSON."""
+Command = Callable[[str], Awaitable[tuple[int, bytes]]]
+"""From the query string of a POST to HTTP status and JSON."""
+
+_FROM_ELSEWHERE: Final = frozenset({"/standby"})
+"""The commands that other machines may send, too, with the right to: what replaces a broker."""
 
 Secure = Callable[..., Acceptor]
 """Accepts the clients of a bound socket over TLS, each with a protocol that `make` makes."""
@@ -182,10 +189,10 @@ class MetricsServer:
     ) -> "Answer":
         from broker.operator.http_connection import Answer
 
-        refusal = viewer.refusal_of_command()
+        refusal = viewer.refusal_of_command() or _refusal_of_sender(path, question)
         if refusal is not None:
             return _refused(refusal)
-        status, document = await self._commands[path](query, question)
+        status, document = await self._commands[path](query)
         if status == 200:
             viewer.note_change(f"sent the command {path}?{query}")
         return Answer(status, _JSON, document)
@@ -197,6 +204,15 @@ class MetricsServer:
             pieces.append(piece)
             await asyncio.sleep(0)
         return b"".join(pieces)
+
+
+def _refusal_of_sender(path: str, question: "Question") -> str | None:
+    """Why a command of this sender is refused, or None: it may be a page in a browser."""
+    if not question.is_command:
+        return "a command needs the header X-Tidelog-Command, with any value"
+    if path not in _FROM_ELSEWHERE and not names_this_machine(question.host):
+        return f"{path} takes commands from this machine only: use 127.0.0.1"
+    return None
 
 
 def _refused(refusal: str) -> "Answer":

@@ -25,6 +25,8 @@ REQUEST_BYTES_MAX: Final = 8192
 PATIENCE_S: Final = 5.0
 
 _READ_BYTES: Final = 4096
+_COMMANDS: Final = frozenset({b"x-tidelog-command", b"x-tidelog-clock"})
+"""The headers of commands; the second is that of older clients."""
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
@@ -111,8 +113,7 @@ class HttpConnection:
         host = headers.get(b"host")
         return Question(
             method=request.method.decode("ascii"),
-            sets_clock=b"x-tidelog-clock" in headers,
-            is_command=b"x-tidelog-command" in headers,
+            is_command=not headers.keys().isdisjoint(_COMMANDS),
             target=request.target.decode("ascii"),
             host=None if host is None else host.decode("latin-1"),
             authorization=headers.get(b"authorization", b""),

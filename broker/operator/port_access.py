@@ -60,8 +60,8 @@ class Question:
     Attributes:
         target: the path, with its query.
         method: GET, HEAD or POST.
-        sets_clock: whether it has the header X-Tidelog-Clock.
-        is_command: whether it has the header X-Tidelog-Command, which no page of a browser sends.
+        is_command: whether it has the header X-Tidelog-Command, or X-Tidelog-Clock of older
+            clients; no page of a browser sends them.
         host: the Host header; None where HTTP/1.0 has none.
         authorization: the Authorization header.
         peer_host: the address of the client.
@@ -70,7 +70,6 @@ class Question:
 
     target: str
     method: str = "GET"
-    sets_clock: bool = False
     is_command: bool = False
     host: str | None = None
     authorization: bytes = b""

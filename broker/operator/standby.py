@@ -4,9 +4,8 @@
     POST /standby?promote    the same, with the epoch that begins here
 
 The answer to the second comes when the bucket is taken over and the directory is complete; the
-broker then starts again. A page in a browser cannot promote: the POST needs the header
-`X-Tidelog-Command`. Where rules are set, it needs ALTER on the cluster, and the GET DESCRIBE, as
-/metrics does. The path exists only at a standby.
+broker then starts again. Who may send it: `broker.operator.http`. Where rules are set, the GET
+needs DESCRIBE on the cluster, as /metrics does. The path exists only at a standby.
 """
 
 import json
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from broker.operator.port_access import Question, Viewer
+    from broker.operator.port_access import Viewer
 
 
 class StandbyControl:
@@ -38,10 +37,8 @@ class StandbyControl:
             return 403, _encode({"error": refusal})
         return 200, _encode(self._reading())
 
-    async def change(self, query: str, question: "Question") -> tuple[int, bytes]:
+    async def change(self, query: str) -> tuple[int, bytes]:
         """The answer to POST: take the bucket over."""
-        if not question.is_command:
-            return 403, _encode({"error": "a promotion needs the header X-Tidelog-Command"})
         if query != "promote":
             return 400, _encode({"error": f"{query!r} is no command; there is promote"})
         try:

@@ -258,13 +258,20 @@ async def test_a_change_is_in_the_audit_log(
     assert line == "User:ANONYMOUS at 127.0.0.1 sent the command /clock?advance_ms=5"
 
 
+@pytest.mark.parametrize("path", ["/clock?advance_ms=1000", "/faults?drop=PRODUCE"])
 @pytest.mark.parametrize(
-    "headers", [{}, {"X-Tidelog-Clock": "set", "Host": "evil.example:80"}, {"Origin": "http://x"}]
+    "headers",
+    [
+        {},
+        {"X-Tidelog-Clock": "set", "Host": "evil.example:80"},
+        {"X-Tidelog-Command": "test", "Host": "evil.example:80"},
+        {"Origin": "http://x"},
+    ],
 )
-async def test_a_page_in_a_browser_cannot_set_it(
-    running: RunningBroker, headers: dict[str, str]
+async def test_a_page_in_a_browser_cannot_send_commands(
+    running: RunningBroker, headers: dict[str, str], path: str
 ) -> None:
-    url = f"http://127.0.0.1:{running.ready.metrics_port}/clock?advance_ms=1000"
+    url = f"http://127.0.0.1:{running.ready.metrics_port}{path}"
     asked = urllib.request.Request(url, data=b"", headers=headers, method="POST")
 
     def post() -> None:
@@ -277,3 +284,11 @@ async def test_a_page_in_a_browser_cannot_set_it(
     elapsed_ms = running.broker.clock.monotonic_ms()
     await asyncio.to_thread(post)
     assert running.broker.clock.monotonic_ms() - elapsed_ms < 100_000
+
+
+@pytest.mark.parametrize("header", ["X-Tidelog-Command", "X-Tidelog-Clock"])
+async def test_a_command_has_one_of_two_headers(running: RunningBroker, header: str) -> None:
+    url = f"http://127.0.0.1:{running.ready.metrics_port}/clock?advance_ms=1000"
+    asked = urllib.request.Request(url, data=b"", headers={header: "set"}, method="POST")
+    with await asyncio.to_thread(urllib.request.urlopen, asked, timeout=5) as answer:
+        assert answer.status == 200
