@@ -14,7 +14,7 @@ from config.model import BrokerConfig
 from config.security.keys import scoped_key
 from config.topic import canonical_topic_key, inherit
 from config.topic_keys import TOPIC_KEYS
-from config.values import Key, format_value
+from config.values import Key, ValueType, format_value, list_words
 from values.dataclasses import dataclass
 
 _WITHOUT_DEFAULT = frozenset(
@@ -67,8 +67,9 @@ class DescribedSetting:
 
     @property
     def value(self) -> str:
-        """The text of the value in force."""
-        return self.synonyms[0].value
+        """The text of the value in force; of a list, each word once."""
+        text = self.synonyms[0].value
+        return format_value(list_words(text)) if self.key.type is ValueType.LIST else text
 
     @property
     def visible_synonyms(self) -> tuple[Synonym, ...]:

@@ -386,7 +386,10 @@ def _build(
     values: dict[str, Value] = {}
     for key in BROKER_KEYS.values():
         setting = dynamic.get(key.name) or settings.get(key.name)
-        values[key.name] = key.default if setting is None else _parse(key, setting, problems)
+        is_new = key.name not in dynamic  # those were taken before
+        values[key.name] = (
+            key.default if setting is None else _parse(key, setting, problems, is_new=is_new)
+        )
     fields: dict[str, Any] = {
         key.field: values[key.name]
         for key in BROKER_KEYS.values()
@@ -415,9 +418,9 @@ def _build(
     )
 
 
-def _parse(key: Key, setting: Setting, problems: list[Problem]) -> Value:
+def _parse(key: Key, setting: Setting, problems: list[Problem], *, is_new: bool = True) -> Value:
     try:
-        return key.parse(setting.text)
+        return key.parse(setting.text, is_new=is_new)
     except InvalidValue as error:
         cure = f"give {key.allowed()}"
         name = setting.written_as or key.name

@@ -25,7 +25,9 @@ def canonical_topic_key(name: str) -> str:
     return TOPIC_ALIASES.get(name, name)
 
 
-def check_topic_overrides(overrides: Mapping[str, str]) -> list[Problem]:
+def check_topic_overrides(
+    overrides: Mapping[str, str], *, is_stored: bool = False
+) -> list[Problem]:
     """All problems of a topic's own settings; empty when there is none."""
     problems = []
     parsed: dict[str, Value] = {}
@@ -35,7 +37,7 @@ def check_topic_overrides(overrides: Mapping[str, str]) -> list[Problem]:
             problems.append(_unknown(given, text))
             continue
         try:
-            parsed[key.name] = key.parse(text)
+            parsed[key.name] = key.parse(text, is_new=not is_stored)
         except InvalidValue as error:
             problems.append(Problem(given, text, str(error), f"give {key.allowed()}"))
     problems.extend(_check_lags(parsed, overrides))
@@ -52,7 +54,7 @@ def topic_config(
     Raises:
         ConfigErrors: with every unknown key, bad value and contradiction in `overrides`.
     """
-    problems = check_topic_overrides(overrides)
+    problems = check_topic_overrides(overrides, is_stored=is_stored)
     if problems:
         raise ConfigErrors(problems)
     own = {canonical_topic_key(name): text for name, text in overrides.items()}

@@ -174,13 +174,23 @@ class Key:
             return f"{kind}, at {'least' if low else 'most'} {low or high}"
         return kind
 
-    def parse(self, text: str) -> Value:
+    def parse(self, text: str, *, is_new: bool = False) -> Value:
         """The value that `text` denotes.
+
+        A word that a list has twice counts once, as in Kafka 4. An empty one is refused in what
+        `is_new`, as there; where it is stored from before, it is left out.
 
         Raises:
             InvalidValue: not of the type, out of range, or not one of the choices.
         """
         text = text.strip()
+        if (
+            is_new
+            and self.type is ValueType.LIST
+            and text
+            and "" in map(str.strip, text.split(","))
+        ):
+            raise InvalidValue("a word between its commas is empty")
         value = _PARSERS[self.type](text.lower() if self.ignores_case else text)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             if self.low is not None and value < self.low:
@@ -240,8 +250,14 @@ def _parse_float(text: str) -> float:
     return value
 
 
-def _parse_list(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())
+def list_words(text: str) -> tuple[str, ...]:
+    """The words of a list, each once, in their order."""
+    return tuple(dict.fromkeys(filter(None, _words(text))))
+
+
+def _words(text: str) -> list[str]:
+    """What stands between the commas."""
+    return [word.strip() for word in text.split(",")]
 
 
 _PARSERS: dict[ValueType, Callable[[str], Value]] = {
@@ -250,6 +266,6 @@ _PARSERS: dict[ValueType, Callable[[str], Value]] = {
     ValueType.INT: _parse_int(32),
     ValueType.LONG: _parse_int(64),
     ValueType.DOUBLE: _parse_float,
-    ValueType.LIST: _parse_list,
+    ValueType.LIST: list_words,
     ValueType.PASSWORD: str,
 }

@@ -185,7 +185,7 @@ class FollowingDataDir(DataDir):
         if topic.overrides != metadata.overrides:
             topic.overrides = dict(metadata.overrides)
             try:
-                config = topic_config(topic.overrides, self.broker_config)
+                config = topic_config(topic.overrides, self.broker_config, is_stored=True)
             except ConfigErrors:  # the first worker has checked them
                 return
             self._reconfigure(topic, config)
