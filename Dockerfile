@@ -20,6 +20,7 @@ COPY console console
 COPY cli cli
 COPY pipeline pipeline
 COPY tidelog tidelog
+COPY docs docs
 # The packages of every broker by their hashes; those of the extras by their versions.
 RUN python -m venv /opt/tidelog \
     && /opt/tidelog/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements.lock \

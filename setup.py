@@ -169,6 +169,10 @@ class BuildPy(build_py):
             text = path.read_text(encoding="utf-8")
             name = str(path.relative_to(root))
             path.write_text(moved_source(text, name), encoding="utf-8")
+        for path in [*sorted(Path("docs").glob("*.md")), *sorted(Path("docs").glob("how-to/*.md"))]:
+            # What `tidelog docs` shows, and messages name.
+            (home / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, home / path)
         for path in sorted(home.rglob("*.pxd")):
             text = path.read_text(encoding="utf-8")
             path.write_text(moved_declarations(text), encoding="utf-8")

@@ -239,7 +239,7 @@ def _offset_reset_problem(text: str) -> str | None:
 def _check(name: str, text: str, broker: BrokerConfig) -> Problem | None:
     key = GROUP_KEYS.get(name)
     if key is None:
-        cure = nearest(name, list(GROUP_KEYS), "see docs/configuration.md for the list")
+        cure = nearest(name, list(GROUP_KEYS), "see tidelog docs configuration for the list")
         return Problem(name, text, "no such group setting", cure)
     try:
         value = cast("int", key.parse(text))

@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="tidelog spark",
         description="Jobs between topics and lakes.",
         epilog="Exit codes: 0 done, 1 failed, 2 usage, 3 no broker, 4 not found, 6 data loss or "
-        "damage found, 7 nothing to do, 8 fenced by another run. See docs/cli.md.",
+        "damage found, 7 nothing to do, 8 fenced by another run. See tidelog docs cli.",
     )
     jobs = parser.add_subparsers(dest="job", metavar="JOB", required=True)
     for name, (line, describe, run) in _JOBS.items():

@@ -255,14 +255,14 @@ class Security:
                 return ListenerGuard(listener.name, security, self, now_ms=None)
             return ListenerGuard(listener.name, security, self, now_ms=now_ms)
         except (TlsUnusable, RuleRefused, MechanismUnusable) as error:
-            cure = "see docs/security.md"
+            cure = "see tidelog docs security"
             at_run_time = ",".join(stores_set_at_run_time(config, listener))
             if at_run_time and isinstance(error, TlsUnusable):
                 cure = (
                     f"{at_run_time} was set at run time, and neither --set nor the settings' file "
                     "replaces that: put a store that can be used at this path and start again; "
                     f"then kafka-configs.sh --alter --delete-config {at_run_time} returns to the "
-                    "settings' file (docs/security.md)"
+                    "settings' file (tidelog docs security)"
                 )
             raise StartError(f"listener {listener.name}: {error}", cure) from error
 

@@ -117,5 +117,5 @@ def _run(*words: str) -> "subprocess.CompletedProcess[bytes]":
         raise CommandFailed(
             "--secure makes certificates with the program openssl, which is not installed; "
             "install it, or set ssl.keystore.location to a certificate of your own "
-            "(docs/security.md)"
+            "(tidelog docs security)"
         ) from None

@@ -214,7 +214,7 @@ def _certificate(
     config: BrokerConfig, listener: Listener, settings: TlsSettings
 ) -> Iterator[Finding]:
     check = f"certificate of {listener.name}"
-    cure = "put a new certificate in its place (docs/security.md); SIGHUP makes the broker read it"
+    cure = "put a new one in its place (tidelog docs security); SIGHUP makes the broker read it"
     try:
         _, certificate = build_context(settings, reveal)
         revocations_in_force_ms(settings)
@@ -274,7 +274,7 @@ def _identity_keys(check: str, settings: OAuthSettings) -> Iterator[Finding]:
         read_identity_keys(settings, 0)
     except MechanismUnusable as error:
         problem, _, cure = str(error).rpartition("; ")
-        yield bad(check, problem or cure, cure if problem else "see docs/security.md")
+        yield bad(check, problem or cure, cure if problem else "see tidelog docs security")
 
 
 def _kerberos(place: _Place) -> Iterator[Finding]:
@@ -294,7 +294,7 @@ def _kerberos_key(
         missing = missing_key(settings, reveal, host)
     except MechanismUnusable as error:
         problem, _, cure = str(error).rpartition("; ")
-        yield bad(check, problem or cure, cure if problem else "see docs/security.md")
+        yield bad(check, problem or cure, cure if problem else "see tidelog docs security")
         return
     if missing:
         yield warn(

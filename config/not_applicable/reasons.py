@@ -121,9 +121,9 @@ NOT_APPLICABLE_PREFIXES: MappingProxyType[str, str] = MappingProxyType(
 
 REFUSED_PREFIXES: MappingProxyType[str, str] = MappingProxyType(
     {
-        "ssl.": "docs/security.md lists the TLS settings that are served; remove this one",
-        "sasl.": "docs/security.md lists the SASL settings that are served; remove this one",
-        "listener.name.": "docs/security.md lists the settings that a listener may have",
+        "ssl.": "tidelog docs security lists the TLS settings that are served; remove this one",
+        "sasl.": "tidelog docs security lists the SASL settings that are served; remove this one",
+        "listener.name.": "tidelog docs security lists the settings that a listener may have",
         "principal.builder.": "no class is loaded; ssl.principal.mapping.rules maps names",
         "create.topic.policy.": "no class is loaded; rights say who may create topics",
         "alter.config.policy.": "no class is loaded; rights say who may change settings",

@@ -92,7 +92,7 @@ def _complaints(
     if security.protocol == "PLAINTEXT" and not listener.is_loopback and not config.insecure_allow:
         yield (
             "everyone who reaches this address could read and write everything",
-            "use SASL_SSL (docs/security.md), listen on 127.0.0.1, or say "
+            "use SASL_SSL (tidelog docs security), listen on 127.0.0.1, or say "
             "--insecure (insecure.allow=true) where the network itself is trusted",
         )
     if (
@@ -104,7 +104,7 @@ def _complaints(
     ):
         yield (
             "everyone who reaches this address could read and write everything",
-            "use SASL_SSL, set ssl.client.auth=required or an authorizer (docs/security.md), "
+            "use SASL_SSL, set ssl.client.auth=required or an authorizer (tidelog docs security), "
             "listen on 127.0.0.1, or say --insecure (insecure.allow=true)",
         )
     if security.protocol.startswith("SASL_") and not security.mechanisms:

@@ -109,7 +109,13 @@ def test_wheel_holds_one_name_and_every_file(wheel: tuple[Path, list[str]]) -> N
             (".py", "py.typed", ".toml", ".properties", ".pxd", ".js", ".css", ".html", ".svg")
         )
     }
-    assert shipped == {*expected, FOUND_BY_SPARK}
+    pages = {name for name in shipped if name.endswith(".md")}
+    assert pages == {
+        f"tidelog/{path.relative_to(ROOT)}"
+        for pattern in ("*.md", "how-to/*.md")
+        for path in (ROOT / "docs").glob(pattern)
+    }
+    assert shipped - pages == {*expected, FOUND_BY_SPARK}
     found_by_spark = zipfile.ZipFile(path).read(FOUND_BY_SPARK).decode()
     assert "from tidelog.pipeline.spark.source import" in found_by_spark
     assert not [name for name in names if "simulated" in name or "power_loss" in name]

@@ -176,7 +176,7 @@ class TlsListeners:
     def _failed(self, name: str, contexts: TlsContexts, error: TlsUnusable) -> None:
         logger.error(
             "listener %s keeps its certificate, which is valid for %d more days: %s; correct "
-            "the files, they are read again when they change (docs/security.md)",
+            "the files, they are read again when they change (tidelog docs security)",
             name,
             max(0, contexts.certificate.not_after_ms - self._wall_ms()) // _DAY_MS,
             error,

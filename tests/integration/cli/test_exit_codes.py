@@ -39,6 +39,8 @@ CASES: list[tuple[list[str], ExitCode]] = [
     (["profile", "remove"], USAGE),
     (["completion", "tcsh"], USAGE),
     (["man", "x"], USAGE),
+    (["docs", "a", "b"], USAGE),
+    (["docs", "securty"], NOT_FOUND),
     (["-b", "h:1", "topic", "list"], USAGE),
     (["topic", "list", "--profile", "a", "--command-config", "b"], USAGE),
     (["topic", "delete-records", "t"], USAGE),
@@ -365,6 +367,7 @@ CANNOT: dict[ExitCode, set[tuple[str, ...]]] = {
         ("profile", "set"),
         ("profile", "remove"),
         ("completion",),
+        ("docs",),
         ("man",),
     },
     NOT_FOUND: {

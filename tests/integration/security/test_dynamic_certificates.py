@@ -344,7 +344,7 @@ async def test_a_start_refuses_a_store_that_is_gone(
         f"listener SSL: ssl.keystore.location = {live}: No such file or directory; {LOCATION} was "
         "set at run time, and neither --set nor the settings' file replaces that: put a store that "
         "can be used at this path and start again; then kafka-configs.sh --alter --delete-config "
-        f"{LOCATION} returns to the settings' file (docs/security.md)"
+        f"{LOCATION} returns to the settings' file (tidelog docs security)"
     )
     found = [one for one in examine_security(broker.config) if LOCATION in one.cure]
     assert [(one.check, one.verdict) for one in found] == [("certificate of SSL", Verdict.BAD)]

@@ -79,6 +79,7 @@ def test_plain_loops_are_worth_a_thought(tmp_path: Path, monkeypatch: pytest.Mon
 def test_stripped_checks_are_in_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Flags:
         optimize = 1
+        verbose = 0
 
     monkeypatch.setattr(sys, "flags", Flags())
     assert findings(log_dirs=str(tmp_path))["python"].verdict is Verdict.BAD
