@@ -56,7 +56,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "profile": ("security.profile", "Name ways to connect, for --profile."),
     "completion": ("shell.completion", "Print what completes commands in bash, zsh or fish."),
     "man": ("shell.man", "Print the manual page."),
-    "docs": ("shell.docs", "Show a page of the documentation, or list all."),
+    "docs": ("docs", "Show a page of the documentation, or list all."),
     "doctor": ("server.doctor", "Say what on this machine would trouble a broker."),
     "version": ("version", "Print the version."),
 }

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from cli.docs import pages, title_of
 from cli.exit_codes import ExitCode
 from cli.main import run
-from cli.shell.docs import pages, title_of
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 CODE = ("broker", "cli", "client", "config", "console", "pipeline", "protocol", "storage")
 
 

@@ -15,7 +15,7 @@ from cli.output import print_table
 from config.errors import nearest
 
 FOLDER: Final = "docs"
-HOME: Final = Path(__file__).parents[2] / FOLDER
+HOME: Final = Path(__file__).parents[1] / FOLDER
 """Beside the packages, in a wheel and in a checkout."""
 
 
