@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(
             f"tidelog spark {parsed.job}: {error.name} is not installed: {_CURE}", file=sys.stderr
         )
-        return JobCode.USAGE
+        return JobCode.FAILED
     except (PipelineError, ClientError) as error:
         print(f"tidelog spark {parsed.job}: {_sentences(error)}", file=sys.stderr)
         return code_of(error)

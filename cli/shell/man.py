@@ -11,7 +11,7 @@ from values.version import VERSION
 
 EXIT_CODES = {
     ExitCode.OK: "Done.",
-    ExitCode.FAILED: "The broker, the disk or the input caused a failure; stderr says which.",
+    ExitCode.FAILED: "The broker, the disk, the input or a missing package failed it; see stderr.",
     ExitCode.USAGE: "The command line is wrong.",
     ExitCode.UNREACHABLE: "No broker answered.",
     ExitCode.NOT_FOUND: "Something that was named does not exist.",

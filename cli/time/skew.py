@@ -82,7 +82,7 @@ def command(
         click.echo("Producers that are off:")
         print_table([f"{RIGHT}PARTITION", "PRODUCER", f"{RIGHT}RECORDS", "WHAT"], rows)
     else:
-        click.echo("No producer is off.")
+        click.echo("Of these records no producer is off.")
 
 
 def _partition_row(one: dict[str, Any]) -> tuple[object, ...]:

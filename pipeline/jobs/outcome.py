@@ -3,7 +3,7 @@
 | code | meaning                                                        |
 |------|----------------------------------------------------------------|
 | 0    | done                                                           |
-| 1    | the broker, the disk or Spark refused                          |
+| 1    | the broker, the disk or Spark refused, or is not installed   |
 | 2    | the settings are wrong                                         |
 | 3    | no broker answered                                             |
 | 4    | a topic, partition or group that was named does not exist      |
@@ -26,7 +26,6 @@ from pipeline.errors import (
     DataLoss,
     Fenced,
     JournalConflict,
-    NoJava,
     NotShared,
 )
 from protocol.error_codes import ErrorCode
@@ -67,7 +66,7 @@ def silent(_: str) -> None:
 def code_of(error: Exception) -> JobCode:
     """The code for an error that ended a job."""
     table: tuple[tuple[tuple[type[Exception], ...], JobCode], ...] = (
-        ((BadOptions, NoJava, NotShared), JobCode.USAGE),
+        ((BadOptions, NotShared), JobCode.USAGE),
         ((BrokerUnreachable,), JobCode.UNREACHABLE),
         ((DataLoss, CorruptData), JobCode.DAMAGED),
         ((Fenced, JournalConflict), JobCode.FENCED),

@@ -140,7 +140,7 @@ def test_a_topic_that_would_spoil_a_restore_is_refused() -> None:
 
 def test_errors_have_the_codes_that_the_documentation_lists() -> None:
     assert code_of(BadOptions(["x"])) == JobCode.USAGE
-    assert code_of(NoJava("x")) == JobCode.USAGE
+    assert code_of(NoJava("x")) == JobCode.FAILED, "as for other commands that lack a package"
     assert code_of(CorruptData("x")) == JobCode.DAMAGED
     assert code_of(Fenced("x")) == JobCode.FENCED
     assert code_of(BrokerRefused("x", 3)) == JobCode.NOT_FOUND
@@ -177,7 +177,7 @@ def test_without_the_extra_a_sentence_says_what_to_install(
 
     line, describe, _ = launch._JOBS["skew"]
     monkeypatch.setattr(launch, "_JOBS", {"skew": (line, describe, run)})
-    assert main(["skew", "--topic", "t"]) == 2
+    assert main(["skew", "--topic", "t"]) == 1
     assert "pip install 'tidelog[spark]'" in capsys.readouterr().err
 
 
