@@ -34,7 +34,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     lane_connection,
 )
 
-SLOWER: Final = f"{extensions.SLOWER} (python -m benchmarks.instructions)"
+SLOWER: Final = f"{extensions.SLOWER} (tidelog docs install)"
 
 
 def missing_loops() -> list[str]:
