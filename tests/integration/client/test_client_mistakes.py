@@ -4,7 +4,7 @@ Every call runs under a time limit, because the defect that this file is about w
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from client.admin import Admin
 from client.aio import sender as sender_module
 from client.consumer import Consumer
+from client.core.cluster import Cluster
 from client.errors import (
     BrokerRefused,
     BrokerUnreachable,
@@ -24,7 +25,7 @@ from client.errors import (
     NotThere,
 )
 from client.producer import Producer
-from client.types import TopicPartition
+from client.types import TopicInfo, TopicPartition
 from protocol.error_codes import ErrorCode
 from tests.support.broker import RunningBroker
 
@@ -193,6 +194,32 @@ async def test_a_group_says_that_its_topic_is_missing(broker: RunningBroker) -> 
             async with Consumer("nope", bootstrap=broker.bootstrap, group_id="g"):
                 pass
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_many_sends_to_what_is_not_there_share_a_question(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, ...]] = []
+    find = Cluster.find_topics
+
+    async def noted(cluster: Cluster, names: Iterable[str]) -> dict[str, TopicInfo]:
+        asked.append(tuple(names))
+        return await find(cluster, asked[-1])
+
+    monkeypatch.setattr(Cluster, "find_topics", noted)
+    async with asyncio.timeout(LIMIT_S), Producer(broker.bootstrap) as producer:
+        await producer.send_and_wait("t", b"here")
+        with pytest.raises(NotThere):
+            await producer.send("t", b"", partition=7)
+        before = len(asked)
+        outcomes = await asyncio.gather(
+            *(producer.send("t", b"", partition=7) for _ in range(100)), return_exceptions=True
+        )
+        assert {type(outcome) for outcome in outcomes} == {NotThere}
+        assert 1 <= len(asked) - before <= 3
+        async with Admin(broker.bootstrap) as admin:
+            await admin.create_partitions("t", 8)
+        await producer.send_and_wait("t", b"now", partition=7)
 
 
 async def test_a_group_may_wait_for_a_topic_that_comes_later(broker: RunningBroker) -> None:
