@@ -68,6 +68,7 @@ def run(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.Com
 def copy_tree(target: Path) -> list[str]:
     """Copy what a distribution is made of; returns the packages' files, as in the checkout."""
     wanted = [*PACKAGES, FOUND_BY_SPARK, "pyproject.toml", "setup.py", "README.md", "LICENSE"]
+    wanted += ["docs/*.md", "docs/how-to"]
     listed = run("git", "ls-files", "-co", "--exclude-standard", *wanted, cwd=ROOT).stdout.split()
     files = [name for name in listed if (ROOT / name).is_file()]
     packed = BytesIO()
@@ -77,7 +78,7 @@ def copy_tree(target: Path) -> list[str]:
     packed.seek(0)
     with tarfile.open(fileobj=packed) as archive:
         archive.extractall(target, filter="data")
-    return [name for name in files if "/" in name]
+    return [name for name in files if "/" in name and not name.startswith("docs/")]
 
 
 def build(hook: str, tree: Path, **environment: str) -> tuple[Path, str]:
