@@ -1,7 +1,7 @@
 """A bucket that lacks what its owner has put there: emptied, created again, or another one.
 
-Owns the two questions that tell it from a new bucket, one request each. The journal asks while it
-is written (`check_last_entry`), the start of a broker that finds no journal (`check_objects`). An
+Owns the two questions that tell it from a new bucket, a request or two each. The owner asks while
+it writes (`check_journal`), the start of a broker that finds no journal (`check_objects`). An
 owner that wrote on would acknowledge records that no restore finds, and local retention would
 remove the only copies.
 """
@@ -16,17 +16,24 @@ from storage.log.log import Log
 from storage.remote.object_store import ObjectStore
 
 
-def check_last_entry(journal: BucketJournal) -> Steps[None]:
-    """See that the last entry of the map is there.
+def check_journal(journal: BucketJournal) -> Steps[None]:
+    """Look for a take-over, then for the last entry, and the one that was the last a look ago.
 
-    Raises StoreFailed, and BucketEmptied: the journal has no owner any more, and is read again.
+    The last one alone says little: an emptied bucket takes new entries. Raises:
+        Fenced: another broker has taken over; it may have deleted entries.
+        BucketEmptied: one is missing. The journal has no owner any more, and is read again.
+        StoreFailed: nothing is known.
     """
-    state, key = journal.state, entry_key(journal.state.number)
-    if state.number in state.voids:
-        return
-    if (yield from off_loop(partial(journal.store.size_of, key))) is None:
+    state, missing = journal.state, []
+    numbers = {journal.anchor, state.number}.difference(state.voids)
+    for key in map(entry_key, sorted(numbers)):
+        if (yield from off_loop(partial(journal.store.size_of, key))) is None:
+            missing.append(key)
+    yield from journal.check()
+    if missing:
         journal.is_owner = False
-        raise BucketEmptied(key)
+        raise BucketEmptied(missing[0])
+    journal.anchor = max(numbers)
 
 
 def check_objects(logs: Iterable[Log], store: ObjectStore) -> Steps[None]:

@@ -406,6 +406,7 @@ class BucketJournal:
         epoch: the one in which it did.
         size_bytes, entries: what was written since the last checkpoint, also by earlier owners.
         collected: entries up to this one are gone if the map did not name them at a checkpoint.
+        anchor: an entry that stays until a later look at the bucket (`storage.bucket.emptied`).
         lease_ms: the promise that it gives as the owner (`storage.bucket.lease`), 0 for none.
         sent_ms: when the last entry of ours that counts was sent, by `now_ms`; or None.
     """
@@ -426,7 +427,7 @@ class BucketJournal:
         self.is_owner = False
         self.epoch = 0
         self.size_bytes = self.entries = 0
-        self.collected = -1
+        self.collected = self.anchor = -1
         self.lease_ms = lease_ms
         self.sent_ms: int | None = None
         self._now_ms = now_ms
@@ -485,6 +486,7 @@ class BucketJournal:
                 continue
             self.is_owner = True
             self.epoch = self.state.epoch
+            self.anchor = self.state.number
             return self.epoch
 
     def _next_owner(self, number: int) -> dict[str, Json]:
@@ -634,7 +636,7 @@ class BucketJournal:
         state = self.state
         self.collected = state.number
         counted = self.entries, self.size_bytes
-        needed = {piece[0] for _, piece in state.keys("tail")}
+        needed = {self.anchor, *(piece[0] for _, piece in state.keys("tail"))}
         needed.update(state.owner.get("begun", []))
         entry = JournalEntry(
             number=state.number,

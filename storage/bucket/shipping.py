@@ -38,7 +38,7 @@ from weakref import WeakKeyDictionary
 
 from protocol.records.checksums import crc32c
 from protocol.records.layout import NO_OFFSET
-from storage.bucket.emptied import check_last_entry, check_objects
+from storage.bucket.emptied import check_journal, check_objects
 from storage.bucket.journal import (
     ENTRY_BYTES,
     BucketJournal,
@@ -345,11 +345,10 @@ class Shipper:
     def check(self) -> Steps[None]:
         """Look for a take-over, and for an emptied bucket. Raises Fenced, StoreFailed."""
         number = self._journal.state.number
-        yield from self._journal.check()
+        yield from check_journal(self._journal)
         if self._journal.state.number != number:
             # An entry whose answer was lost turned up.
             yield from self._index()
-        yield from check_last_entry(self._journal)
 
     def _forget_drafted(self) -> None:
         """Forget the objects in drafts, unless an entry may still turn up that names them."""

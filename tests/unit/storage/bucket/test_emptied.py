@@ -1,0 +1,57 @@
+"""A bucket that is emptied, or set back to a backup, while its owner goes on writing."""
+
+import pytest
+
+from storage.bucket import journal as journals
+from storage.bucket import shipping
+from storage.bucket.journal import JOURNAL_PREFIX
+from storage.disk.steps import run_steps
+from storage.errors import BucketEmptied, StoreFailed
+from tests.support.simulated_store import StoreFault
+from tests.unit.storage.bucket.test_audit import Machine as TieredMachine
+from tests.unit.storage.bucket.test_audit import filled
+from tests.unit.storage.bucket.test_rounds import Machine, restored_ends
+
+
+def shipped() -> Machine:
+    """A machine whose bucket has only tails."""
+    machine = Machine()
+    machine.append("t", 3)
+    machine.ship()
+    return machine
+
+
+@pytest.mark.parametrize("is_set_back", [False, True])
+@pytest.mark.parametrize("rounds", [1, 5])
+def test_it_is_noticed_after_more_was_written(is_set_back: bool, rounds: int) -> None:
+    """The last entry is there then, and those before it are not."""
+    machine = shipped()
+    backup = dict(machine.store.objects) if is_set_back else {}
+    machine.append("t")
+    machine.ship()
+    run_steps(machine.shipper.check())
+    machine.store.objects = backup
+    for _ in range(rounds):
+        machine.append("t")
+        machine.ship()
+    with pytest.raises(BucketEmptied):
+        run_steps(machine.shipper.check())
+    assert not machine.journal.is_owner
+
+
+def test_it_is_noticed_after_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints leave the entry that is looked for, and no more of them than that."""
+    monkeypatch.setattr(journals, "CHECKPOINT_ENTRIES", 1)
+    machine = shipped()
+    for is_emptied in (False, False, True):
+        if is_emptied:
+            machine.store.objects.clear()
+        for _ in range(20):
+            machine.append("t")
+            machine.ship()
+            run_steps(machine.journal.checkpoint())
+        if not is_emptied:
+            run_steps(machine.shipper.check())
+            assert sum(key.startswith(JOURNAL_PREFIX) for key in machine.store.objects) < 25
+    with pytest.raises(BucketEmptied):
+        run_steps(machine.shipper.check())
