@@ -55,3 +55,21 @@ def test_it_is_noticed_after_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> No
             assert sum(key.startswith(JOURNAL_PREFIX) for key in machine.store.objects) < 25
     with pytest.raises(BucketEmptied):
         run_steps(machine.shipper.check())
+
+
+def test_objects_that_a_log_does_not_want_say_nothing() -> None:
+    """A DELETE was done, and the broker ended before its manifest said so."""
+    machine: TieredMachine = filled()
+    machine.delete()
+    machine.ship()
+    objects = machine.dir.topics["t"].logs[0].manifest.remote
+    assert objects
+    for where in objects.values():
+        machine.store.delete(where.key)
+    machine.dir.close(1_000)
+    machine.open()
+    machine.store.faults = {"PUT": [StoreFault.REFUSED]}
+    with pytest.raises(StoreFailed, match="PUT"):
+        run_steps(machine.shipper.begin())
+    assert run_steps(machine.shipper.begin()) == 2
+    assert machine.erase() == 3
