@@ -1,15 +1,15 @@
 """A bucket that lacks what its owner has put there: emptied, created again, or another one.
 
-Owns the two questions that tell it from a new bucket, a request or two each. The owner asks while
-it writes (`check_journal`), the start of a broker that finds no journal (`check_objects`). An
-owner that wrote on would acknowledge records that no restore finds, and local retention would
-remove the only copies.
+Owns the questions that tell it from a new bucket. The owner asks while it writes (`check_journal`).
+A start asks for holes in the journal (`check_entries`), and without a journal for the objects that
+its logs name (`check_objects`). An owner that wrote on would acknowledge records that no restore
+finds, and local retention would remove the only copies.
 """
 
 from collections.abc import Iterable
 from functools import partial
 
-from storage.bucket.journal import BucketJournal, entry_key
+from storage.bucket.journal import BucketJournal, BucketState, entries_in, entry_key
 from storage.disk.steps import Steps, off_loop
 from storage.errors import BucketEmptied
 from storage.log.log import Log
@@ -24,16 +24,37 @@ def check_journal(journal: BucketJournal) -> Steps[None]:
         BucketEmptied: one is missing. The journal has no owner any more, and is read again.
         StoreFailed: nothing is known.
     """
-    state, missing = journal.state, []
-    numbers = {journal.anchor, state.number}.difference(state.voids)
-    for key in map(entry_key, sorted(numbers)):
-        if (yield from off_loop(partial(journal.store.size_of, key))) is None:
-            missing.append(key)
+    state = journal.state
+    numbers = sorted({journal.anchor, state.number}.difference(state.voids))
+    missing = yield from off_loop(partial(_missing_of, numbers, journal.store))
     yield from journal.check()
-    if missing:
+    if missing is not None:
         journal.is_owner = False
-        raise BucketEmptied(missing[0])
-    journal.anchor = max(numbers)
+        raise BucketEmptied(entry_key(missing))
+    journal.anchor = numbers[-1]
+
+
+def _missing_of(numbers: Iterable[int], store: ObjectStore) -> int | None:
+    return next((one for one in numbers if store.size_of(entry_key(one)) is None), None)
+
+
+def check_entries(state: BucketState, store: ObjectStore) -> Steps[None]:
+    """See that the journal of which `state` is the map has no hole: after it, or in its tails.
+
+    New entries would run into those after a hole. Raises BucketEmptied, StoreFailed.
+    """
+    missing = yield from off_loop(partial(_hole_in, state, store))
+    if missing is not None:
+        raise BucketEmptied(entry_key(missing))
+
+
+def _hole_in(state: BucketState, store: ObjectStore) -> int | None:
+    listed, following = entries_in(store), state.number + 1
+    asked = {piece[0] for _, piece in state.keys("tail")} - listed
+    if max(listed, default=-1) > following:
+        asked |= {following} - listed
+    # A listing may be late, or another owner has just written that entry and the ones after it.
+    return _missing_of(sorted(asked), store)
 
 
 def check_objects(logs: Iterable[Log], store: ObjectStore) -> Steps[None]:
@@ -43,6 +64,8 @@ def check_objects(logs: Iterable[Log], store: ObjectStore) -> Steps[None]:
     """
     for log in logs:
         remote = log.manifest.remote
-        if remote and (newest := remote[max(remote)]).next_offset > log.log_start_offset:
-            if (yield from off_loop(partial(store.size_of, newest.key))) is None:
-                raise BucketEmptied(newest.key)
+        newest = remote[max(remote)] if remote else None
+        if newest is None or newest.next_offset <= log.log_start_offset:
+            continue
+        if (yield from off_loop(partial(store.size_of, newest.key))) is None:
+            raise BucketEmptied(newest.key)

@@ -358,6 +358,11 @@ def _listed(store: ObjectStore, prefix: str) -> Iterator[StoredObject]:
     return (one for one in store.list_objects(prefix) if _NAME.fullmatch(one.key))
 
 
+def entries_in(store: ObjectStore) -> set[int]:
+    """The numbers of all entries that are listed. Raises StoreFailed."""
+    return {_number_of(one.key) for one in _listed(store, JOURNAL_PREFIX)}
+
+
 def _number_of(key: str) -> int:
     return int(key.removeprefix(JOURNAL_PREFIX))
 
@@ -666,9 +671,8 @@ class BucketJournal:
         return (yield from self._delete_before(entry.number, needed, key))
 
     def _delete_before(self, number: int, needed: set[int], newest: str) -> Steps[int]:
-        listed = yield from off_loop(lambda: list(_listed(self.store, JOURNAL_PREFIX)))
-        numbers = [_number_of(one.key) for one in listed]
-        unused = [entry_key(one) for one in numbers if one < number and one not in needed]
+        numbers = yield from off_loop(partial(entries_in, self.store))
+        unused = [entry_key(one) for one in sorted(numbers - needed) if one < number]
         older = [
             key
             for key in (yield from off_loop(partial(_checkpoints, self.store)))

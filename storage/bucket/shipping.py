@@ -38,7 +38,7 @@ from weakref import WeakKeyDictionary
 
 from protocol.records.checksums import crc32c
 from protocol.records.layout import NO_OFFSET
-from storage.bucket.emptied import check_journal, check_objects
+from storage.bucket.emptied import check_entries, check_journal, check_objects
 from storage.bucket.journal import (
     ENTRY_BYTES,
     BucketJournal,
@@ -191,6 +191,7 @@ class Shipper:
         check = partial(check_owner, journal.owner_id)
         state = yield from journal.read()
         check(state)
+        yield from check_entries(state, journal.store)
         number = state.number
         if number < 0 or self._logs:  # What an earlier call has seen there may be gone.
             self._logs.clear()

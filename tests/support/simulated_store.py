@@ -45,6 +45,7 @@ class SimulatedStore:
         operations: every request so far, as "PUT name" and so on.
         faults: what goes wrong with the next operations, by "PUT", "GET", "HEAD", "DELETE", "LIST".
         is_down: whether every request is refused.
+        unlisted: names that no listing has yet.
         before: called before each operation with its name, for a crash there.
     """
 
@@ -53,6 +54,7 @@ class SimulatedStore:
         self.operations: list[str] = []
         self.faults: dict[str, list[StoreFault | None]] = {}
         self.is_down = False
+        self.unlisted: set[str] = set()
         self.now_ms = 1_000
         self.got_bytes = self.count_gets = 0
         self.before: Callable[[str], None] = lambda _: None
@@ -130,7 +132,8 @@ class SimulatedStore:
             raise StoreFailed(f"LIST {prefix}: the answer was lost")
         for key, data in list(self.objects.items()):
             # Like the real ones: a prefix ends with a part of the name.
-            if key.startswith(f"{prefix.rstrip('/')}/" if prefix else ""):
+            is_there = key.startswith(f"{prefix.rstrip('/')}/" if prefix else "")
+            if is_there and key not in self.unlisted:
                 yield StoredObject(key, len(data), self._modified_ms[key])
 
     def create(self, key: str, data: bytes) -> None:

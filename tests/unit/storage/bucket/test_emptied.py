@@ -3,14 +3,18 @@
 import pytest
 
 from storage.bucket import journal as journals
-from storage.bucket import shipping
 from storage.bucket.journal import JOURNAL_PREFIX
 from storage.disk.steps import run_steps
 from storage.errors import BucketEmptied, StoreFailed
 from tests.support.simulated_store import StoreFault
 from tests.unit.storage.bucket.test_audit import Machine as TieredMachine
 from tests.unit.storage.bucket.test_audit import filled
-from tests.unit.storage.bucket.test_rounds import Machine, restored_ends
+from tests.unit.storage.bucket.test_rounds import NOW_MS, Machine, restored_ends
+
+
+def restart(machine: Machine) -> None:
+    machine.dir.close(NOW_MS)
+    machine.open()
 
 
 def shipped() -> Machine:
@@ -73,3 +77,46 @@ def test_objects_that_a_log_does_not_want_say_nothing() -> None:
         run_steps(machine.shipper.begin())
     assert run_steps(machine.shipper.begin()) == 2
     assert machine.erase() == 3
+
+
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_no_journal_is_begun_beside_the_rest_of_another(
+    monkeypatch: pytest.MonkeyPatch, has_checkpoint: bool, restarts: bool
+) -> None:
+    """What was written between the emptying and the look is in the way of new entries."""
+    machine = shipped()
+    restart(machine)
+    machine.ship()
+    machine.store.objects.clear()
+    machine.append("t")
+    machine.ship()
+    if has_checkpoint:
+        run_steps(machine.journal.checkpoint())
+    machine.append("t")
+    machine.ship()
+    with pytest.raises(BucketEmptied):
+        run_steps(machine.shipper.check())
+    if restarts:
+        restart(machine)
+    rest = dict(machine.store.objects)
+    for _ in range(2):
+        with pytest.raises(BucketEmptied, match="journal/"):
+            run_steps(machine.shipper.begin())
+    assert machine.store.objects == rest
+    # Emptied once more, it is filled.
+    machine.store.objects.clear()
+    machine.ship()
+    assert restored_ends(machine.store) == machine.ends()
+
+
+def test_a_listing_that_is_late_says_nothing() -> None:
+    """A start finds the entries by their names."""
+    machine = shipped()
+    for late in range(1, 4):
+        machine.append("t")
+        machine.ship()
+        restart(machine)
+        machine.store.unlisted = set(list(machine.store.objects)[-late:])
+        machine.ship()
+        assert restored_ends(machine.store) == machine.ends()
