@@ -33,6 +33,7 @@ from broker.metrics import RemoteMetrics
 from broker.threads import Pool
 from broker.topics.registry import CONSUMER_OFFSETS
 from config import BrokerConfig
+from storage.bucket.emptied import check_followed
 from storage.bucket.follower import BucketFollower, Grown, Part
 from storage.bucket.journal import (
     BucketJournal,
@@ -349,6 +350,7 @@ class Standby:
             self._store, self._data_dir.directory_id, self._random, lease_ms=self._lease_ms
         )
         journal.state = BucketState(state.number, dict(state.documents), list(state.voids))
+        await self._threads.drive(check_followed(journal.state, self._store))
         epoch = await self._threads.drive(journal.take_over(check))
         self._thorough_ms = 0
         while state.number < journal.state.number:

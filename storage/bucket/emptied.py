@@ -2,14 +2,21 @@
 
 Owns the questions that tell it from a new bucket. The owner asks while it writes (`check_journal`).
 A start asks for holes in the journal (`check_entries`), and without a journal for the objects that
-its logs name (`check_objects`). An owner that wrote on would acknowledge records that no restore
-finds, and local retention would remove the only copies.
+its logs name (`check_objects`). A standby asks before it takes over (`check_followed`). An owner
+that wrote on would acknowledge records that no restore finds, and local retention would remove the
+only copies.
 """
 
 from collections.abc import Iterable
 from functools import partial
 
-from storage.bucket.journal import BucketJournal, BucketState, entries_in, entry_key
+from storage.bucket.journal import (
+    BucketJournal,
+    BucketState,
+    entries_in,
+    entry_key,
+    newest_checkpoint,
+)
 from storage.disk.steps import Steps, off_loop
 from storage.errors import BucketEmptied
 from storage.log.log import Log
@@ -55,6 +62,26 @@ def _hole_in(state: BucketState, store: ObjectStore) -> int | None:
         asked |= {following} - listed
     # A listing may be late, or another owner has just written that entry and the ones after it.
     return _missing_of(sorted(asked), store)
+
+
+def check_followed(state: BucketState, store: ObjectStore) -> Steps[None]:
+    """See that the journal still has the entries which a standby has followed, up to the last one.
+
+    It would write the next entry of a journal that has none of them. Raises BucketEmptied,
+    StoreFailed.
+    """
+    missing = yield from off_loop(partial(_missing_up_to, state, store))
+    if missing is not None:
+        raise BucketEmptied(entry_key(missing))
+
+
+def _missing_up_to(state: BucketState, store: ObjectStore) -> int | None:
+    missing = _hole_in(state, store)
+    if missing is None and state.number not in state.voids:
+        missing = _missing_of([state.number], store)
+    # The owner deletes what a checkpoint has replaced, and that one is read by the next look.
+    is_replaced = missing is not None and newest_checkpoint(store) > state.number
+    return None if is_replaced else missing
 
 
 def check_objects(logs: Iterable[Log], store: ObjectStore) -> Steps[None]:

@@ -259,7 +259,7 @@ def read_state(store: ObjectStore) -> BucketState:
         _read_ahead(store, state)
         follow(store, state, {})
         # The entries after that checkpoint may have been deleted in the meantime.
-        newest = max(map(checkpoint_number, _checkpoints(store)), default=-1)
+        newest = newest_checkpoint(store)
         if newest <= state.number:
             return state
     raise StoreFailed(f"the newest checkpoint, after entry {newest}, cannot be read")
@@ -316,8 +316,7 @@ def catch_up(store: ObjectStore, state: BucketState, changed: dict[str, Json]) -
     It lists the checkpoints, which `follow` does not.
     """
     follow(store, state, changed)
-    newest = max(map(checkpoint_number, _checkpoints(store)), default=-1)
-    if newest <= state.number:
+    if newest_checkpoint(store) <= state.number:
         return
     before, now = state.documents, read_state(store)
     changed |= {
@@ -370,6 +369,11 @@ def _number_of(key: str) -> int:
 def checkpoint_number(key: str) -> int:
     """The number of the entry after which a checkpoint was written."""
     return int(key.removeprefix(CHECKPOINT_PREFIX).partition("-")[0])
+
+
+def newest_checkpoint(store: ObjectStore) -> int:
+    """The number of the newest checkpoint that is listed, -1 if none is. Raises StoreFailed."""
+    return max(map(checkpoint_number, _checkpoints(store)), default=-1)
 
 
 def _checkpoints(store: ObjectStore) -> list[str]:

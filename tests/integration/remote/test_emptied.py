@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from broker.jobs.bucket import CHECK_MS
 from storage.bucket import journal as journals
 from storage.bucket.journal import CHECKPOINT_PREFIX, JOURNAL_PREFIX
 from storage.disk.files import Bytes
-from tests.integration.remote.test_lease import LEASE_MS, begin, machine
+from storage.errors import BucketEmptied
+from tests.integration.remote.test_lease import LEASE_MS, WAIT_MS, begin, machine
 from tests.integration.remote.test_store_down import append
 from tests.integration.remote.test_tiered import tiered_broker
 from tests.support.requests import create_topic
@@ -86,3 +88,24 @@ async def test_looks_at_the_bucket_do_not_hold_up_the_renewal_of_the_lease(
             assert kinds == ["PUT", "HEAD", "GET", "HEAD"]
             assert await owner.error_of_a_record() == 0
             owner.clock.advance(1_000)
+
+
+async def test_a_standby_does_not_take_over_an_emptied_bucket(
+    tmp_path: Path, store: SimulatedStore
+) -> None:
+    """The owner may have begun it once more: both would write there."""
+    async with AsyncExitStack() as stack:
+        owner = await stack.enter_async_context(machine(tmp_path / "first", store))
+        await begin(owner)
+        standby = await stack.enter_async_context(machine(tmp_path / "second", store, standby=True))
+        objects = dict(store.objects)
+        store.objects.clear()
+        await standby.pass_time(3 * WAIT_MS)
+        assert not standby.has_taken_over()
+        assert standby.broker.standby is not None
+        with pytest.raises(BucketEmptied):
+            await standby.broker.standby.promote()
+        assert store.objects == {}
+        store.objects.update(objects)
+        await standby.pass_time(2 * WAIT_MS)
+        assert standby.has_taken_over()
