@@ -4,15 +4,12 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import click
-
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from storage.audit.remote import cluster_id_of
 from storage.disk.checkpoints import CorruptCheckpoint
 from storage.disk.files import RealFiles
-from storage.errors import StoreFailed
-from storage.remote.engine import BadStoreUrl, list_clusters, open_store
+from storage.remote.engine import BadStoreUrl, open_store
 from storage.remote.object_store import ObjectStore
 
 GETS_AT_ONCE = 16
@@ -40,33 +37,3 @@ def open_bucket(url: str, cluster_id: str) -> ObjectStore:
         return open_store(url, cluster_id)
     except BadStoreUrl as error:
         raise CommandFailed(str(error), ExitCode.USAGE) from error
-
-
-def choose_cluster(url: str, cluster_id: str | None) -> str:
-    """The cluster in the bucket: the one that was named, else the only one.
-
-    Raises:
-        CommandFailed: the store gives no answer, or has no such cluster.
-        UsageError: it has several, and none was named.
-    """
-    try:
-        found = list_clusters(url)
-    except BadStoreUrl as error:
-        raise CommandFailed(str(error), ExitCode.USAGE) from error
-    except StoreFailed as error:
-        raise CommandFailed(str(error), ExitCode.UNREACHABLE) from error
-    if cluster_id is not None:
-        if cluster_id not in found:
-            raise CommandFailed(
-                f"{url} has no cluster {cluster_id}; it has {', '.join(found) or 'none'}",
-                ExitCode.NOT_FOUND,
-            )
-        return cluster_id
-    if not found:
-        raise CommandFailed(f"{url} has nothing of a cluster", ExitCode.NOT_FOUND)
-    if len(found) > 1:
-        raise click.UsageError(
-            f"{url} has several clusters or other folders ({', '.join(found)}), name one: "
-            f"--cluster-id {found[0]}"
-        )
-    return found[0]

@@ -33,6 +33,7 @@ from broker.metrics import RemoteMetrics
 from broker.threads import Pool
 from broker.topics.registry import CONSUMER_OFFSETS
 from config import BrokerConfig
+from storage.bucket.clusters import clusters_in
 from storage.bucket.emptied import check_followed
 from storage.bucket.follower import BucketFollower, Grown, Part
 from storage.bucket.journal import (
@@ -59,7 +60,7 @@ from storage.disk.checkpoints import (
 )
 from storage.disk.files import Files
 from storage.errors import ObjectDamaged, ObjectMissing, StorageError, StoreFailed
-from storage.remote.engine import BadStoreUrl, list_clusters, open_store
+from storage.remote.engine import BadStoreUrl, open_store
 from storage.remote.object_store import ObjectStore
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def _prepare(
 
 def _only_cluster(url: str) -> str:
     """The cluster in the bucket. Raises StartError, StoreFailed."""
-    found = list_clusters(url)
+    found = clusters_in(url)
     if len(found) == 1:
         return found[0]
     raise StartError(

@@ -16,7 +16,8 @@ from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import json_option
 from cli.output import format_count, format_size, print_json
-from cli.stores import choose_cluster, open_bucket, run_all
+from cli.stores import open_bucket, run_all
+from storage.bucket.clusters import clusters_in
 from storage.bucket.journal import BucketJournal, BucketState, last_write_ms
 from storage.bucket.restore import Restored, restore
 from storage.directory.claim import LOST_AND_FOUND, random_uuid
@@ -24,6 +25,7 @@ from storage.disk.checkpoints import format_uuid
 from storage.disk.files import RealFiles
 from storage.disk.steps import run_steps
 from storage.errors import StorageError, StoreFailed
+from storage.remote.engine import BadStoreUrl, list_clusters
 from storage.remote.object_store import ObjectStore
 
 ALIVE_MS = 60_000
@@ -128,3 +130,33 @@ def _show(directory: Path, restored: Restored, duration_s: float) -> None:
         click.echo(f"{name}: left out, its key store is not on this machine")
     for name in restored.empty:
         click.echo(f"{name}: empty, its records were never in the bucket (remote.storage.enable)")
+
+
+def choose_cluster(url: str, cluster_id: str | None) -> str:
+    """The cluster in the bucket: the one that was named, else the only one.
+
+    Raises:
+        CommandFailed: the store gives no answer, or has no such cluster.
+        UsageError: it has several, and none was named.
+    """
+    try:
+        found = clusters_in(url) if cluster_id is None else list_clusters(url)
+    except BadStoreUrl as error:
+        raise CommandFailed(str(error), ExitCode.USAGE) from error
+    except StoreFailed as error:
+        raise CommandFailed(str(error), ExitCode.UNREACHABLE) from error
+    if cluster_id is not None:
+        if cluster_id not in found:
+            raise CommandFailed(
+                f"{url} has no cluster {cluster_id}; it has {', '.join(found) or 'none'}",
+                ExitCode.NOT_FOUND,
+            )
+        return cluster_id
+    if not found:
+        raise CommandFailed(f"{url} has nothing of a cluster", ExitCode.NOT_FOUND)
+    if len(found) > 1:
+        raise click.UsageError(
+            f"{url} has several clusters or other folders ({', '.join(found)}), name one: "
+            f"--cluster-id {found[0]}"
+        )
+    return found[0]

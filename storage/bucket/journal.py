@@ -362,6 +362,12 @@ def entries_in(store: ObjectStore) -> set[int]:
     return {_number_of(one.key) for one in _listed(store, JOURNAL_PREFIX)}
 
 
+def has_journal(store: ObjectStore) -> bool:
+    """Whether an entry or a checkpoint is there. Raises StoreFailed."""
+    prefixes = JOURNAL_PREFIX, CHECKPOINT_PREFIX
+    return any(True for prefix in prefixes for _ in _listed(store, prefix))
+
+
 def _number_of(key: str) -> int:
     return int(key.removeprefix(JOURNAL_PREFIX))
 
