@@ -84,15 +84,18 @@ def _missing_up_to(state: BucketState, store: ObjectStore) -> int | None:
     return None if is_replaced else missing
 
 
-def check_objects(logs: Iterable[Log], store: ObjectStore) -> Steps[None]:
+def check_objects(journal: BucketJournal, logs: Iterable[Log]) -> Steps[None]:
     """See that the newest object that each log wants is there. Raises BucketEmptied, StoreFailed.
 
-    One below the log's start may have been deleted just before a crash, and still be noted.
+    One below the log's start may have been deleted just before a crash, and still be noted. Nothing
+    is asked for the first journal that is found: a start that is repeated would ask for all logs.
     """
+    if journal.state.number >= 0 and not journal.epoch:
+        return
     for log in logs:
         remote = log.manifest.remote
         newest = remote[max(remote)] if remote else None
         if newest is None or newest.next_offset <= log.log_start_offset:
             continue
-        if (yield from off_loop(partial(store.size_of, newest.key))) is None:
+        if (yield from off_loop(partial(journal.store.size_of, newest.key))) is None:
             raise BucketEmptied(newest.key)

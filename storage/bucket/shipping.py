@@ -197,7 +197,7 @@ class Shipper:
             self._logs.clear()
             self._ends.clear()
             self._written.clear()
-            yield from check_objects([log for _, log in self._shipped_logs()], journal.store)
+            yield from check_objects(journal, [log for _, log in self._shipped_logs()])
         yield from self._index()
         yield from self._adopt()
         epoch = yield from journal.take_over(check)

@@ -70,13 +70,25 @@ def test_objects_that_a_log_does_not_want_say_nothing() -> None:
     assert objects
     for where in objects.values():
         machine.store.delete(where.key)
+    for key in [key for key in machine.store.objects if key.startswith(JOURNAL_PREFIX)]:
+        machine.store.delete(key)
+    machine.dir.close(1_000)
+    machine.open()
+    assert run_steps(machine.shipper.begin()) == 1
+    assert machine.erase() == 3
+
+
+def test_a_start_that_is_repeated_does_not_ask_for_the_objects_of_all_logs() -> None:
+    machine: TieredMachine = filled()
     machine.dir.close(1_000)
     machine.open()
     machine.store.faults = {"PUT": [StoreFault.REFUSED]}
     with pytest.raises(StoreFailed, match="PUT"):
         run_steps(machine.shipper.begin())
+    machine.store.operations.clear()
     assert run_steps(machine.shipper.begin()) == 2
-    assert machine.erase() == 3
+    asked = [one for one in machine.store.operations if one.startswith("HEAD")]
+    assert not any(one.endswith(".segment") for one in asked)
 
 
 @pytest.mark.parametrize("has_checkpoint", [False, True])
