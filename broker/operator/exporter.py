@@ -31,7 +31,7 @@ from broker.operator.families import (
     labelled_counter,
     labelled_histogram,
 )
-from broker.operator.machine_figures import disk_figures, resident_bytes
+from broker.operator.machine_figures import disk_figures, file_figures, resident_bytes
 from broker.quotas.book import ENTITY_TYPES
 from broker.threads import IMPORTING
 
@@ -114,7 +114,8 @@ class BrokerCollector:
         )
         for key, api in self._metrics.apis():
             buckets, total = api.latency_ns.cumulative(1e9)
-            latency.add_metric([key.name.lower()], buckets, total)
+            if buckets[-1][1]:  # else a dozen series for each API that no client uses
+                latency.add_metric([key.name.lower()], buckets, total)
             failures.add_metric([key.name.lower()], api.failures)
         yield latency
         yield failures
@@ -593,6 +594,7 @@ class BrokerCollector:
             "process_cpu_seconds", "CPU time used, user and system", usage.ru_utime + usage.ru_stime
         )
         yield gauge("process_resident_memory_bytes", "Resident memory", resident_bytes())
+        yield from (gauge(*figure) for figure in file_figures())
         yield gauge("process_start_time_seconds", "Start, Unix time", self._started_s)
         yield from (gauge(*figure) for figure in disk_figures(self._space))
         yield build_info()

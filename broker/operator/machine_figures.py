@@ -3,6 +3,8 @@
 `disk_figures` looks at the file system of the data directory at each scrape, by one ``statvfs``.
 """
 
+import math
+import os
 import resource
 from functools import cache
 from typing import NamedTuple
@@ -43,6 +45,19 @@ def disk_figures(space: SpaceGuard) -> list[Figure]:
             max(found.appendable, 0),
         ),
     ]
+
+
+def file_figures() -> list[Figure]:
+    """How many files and sockets this process has open and may open; what the system says."""
+    limit: float = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit == resource.RLIM_INFINITY:
+        limit = math.inf
+    found = [Figure("process_max_fds", "Files and sockets that may be open at once", limit)]
+    try:
+        is_open = len(os.listdir("/dev/fd")) - 1  # the listing itself was one
+    except OSError:
+        return found
+    return [Figure("process_open_fds", "Files and sockets that are open", is_open), *found]
 
 
 @cache

@@ -77,6 +77,25 @@ async def test_traffic_is_counted(measured: RunningBroker) -> None:
     assert found["tidelog_partition_segments", "0", "t"] == 1
 
 
+async def test_an_api_that_no_client_uses_has_no_histogram(measured: RunningBroker) -> None:
+    client = await measured.client()
+    await create_topic(client, "t")
+    found = await samples(measured)
+    apis = {name[1] for name in found if name[0] == "tidelog_request_seconds_count"}
+    assert "create_topics" in apis
+    assert not apis & {"produce", "fetch", "share_fetch"}
+    assert found["tidelog_request_failures_total", "produce"] == 0
+
+
+async def test_open_files_are_counted(measured: RunningBroker) -> None:
+    before = await samples(measured)
+    clients = [await measured.client() for _ in range(5)]
+    after = await samples(measured)
+    # The clients are in this process too: each connection has two ends here.
+    assert after["process_open_fds",] - before["process_open_fds",] >= 2 * len(clients)
+    assert after["process_open_fds",] < after["process_max_fds",]
+
+
 async def test_refusals_are_counted_by_error(measured: RunningBroker) -> None:
     client = await measured.client()
     await create_topic(client, "t")
