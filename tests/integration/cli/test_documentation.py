@@ -67,7 +67,7 @@ BEFORE = {
 
 def lines() -> list[str]:
     """Every command on the page, in its order."""
-    found = re.findall(r"^ {4}((?:\S.* \| )?(?:tidelog|echo 'eval) .*)$", PAGE, re.M)
+    found = re.findall(r"^ {4}((?:\S.* (?:\||&&) )?(?:tidelog|echo 'eval) .*)$", PAGE, re.M)
     assert len(found) > 70
     return found
 
@@ -96,8 +96,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Runn
     (place / "picture.png").write_bytes(bytes(range(256)))
     (place / "ann.txt").write_text("s3cret-enough\n")
     (place / "server.properties").write_text("num.partitions=4\n")
-    for folder in (".config/fish/completions", ".local/share/man/man1"):
-        (place / folder).mkdir(parents=True)
     with running_broker(data_dir=place / "data", settings=SETTINGS) as server:
         yield place, server
 
