@@ -73,6 +73,8 @@ TIMESTAMP_MS_MAX = 2**63 - 1
 """The largest timestamp that the wire holds."""
 
 _EXAMPLES = "2013-07-04T12:00Z, 2013-07-04, 1372939200000, -15m, now, today or yesterday"
+_EXAMPLES_OF_DATA = "2013-07-04T12:00Z, 2013-07-04 or 1372939200000"
+"""What `parse_time` takes where times relative to the present are refused."""
 
 
 def parse_time(
@@ -90,10 +92,11 @@ def parse_time(
             ambiguous; the message says which and what to write instead.
     """
     word = text.strip()
+    examples = _EXAMPLES_OF_DATA if now_ms is None else _EXAMPLES
     if not word:
-        raise InvalidTime(f"an empty text is no time: write for example {_EXAMPLES}")
+        raise InvalidTime(f"an empty text is no time: write for example {examples}")
     if len(word) > _TEXT_MAX:
-        raise InvalidTime(f"a text of {len(word)} characters is no time: write {_EXAMPLES}")
+        raise InvalidTime(f"a text of {len(word)} characters is no time: write {examples}")
     timestamp_ms = _parse_word(word, now_ms, zone)
     if timestamp_ms > TIMESTAMP_MS_MAX:
         raise InvalidTime(f"'{word}' is beyond the largest timestamp, {TIMESTAMP_MS_MAX} ms")
@@ -118,7 +121,7 @@ def _parse_word(word: str, now_ms: int | None, zone: tzinfo | None) -> int:
                 "write ISO 8601 or milliseconds, such as 2013-07-04T12:00Z or 1372939200000"
             )
         return _parse_relative(relative[1], relative[2], now_ms, zone)
-    return _parse_calendar(word, zone)
+    return _parse_calendar(word, zone, _EXAMPLES_OF_DATA if now_ms is None else _EXAMPLES)
 
 
 def to_ms(when: int | str | datetime, *, now_ms: int) -> int:
@@ -318,14 +321,14 @@ def _anchor_ms(anchor: str, now_ms: int, zone: tzinfo | None) -> int:
     return _resolve(datetime(day.year, day.month, day.day), zone, str(day), lenient=True)
 
 
-def _parse_calendar(word: str, zone: tzinfo | None) -> int:
+def _parse_calendar(word: str, zone: tzinfo | None, examples: str) -> int:
     text, zone_name = word, None
     if match := _NAMED_ZONE.fullmatch(word):
         text, zone_name = match["time"], match["brackets"] or match["word"]
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidTime(f"'{word}' is not a time: write for example {_EXAMPLES}") from None
+        raise InvalidTime(f"'{word}' is not a time: write for example {examples}") from None
     if moment.tzinfo is not None:
         return _epoch_ms(moment)
     return _resolve(moment, _zone_named(zone_name, word) if zone_name else zone, word)

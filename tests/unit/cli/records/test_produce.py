@@ -1,6 +1,8 @@
 """From lines of input to records."""
 
+import json
 import os
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -83,6 +85,13 @@ def test_a_text_may_stand_for_null() -> None:
 def test_a_time_in_data_is_not_relative_to_the_present() -> None:
     with pytest.raises(InvalidTime, match="'yesterday' is relative to the present"):
         rules(timestamp_field="at").record(b'{"at":"yesterday"}')
+
+
+@pytest.mark.parametrize("text", ["1M", "", "x" * 201])
+def test_examples_for_a_time_in_data_are_times_that_data_may_have(text: str) -> None:
+    with pytest.raises(InvalidTime, match="1372939200000") as refused:
+        rules(timestamp_field="at").record(json.dumps({"at": text}).encode())
+    assert not re.search("-15m|now|today|yesterday", str(refused.value))
 
 
 async def test_lines_are_put_together_over_chunks() -> None:
