@@ -92,7 +92,7 @@ _IDENTITY = (
         "workers",
         1,
         "Tidelog's own. Processes that share the partitions, each a broker with a port of its own "
-        "(docs/operations.md).",
+        "(tidelog docs operations).",
         low=1,
         high=64,
     ),

@@ -145,7 +145,7 @@ _TOPIC_TIME = (
         ("none", "interval", "minute", "minute-map"),
         "Tidelog's own. Which density variant of KIP-33's drafts lookups by time start from, kept "
         "in an auxiliary index: one entry per time.index.interval.ms, per minute by append time, "
-        "or a map of minutes by create time. Answers are the same; docs/density.md has the costs.",
+        "or a map of minutes by create time. Answers are the same; see tidelog docs density.",
     ),
     topic_number(
         "time.index.interval.ms",
@@ -349,7 +349,8 @@ _TOPIC_STORAGE = (
     _tiered(
         "remote.storage.enable",
         "Whether closed segments are uploaded to the object store of remote.storage.url, of "
-        "compacted topics those that are clean. Not to be taken back (docs/tiered-storage.md).",
+        "compacted topics those that are clean. Not to be taken back (tidelog docs "
+        "tiered-storage).",
     ),
     _tiered(
         "remote.log.copy.disable",

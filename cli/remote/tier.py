@@ -43,7 +43,8 @@ _SAFE_HOURS = 24
 def command() -> None:
     """Show what is in the object store of a data directory, delete what nothing names.
 
-    The settings are remote.storage.url and remote.storage.enable; docs/tiered-storage.md.
+    The settings are remote.storage.url and remote.storage.enable; see tidelog docs
+    tiered-storage.
     """
 
 
@@ -55,7 +56,7 @@ _url = click.option(
 )
 
 
-@command.command()
+@command.command(short_help="Show what the store has, what waits, and what it costs a month.")
 @_directory
 @_url
 @click.option(
@@ -71,7 +72,7 @@ def status(*, directory: Path, url: str | None, price: float, as_json: bool) -> 
     """Show what is in the store, what waits for its upload, and what storing it costs a month.
 
     With --url, look whether it is there. The estimate is for storage alone: requests and traffic
-    are not in it (docs/tiered-storage.md says how many requests there are).
+    are not in it (tidelog docs tiered-storage says how many requests there are).
 
     Exit code 6 says that objects are missing which a manifest names.
     """

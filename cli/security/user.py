@@ -71,7 +71,7 @@ def _credential_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("name")(function)
 
 
-@command.command()
+@command.command(short_help="Add a user, or one more mechanism for a user.")
 @_credential_options
 @_mechanism
 def add(
@@ -245,7 +245,7 @@ def remove(*, name: str, data_dir: str | None, broker: BrokerOptions) -> None:
         )
 
 
-@command.command("export")
+@command.command("export", short_help="Write users and the keys of their passwords to a file.")
 @click.argument("file")
 @_stopped_data_dir
 def export(*, file: str, data_dir: str) -> None:
@@ -268,7 +268,7 @@ def export(*, file: str, data_dir: str) -> None:
     note(f"wrote {len(found)} credentials to {file}")
 
 
-@command.command("import")
+@command.command("import", short_help="Take over all users of a file, or none of them.")
 @click.argument("file")
 @_stopped_data_dir
 @click.option("--replace", is_flag=True, help="Give users that are there the imported passwords.")

@@ -39,7 +39,7 @@ def command() -> None:
     """Set the clock of a broker for tests, started with 'serve --clock settable'.
 
     LogAppendTime, retention, compaction, the expiry of groups, producer ids and transactions
-    follow it; docs/time.md has the table. Each command returns when what fell due has run.
+    follow it; see tidelog docs time. Each command returns when what fell due has run.
     """
 
 

@@ -50,7 +50,7 @@ command.add_command(configs)
 command.add_command(alter)
 
 
-@command.command()
+@command.command(short_help="Show the records that a share group gives this member.")
 @click.argument("topics", type=TOPIC, metavar="TOPIC...", nargs=-1, required=True)
 @click.option("-g", "--group", type=GROUP, required=True, help="The share group.")
 @click.option("-n", "--max", "limit", type=click.IntRange(min=1), help="Stop after so many.")
@@ -151,7 +151,7 @@ def list_groups(*, broker: BrokerOptions, as_json: bool) -> None:
         note(f"{none}; read as one: tidelog share consume TOPIC -g NAME")
 
 
-@command.command()
+@command.command(short_help="Show members and position of a share group, and what is left.")
 @click.argument("group_id", type=GROUP, metavar="GROUP")
 @broker_options
 @json_option
@@ -213,7 +213,7 @@ def _rows(info: GroupInfo, offsets: dict[TopicPartition, SharePosition]) -> list
     ]
 
 
-@command.command()
+@command.command(short_help="Delete a share group, or let it forget topics.")
 @click.argument("group_id", type=GROUP, metavar="GROUP")
 @click.option(
     "-t", "--topic", "topics", type=TOPIC, multiple=True, help="Only forget these topics."
@@ -241,7 +241,7 @@ def delete(*, group_id: str, topics: tuple[str, ...], yes: bool, broker: BrokerO
     )
 
 
-@command.command()
+@command.command(short_help="Let a share group begin elsewhere, for example back in time.")
 @move_options
 @broker_options
 @json_option

@@ -1,10 +1,13 @@
 """The entry: overview, unknown commands, errors to exit codes, and what is imported when."""
 
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 from cli import main
@@ -28,6 +31,32 @@ def test_the_page_of_the_command_line_has_a_row_for_every_command() -> None:
 def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run([name, "--help"]) == 0
     assert capsys.readouterr().out.casefold().startswith(f"Usage: tidelog {name}".casefold())
+
+
+def commands_below(name: str) -> Iterator[tuple[str, click.Command]]:
+    """A command of the table and the commands that it has, by what is typed."""
+    context = click.Context(main.command)
+    command = main.command.get_command(context, name)
+    assert command is not None
+    yield name, command
+    if isinstance(command, click.Group):
+        yield from ((f"{name} {word}", below) for word, below in command.commands.items())
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_no_line_of_an_overview_is_cut_off(name: str) -> None:
+    below = list(commands_below(name))[1:]
+    room = 80 - 2 - 6 - max((len(words) for words, _ in below), default=0) + len(name) + 1
+    lines = {words: command.get_short_help_str(room) for words, command in below}
+    assert {words: line for words, line in lines.items() if line.endswith("...")} == {}
+    assert {words: line for words, line in lines.items() if len(line) > room} == {}
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_no_help_points_at_a_file_of_a_checkout(name: str) -> None:
+    """An installation has the pages as `tidelog docs NAME` (tests/unit/cli/test_docs.py)."""
+    helps = {words: command.help or "" for words, command in commands_below(name)}
+    assert [words for words, text in helps.items() if re.search(r"docs/\w", text)] == []
 
 
 def test_nothing_given_shows_the_overview_as_an_error(capsys: pytest.CaptureFixture[str]) -> None:
