@@ -3,6 +3,8 @@
 * Pages of the root (README.md, ARCHITECTURE.md...) become pages; README.md is the start.
 * A link to any other file of the repository leads to a copy of that file, below ``files``.
 * In cells of tables ``\\|`` is ``|``, as on GitHub: commands can be copied.
+* Long names and values in cells break at their dots, commas and the like, so that a table of
+  settings fits beside the navigation.
 * The pages below ``api`` are made from the public names: the docstrings are the only text.
 * Nothing is loaded from another host: a page that does fails the build.
 """
@@ -36,7 +38,8 @@ API_PAGES = {
 
 _LINK = re.compile(r"(\[(?:[^\]\[]|\[[^\]]*\])*\]\()(?!https?://|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
-_SCRIPT = "assets/iframe-worker.js"
+_OURS = ("iframe-worker.js", "tables.css")
+"""Files beside this one that the site has below ``assets``; mkdocs.yml names them."""
 
 _LOADED = re.compile(
     r"""<(?:script|img|iframe|source|video|audio|embed)\b[^>]*?\ssrc=["']?((?:https?:)?//[^"'\s>]+)"""
@@ -51,6 +54,9 @@ _DIAGRAM = 'class="mermaid"'
 """For these the theme loads a script from the network."""
 
 _CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
+_TEXT = re.compile(r"(?<=>)[^<]+")
+_JOINT = re.compile(r"[.,:=/](?=[^\s.])")
+_LONG_NAME = re.compile(r"\w{27,}")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -61,10 +67,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, uri, content=texts[uri]))
     for uri, (module, title) in API_PAGES.items():
         files.append(File.generated(config, uri, content=_api_page(module, title)))
-    script = File.generated(
-        config, _SCRIPT, abs_src_path=str(Path(__file__).parent / "iframe-worker.js")
-    )
-    files.append(script)
+    for name in _OURS:
+        path = str(Path(__file__).parent / name)
+        files.append(File.generated(config, f"assets/{name}", abs_src_path=path))
     for target in sorted({path for uri, text in texts.items() for path in _linked(uri, text)}):
         place = _on_the_site(PurePosixPath(target))
         files.append(File.generated(config, str(place), abs_src_path=str(ROOT / target)))
@@ -86,6 +91,17 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 def on_page_content(html: str, **_: Any) -> str:
     """Let code in cells of tables have bars without their backslash, which Markdown keeps there."""
     return _CELL.sub(lambda cell: cell[0].replace("\\|", "|"), html)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Say where cells of tables may break; the search has read its texts before."""
+    return _CELL.sub(lambda cell: _TEXT.sub(lambda text: breakable(text[0]), cell[0]), output)
+
+
+def breakable(text: str) -> str:
+    """A text whose long names a browser may break at their joints; copied, it is the same."""
+    broken = _JOINT.sub(lambda joint: f"{joint[0]}<wbr>", text)
+    return _LONG_NAME.sub(lambda name: name[0].replace("_", "_<wbr>"), broken)
 
 
 def on_post_build(config: MkDocsConfig) -> None:

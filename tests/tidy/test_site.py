@@ -20,6 +20,26 @@ def test_a_command_in_a_table_has_its_bar_without_a_backslash() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "broken"),
+    [
+        ("listener.security.protocol.map", "listener.<wbr>security.<wbr>protocol.<wbr>map"),
+        ("A:A,B:B", "A:<wbr>A,<wbr>B:<wbr>B"),
+        ("UNKNOWN_TOPIC_OR_PARTITION. It is gone.", "UNKNOWN_TOPIC_OR_PARTITION. It is gone."),
+        (
+            "TLS_RSA_WITH_AES_256_CBC_SHA384",
+            "TLS_<wbr>RSA_<wbr>WITH_<wbr>AES_<wbr>256_<wbr>CBC_<wbr>SHA384",
+        ),
+    ],
+)
+def test_long_names_in_a_table_break_at_their_joints(text: str, broken: str) -> None:
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("griffe")
+    on_post_page = runpy.run_path(str(HOOKS))["on_post_page"]
+    cell = "<p>a.b</p><td><code class='x.y'>{}</code></td>"
+    assert on_post_page(cell.format(text)) == cell.format(broken)
+
+
+@pytest.mark.parametrize(
     ("text", "loads"),
     [
         ('<script src="https://host/a.js"></script>', ["https://host/a.js"]),
