@@ -29,6 +29,13 @@ bounds the records that readers see. `min_timestamp`, `data_max_timestamp` and `
 while they are not known. The last segment is the active one and may grow: its numbers hold for
 the records below `next_offset`. `appended_ms` is when a segment was last appended to, -1 for never.
 
+With `before=MS` a segment that may have records on both sides of that time has one key more:
+`"before": {"ms": 1372640400000, "records": 812}`. So many of its records are older than `ms`, which
+is the first time from MS on for which that is known exactly (records without a time count as
+older). It is null where no such time is known, and where the segment has not one record for each
+of its offsets. A reader that has met so many may leave the rest of the segment
+(`storage.segment.time_counts`).
+
 `goes_at_ms` to `future` are those of /retention (`broker.operator.retention`), as of `now_ms`.
 `deleted` segments are out of the log; their files wait for `file.delete.delay.ms`.
 
@@ -47,7 +54,9 @@ from broker.operator import queries
 from broker.operator.queries import Asked, Document
 from broker.operator.retention import RetentionFacts
 from protocol.records.layout import INT64_MAX
+from storage.log.segment_stats import counts_in_memory
 from storage.segment.manifest import UNKNOWN, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM
+from storage.segment.time_counts import TimeCounts, count_before, read_counts
 
 if TYPE_CHECKING:
     from broker.threads import Pool
@@ -58,7 +67,7 @@ if TYPE_CHECKING:
 LIMIT: Final = 1000
 LIMIT_MAX: Final = 10_000
 
-_PARAMETERS: Final = ("topic", "partition", "limit", "after")
+_PARAMETERS: Final = ("topic", "partition", "limit", "after", "before")
 _START: Final = (-1, -1)
 
 
@@ -79,6 +88,7 @@ class SegmentList:
         partition = queries.number(asked, "partition", queries.PARTITION_MAX)
         room = _limit(asked)
         after = _place(asked["after"]) if "after" in asked else _START
+        before_ms = queries.number(asked, "before", queries.TIME_MS_MAX, least=1)
         logs = self._topics.kept_logs(asked["topic"], partition)
         # Of the topic whose logs these are; it may be deleted while the fates are computed.
         topic = self._topics.find(asked["topic"])
@@ -96,7 +106,7 @@ class SegmentList:
             ]
             page = rest[:room]
             if page or partition is not None:
-                partitions.append(await self._partition(log, page, now_ms))
+                partitions.append(await self._partition(log, page, now_ms, before_ms))
             room -= len(page)
             if len(page) < len(rest):
                 is_cut = True
@@ -133,11 +143,20 @@ class SegmentList:
             return {**shown, "partitions": partitions}
         return {**shown, **partitions[0]}
 
-    async def _partition(self, log: "Log", page: Sequence[int], now_ms: int) -> Document:
+    async def _partition(
+        self, log: "Log", page: Sequence[int], now_ms: int, before_ms: int | None
+    ) -> Document:
         """The segments of one log with these numbers."""
         segments = list(log.segments)
         facts = RetentionFacts.of(log, log.config)
         shown = [_segment(segments[number], segments[number] is segments[-1]) for number in page]
+        counting: dict[int, Callable[[], Document | None]] = {}
+        if before_ms is not None:
+            counting = {
+                number: _counting(segments[number], before_ms)
+                for number in page
+                if segments[number].min_timestamp < before_ms <= segments[number].max_timestamp
+            }
         document = {
             "partition": log.partition,
             "log_start_offset": log.log_start_offset,
@@ -152,9 +171,35 @@ class SegmentList:
         }  # fmt: skip
         # In a thread: a log of 10,000 segments takes tens of milliseconds.
         fates = await self._threads.run(partial(_fates, facts, now_ms))
+        counted = await self._threads.run(lambda: {n: count() for n, count in counting.items()})
         for number, one in zip(page, shown, strict=True):
             one.update(fates[number])
+            if number in counted:
+                one["before"] = counted[number]
         return document
+
+
+def _counting(segment: "Segment", before_ms: int) -> Callable[[], Document | None]:
+    """What finds how many records of `segment` are older, as it is now; for any thread."""
+    records = segment.next_offset - segment.base_offset
+    counts = counts_in_memory(segment)
+    if counts is not None and not counts.needs_file:
+        counts.load()
+        here = _before(count_before(counts.buckets, counts.stretches, records, before_ms))
+        return lambda: here
+    files, path, coverage = segment.files, segment.path(TimeCounts.SUFFIX), segment.coverage()
+
+    def read() -> Document | None:
+        stored = read_counts(files, path)
+        if stored is None or stored[2] != coverage:
+            return None
+        return _before(count_before(stored[0], stored[1], records, before_ms))
+
+    return read
+
+
+def _before(found: tuple[int, int] | None) -> Document | None:
+    return None if found is None else {"ms": found[0], "records": found[1]}
 
 
 def _limit(asked: Asked) -> int:

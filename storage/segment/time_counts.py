@@ -190,6 +190,36 @@ class Buckets:
         self.markers -= part.markers
 
 
+def count_before(
+    buckets: Buckets, stretches: Iterable[Stretch], records: int, when_ms: int
+) -> tuple[int, int] | None:
+    """The first time from `when_ms` (ms) on before which it is known how many records there are,
+    and how many; those without a time count as before all.
+
+    None where parts of the segment are not counted, or where its records and their times are not
+    exactly `records`, one for each of its offsets.
+    """
+    spans = [
+        (start, start + buckets.width_ms, count)
+        for start, count in zip(buckets.starts, buckets.counts, strict=True)
+        if count
+    ]
+    for one in stretches:
+        if one.oldest_ms < 0 or one.records < 0:
+            return None
+        spans.append((one.oldest_ms, one.newest_ms + 1, one.records))
+    if buckets.markers or buckets.without_time + sum(span[2] for span in spans) != records:
+        return None
+    spans.sort()
+    before = buckets.without_time
+    for start, end, count in spans:
+        if start >= when_ms:
+            break
+        when_ms = max(when_ms, end)
+        before += count
+    return when_ms, before
+
+
 StoredCounts: TypeAlias = tuple[Buckets, list[Stretch], Coverage]
 """The content of a file."""
 

@@ -136,6 +136,42 @@ async def test_each_segment_says_when_it_goes_and_what_keeps_it(tmp_path: Path) 
         assert all(gone["now_ms"] < one["unlinked_at_ms"] for one in deleted)
 
 
+async def test_a_segment_says_how_many_records_are_before_a_time(tmp_path: Path) -> None:
+    """From memory and from the files of closed segments, by the times that readers see."""
+    clock = SettableClock()
+    async with running_broker(
+        tmp_path / "data", clock=clock, metrics_listener="127.0.0.1:0"
+    ) as running:
+        client = await running.client()
+        await create_topic(client, "t", segment_bytes="300", retention_ms="-1")
+        for first in (100_000, 50_000, 150_000, 90_000, 10_000, 170_000, 140_000):
+            await produce(client, "t", batch("a", "b", timestamp=first))
+        found = (await ask(running, "topic=t&before=120000"))["partitions"][0]["segments"]
+        assert len(found) > 2
+        assert [one.get("before") for one in found] == [
+            {"ms": 120_000, "records": 2 * count} if count else None
+            for count in _below(found, [100, 50, 150, 90, 10, 170, 140], 120)
+        ]
+        assert all("before" not in one for one in (await ask(running, "topic=t"))["partitions"])
+        await create_topic(client, "s", message_timestamp_type="LogAppendTime")
+        async with Admin(running.bootstrap) as admin:
+            for number in range(3):
+                await admin.clock({"rate": 0, "set_ms": NOW_MS + number * 10_000})
+                await produce(client, "s", batch("a", timestamp=NOW_MS - number * 100_000))
+        (one,) = (await ask(running, f"topic=s&partition=0&before={NOW_MS + 5000}"))["segments"]
+        assert one["before"] == {"ms": NOW_MS + 5000, "records": 1}
+
+
+def _below(segments: list[dict[str, Any]], seconds: list[int], bound: int) -> list[int]:
+    """How many batches of each segment are before a time that the segment reaches over."""
+    found = []
+    for one in segments:
+        here = seconds[one["base_offset"] // 2 : one["next_offset"] // 2]
+        count = sum(second < bound for second in here)
+        found.append(count if 0 < count < len(here) else 0)
+    return found
+
+
 @pytest.mark.parametrize(
     ("query", "status"),
     [
@@ -148,6 +184,7 @@ async def test_each_segment_says_when_it_goes_and_what_keeps_it(tmp_path: Path) 
         ("topic=t&after=0:x", 400),
         ("topic=t&partition=-1", 400),
         ("topic=t&limits=1", 400),
+        ("topic=t&before=0", 400),
     ],
 )
 async def test_a_question_that_cannot_be_answered_is_refused(

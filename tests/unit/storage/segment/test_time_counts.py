@@ -4,6 +4,8 @@ from contextlib import suppress
 from itertools import pairwise
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from protocol.records.layout import NO_TIMESTAMP
 from storage.audit.findings import IndexProblem, Severity
@@ -22,6 +24,7 @@ from storage.segment.time_counts import (
     Buckets,
     Stretch,
     TimeCounts,
+    count_before,
     encode_counts,
     parse_counts,
     wider,
@@ -163,6 +166,57 @@ def test_a_reader_that_gives_up_leaves_the_rest_to_the_next() -> None:
     steps.close()
     assert not counts.is_claimed
     assert all_records(log) == 2
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    batches=st.lists(
+        st.lists(st.integers(-1, 60_000), min_size=1, max_size=6), min_size=1, max_size=40
+    ),
+    when_ms=st.integers(1, 61_000),
+    is_read=st.booleans(),
+)
+def test_the_records_before_a_time_are_counted_exactly(
+    batches: list[list[int]], when_ms: int, is_read: bool
+) -> None:
+    """Before a time as soon after the wanted one as batches and buckets leave it open."""
+    log = LogHarness()
+    for times in batches:
+        log.append(*times)
+    segment = log.log.segments.active
+    counts = counts_of(segment)
+    if is_read:
+        run_steps(count_stretches(log.log, segment, counts))
+    times = [time for one in batches for time in one]
+    found = count_before(counts.buckets, counts.stretches, len(times), when_ms)
+    if found is None:
+        # A batch with and without times is not counted by its head.
+        assert not is_read
+        assert any(min(one) < 0 <= max(one) for one in batches)
+        return
+    ms, records = found
+    assert ms >= when_ms
+    assert records == sum(time < ms for time in times)
+    if is_read and counts.buckets.width_ms == SECOND:
+        assert ms < when_ms + SECOND
+
+
+def test_the_records_before_a_time_are_those_of_a_segment_without_gaps() -> None:
+    """A reader takes the offsets of its first part for as many records."""
+    buckets = Buckets()
+    buckets.add(1_000, 3)
+    buckets.add(5_000, 4)
+    buckets.without_time = 2
+    assert count_before(buckets, [], 9, 3_000) == (3_000, 5)
+    assert count_before(buckets, [], 9, 5_001) == (6_000, 9)
+    assert count_before(buckets, [], 9, 1_000) == (1_000, 2)
+    assert count_before(buckets, [], 10, 3_000) is None
+    wide = [Stretch(0, 9, 2_500, 3_500, 1), Stretch(9, 20, 3_400, 4_999, 2)]
+    assert count_before(buckets, wide, 12, 3_000) == (5_000, 8)
+    assert count_before(buckets, wide, 12, 2_500) == (2_500, 5)
+    assert count_before(buckets, [Stretch(0, 9)], 9, 3_000) is None
+    buckets.markers = 1
+    assert count_before(buckets, [], 10, 3_000) is None
 
 
 def test_counts_survive_a_restart_and_cost_it_no_reading() -> None:
