@@ -102,6 +102,9 @@ def _sentence(found: ReadPlan, verb: str, offsets: int, total: int) -> str:
             f"; the times of {pruned.known} segments were known, {pruned.skipped} of them pruned "
             f"({pruned.offsets:,} offsets)"
         )
+    if pruned.stops:
+        offsets = sum(one.size for one in pruned.stops)
+        said += f"; of {offsets:,} offsets only those up to the last late record are read"
     return said
 
 

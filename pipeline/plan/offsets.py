@@ -44,7 +44,7 @@ from pipeline.plan.archived import Archive, FilePart
 from pipeline.plan.by_time import bounds_of, first_bounds, first_offsets, is_record
 from pipeline.plan.objects import ObjectPart, object_tasks
 from pipeline.plan.pruning import Pruned, Times, from_named_port, prune
-from pipeline.plan.splits import PACK_ABOVE, OffsetRange, arrange
+from pipeline.plan.splits import PACK_ABOVE, OffsetRange, Stop, arrange
 from pipeline.plan.union import at_one_moment, divide, file_tasks, open_archive
 
 if TYPE_CHECKING:
@@ -136,14 +136,15 @@ def _plan(
         files = file_tasks(options, archive, inside, oldest, newest)
     ranges = _narrow_times(cluster, options, ranges, narrowing)
     ranges = _end_by_lateness(cluster, options, ranges, newest)
+    firsts = _firsts_after(cluster, options, ranges, newest)
     times = _times_of(cluster, options, ranges, newest, bucket)
-    ranges, pruned = prune(options, ranges, oldest, newest, times)
+    ranges, pruned = prune(options, ranges, oldest, newest, times, firsts)
     objects: list[tuple[ObjectPart, ...]] = []
     if bucket is not None:
         parts, ranges = bucket.divide(cluster, options, ranges)
         objects = object_tasks(options, parts)
     return ReadPlan(
-        tasks=tuple(plan_tasks(cluster, options, ranges)),
+        tasks=tuple(plan_tasks(cluster, options, ranges, stops=pruned.stops)),
         oldest_ms=oldest,
         newest_ms=newest,
         cluster_id=cluster.cluster_id,
@@ -166,12 +167,39 @@ def _times_of(
     """
     if bucket is not None:
         return functools.partial(bucket.times, cluster)
-    is_endless = newest_ms != NO_UPPER_TIME and options.max_lateness_ms is None
-    if options.read_from != "broker" or not is_endless:
+    if not _is_endless(options, ranges, newest_ms):
         return None
-    if sum(one.size for one in ranges) <= _PRUNE_ABOVE:
-        return None
-    return functools.partial(from_named_port, cluster, options.connection.security)
+    before_ms = None if _cuts_by_user(options) else newest_ms
+    return functools.partial(
+        from_named_port, cluster, options.connection.security, before_ms=before_ms
+    )
+
+
+def _firsts_after(
+    cluster: Cluster, options: SourceOptions, ranges: Sequence[OffsetRange], newest_ms: int
+) -> dict[TopicPartition, int]:
+    """Where the records from the end of a window on begin, if reading may end soon after them."""
+    if newest_ms <= 0 or _cuts_by_user(options) or not _is_endless(options, ranges, newest_ms):
+        return {}
+    return first_bounds(
+        cluster,
+        {one.topic_partition: newest_ms for one in ranges},
+        read_committed=options.read_committed,
+    )
+
+
+def _is_endless(options: SourceOptions, ranges: Sequence[OffsetRange], newest_ms: int) -> bool:
+    """Whether records of a window may be anywhere in much that the broker has."""
+    return (
+        newest_ms != NO_UPPER_TIME
+        and options.max_lateness_ms is None
+        and options.read_from == "broker"
+        and sum(one.size for one in ranges) > _PRUNE_ABOVE
+    )
+
+
+def _cuts_by_user(options: SourceOptions) -> bool:
+    return bool(options.min_partitions or options.max_records_per_partition)
 
 
 def open_bucket(cluster: Cluster, options: SourceOptions) -> "Bucket | None":
@@ -192,9 +220,15 @@ def plan_tasks(
     options: SourceOptions,
     ranges: Sequence[OffsetRange],
     pack_above: int = PACK_ABOVE,
+    stops: Mapping[OffsetRange, Stop] | None = None,
 ) -> list[tuple[OffsetRange, ...]]:
-    """Tasks for `ranges` as `splits.arrange` makes them, with sizes that the brokers report."""
-    return arrange(options, ranges, functools.partial(bytes_per_offset, cluster), pack_above)
+    """Tasks for `ranges` as `splits.arrange` makes them, with sizes that the brokers report.
+
+    Those with one of the `stops` stay whole, and count for what is probably read of them.
+    """
+    likely = {one: 2 * records for one, (_, records) in (stops or {}).items()}
+    estimate = functools.partial(bytes_per_offset, cluster)
+    return arrange(options, ranges, estimate, pack_above, likely)
 
 
 def bytes_per_offset(

@@ -12,6 +12,18 @@ timestamps show where none does:
 The largest is that of the records that readers see. The markers of transactions carry the time at
 which they were written, and count for neither end (releases that do not report this prune less).
 
+Of a segment in which a window ends, its rest is read for late records. A metrics port counts the
+records before the window's end there, or before a time soon after it. The segment's first part has
+all of them that are not late, as many as it has offsets: no record before the first one that is
+young enough is younger. So the rest has a known number of them, often none, and need not be read
+beyond the last one (`Pruned.stops`):
+
+    first at or after 10:00 at offset 130, and 135 records before 10:01: stop after five of these
+
+    offset     100 ... 129  130    131    132    133    134    135    136    137 ... 199
+    time       .. < 10:00   10:00  09:58  10:02  10:00  10:00  10:03  09:59  10:05  ...
+    counted                 1      2             3      4             5      not read
+
 The statistics come from one of three places: the `segment-manifest` next to the files of
 `segments.path`, `GET /segments` on the broker's metrics port, or the journal of the bucket that
 `segments.remote` names (`bucket`). The metrics port is the one of `segments.statistics`, else the
@@ -21,7 +33,8 @@ nothing, and the result of the query is the same.
 
 Invariant: a range is only left out if every record in it is known to be outside the window. The
 ends of the ranges are looked up before the statistics, so records appended in between are after
-them.
+them, and those that are counted besides only have more read. So are the first young offsets: a log
+that begins in a segment at the statistics may have lost a younger one, and is not counted.
 
 Source: the file's format is `storage.segment.manifest`'s.
 """
@@ -29,10 +42,12 @@ Source: the file's format is `storage.segment.manifest`'s.
 import contextlib
 import http.client
 import json
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -42,7 +57,7 @@ from client.core.tls import basic_authorization, tls_context
 from client.errors import ClientError
 from pipeline.net.cluster import Cluster
 from pipeline.options.options import SourceOptions, TopicPartition
-from pipeline.plan.splits import OffsetRange, join_ranges
+from pipeline.plan.splits import OffsetRange, Stop, join_ranges
 from protocol.records.checksums import crc32c
 from protocol.records.layout import INT64_MAX, INT64_MIN
 
@@ -54,18 +69,28 @@ _SHORT_TIMEOUT_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """How many records of a segment, which has one for each offset, are older than `ms`."""
+
+    ms: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentTimes:
     """The times (ms) of the records with offsets `[base_offset, next_offset)`.
 
     Attributes:
         oldest_ms: none is older; INT64_MIN where unknown.
         youngest_ms: none is younger.
+        counted: for a time at or after the end of a window within these times, if it is known.
     """
 
     base_offset: int
     next_offset: int
     oldest_ms: int
     youngest_ms: int
+    counted: Counted | None = None
 
     def misses(self, oldest_ms: int, newest_ms: int) -> bool:
         """Whether no record can be in `[oldest_ms, newest_ms)`."""
@@ -78,19 +103,21 @@ Times = Callable[[Iterable[TopicPartition]], Mapping[TopicPartition, list[Segmen
 
 @dataclass(slots=True, kw_only=True)
 class Pruned:
-    """The reads that statistics have spared a plan: for people and tests, no code depends on it.
+    """The reads that statistics have spared a plan; but for `stops` it is for people and tests.
 
     Attributes:
         known: segments whose times were known.
         skipped: how many of them are not read at all.
         offsets: how many offsets of the ranges are not read.
         problem: why there were no statistics, where the options name them.
+        stops: ranges of the plan that probably end early, and when.
     """
 
     known: int = 0
     skipped: int = 0
     offsets: int = 0
     problem: str = ""
+    stops: dict[OffsetRange, Stop] = field(default_factory=dict)
     by_partition: dict[TopicPartition, int] = field(default_factory=dict)
 
 
@@ -100,15 +127,17 @@ def prune(
     oldest_ms: int,
     newest_ms: int,
     times: Times | None = None,
+    firsts: Mapping[TopicPartition, int] | None = None,
 ) -> tuple[list[OffsetRange], Pruned]:
     """`ranges` without offsets that cannot be in `[oldest_ms, newest_ms)`, and a report of that.
 
-    `times` gives the known segments where the options name no statistics.
+    `times` gives the known segments where the options name no statistics. With `firsts`, the first
+    offsets at or after `newest_ms`, looked up before, ranges that may end early are cut off.
     """
     pruned = Pruned()
     if oldest_ms == INT64_MIN and newest_ms == INT64_MAX:
         return list(ranges), pruned
-    known = _statistics(options, ranges, pruned, times)
+    known = _statistics(options, ranges, pruned, times, newest_ms if firsts else None)
     kept = []
     for one in ranges:
         rest = [one]
@@ -119,16 +148,54 @@ def prune(
             if segment.misses(oldest_ms, newest_ms):
                 rest = [piece for part in rest for piece in _without(part, segment)]
                 pruned.skipped += 1
-        spared = one.size - sum(piece.size for piece in rest)
+        first = (firsts or {}).get(one.topic_partition, -1)
+        pieces = [
+            part
+            for piece in join_ranges(rest)
+            for part in _cut(piece, known.get(one.topic_partition, ()), first, pruned.stops)
+        ]
+        spared = one.size - sum(piece.size for piece in pieces)
         if spared:
             pruned.offsets += spared
             pruned.by_partition[one.topic_partition] = spared
-        kept += join_ranges(rest)
+        kept += pieces
     return kept, pruned
 
 
+def _cut(
+    one: OffsetRange, segments: Iterable[SegmentTimes], first: int, stops: dict[OffsetRange, Stop]
+) -> Iterator[OffsetRange]:
+    """`one` in parts: the rest of a segment after the offset `first` has a stop, or is left out
+    when it has nothing to count.
+    """
+    start = one.start
+    for segment in sorted(segments, key=lambda segment: segment.base_offset):
+        begin = max(segment.base_offset, first, start)
+        end = min(segment.next_offset, one.end)
+        if first < 0 or segment.counted is None or begin >= end:
+            continue
+        ahead = min(max(first, segment.base_offset), segment.next_offset) - segment.base_offset
+        left = segment.counted.records - ahead
+        # Most of it has to be read: rather in tasks side by side. Less than nothing is no count.
+        if not 0 <= left <= (end - begin) // 2:
+            continue
+        if start < begin:
+            yield OffsetRange(one.topic, one.partition, start, begin)
+        if left:
+            rest = OffsetRange(one.topic, one.partition, begin, end)
+            stops[rest] = (segment.counted.ms, left)
+            yield rest
+        start = end
+    if start < one.end:
+        yield OffsetRange(one.topic, one.partition, start, one.end)
+
+
 def _statistics(
-    options: SourceOptions, ranges: Sequence[OffsetRange], pruned: Pruned, times: Times | None
+    options: SourceOptions,
+    ranges: Sequence[OffsetRange],
+    pruned: Pruned,
+    times: Times | None,
+    before_ms: int | None,
 ) -> dict[TopicPartition, list[SegmentTimes]]:
     """The known segments of each partition; none where no statistics are available."""
     known: dict[TopicPartition, list[SegmentTimes]] = {}
@@ -136,7 +203,9 @@ def _statistics(
         try:
             for topic in sorted({one.topic for one in ranges}):
                 security = options.connection.security
-                known |= _from_broker(options.segments_statistics, topic, security, security)
+                known |= _from_broker(
+                    options.segments_statistics, topic, security, security, before_ms=before_ms
+                )
         except (OSError, ValueError) as error:
             pruned.problem = f"{options.segments_statistics}: {error}"
     elif times is not None:
@@ -149,11 +218,16 @@ def _statistics(
 
 
 def from_named_port(
-    cluster: Cluster, security: Security, partitions: Iterable[TopicPartition]
+    cluster: Cluster,
+    security: Security,
+    partitions: Iterable[TopicPartition],
+    *,
+    before_ms: int | None = None,
 ) -> dict[TopicPartition, list[SegmentTimes]]:
     """The segments by the metrics port that the broker names; none if that gives no answer.
 
-    No user is named there: a password goes to the places that the user has chosen.
+    No user is named there: a password goes to the places that the user has chosen. Segments have
+    counts of the records before `before_ms`.
     """
     found: dict[TopicPartition, list[SegmentTimes]] = {}
     try:
@@ -161,7 +235,9 @@ def from_named_port(
         for topic in sorted({topic for topic, _ in partitions}):
             # Another broker may listen at an address that is only right on the broker's machine.
             topic_id = cluster.topic_id(topic) or "unknown"
-            found |= _from_broker(url, topic, security, NOT_SECURED, topic_id=topic_id)
+            found |= _from_broker(
+                url, topic, security, NOT_SECURED, topic_id=topic_id, before_ms=before_ms
+            )
     except (ClientError, OSError, ValueError, http.client.HTTPException):
         return {}
     return found
@@ -217,7 +293,13 @@ def _facts(folder: Path) -> dict[int, dict[str, int]]:
 
 
 def _from_broker(
-    address: str, topic: str, security: Security, user: Security, *, topic_id: str = ""
+    address: str,
+    topic: str,
+    security: Security,
+    user: Security,
+    *,
+    topic_id: str = "",
+    before_ms: int | None = None,
 ) -> dict[TopicPartition, list[SegmentTimes]]:
     """The segments of `topic` by a broker's metrics port; raises OSError or ValueError.
 
@@ -236,14 +318,20 @@ def _from_broker(
     authorization = basic_authorization(user, url.hostname or "", tls=tls)
     opener = urllib.request.build_opener(*handlers)
     known: dict[TopicPartition, list[SegmentTimes]] = {}
-    asked = {"topic": topic}
+    asked = {"topic": topic} if before_ms is None else {"topic": topic, "before": str(before_ms)}
     while True:
         query = urllib.parse.urlencode(asked)
         request = urllib.request.Request(f"{url.scheme}://{url.netloc}/segments?{query}")
         if authorization is not None:
             request.add_unredirected_header("Authorization", authorization)
-        with opener.open(request, timeout=timeout_s) as answer:
-            document = json.load(answer)
+        try:
+            with opener.open(request, timeout=timeout_s) as answer:
+                document = json.load(answer)
+        except urllib.error.HTTPError as error:
+            # Brokers of earlier releases do not know `before`.
+            if error.code != HTTPStatus.BAD_REQUEST or not asked.pop("before", ""):
+                raise
+            continue
         if not isinstance(document, dict):
             raise ValueError(f"{address} is no metrics port of a broker")
         if topic_id and document.get("topic_id") != topic_id:
@@ -261,14 +349,17 @@ def parse_segments(topic: str, document: Any) -> dict[TopicPartition, list[Segme
     """The segments in the JSON of `GET /segments`; raises ValueError for any other form."""
     try:
         return {
-            (topic, part["partition"]): [_times_of(one) for one in part["segments"]]
+            (topic, part["partition"]): [
+                _times_of(one, part.get("log_start_offset", INT64_MAX)) for one in part["segments"]
+            ]
             for part in document["partitions"]
         }
     except (KeyError, TypeError) as error:
         raise ValueError(f"the answer of /segments is not understood: {error!r}") from error
 
 
-def _times_of(one: Mapping[str, Any]) -> SegmentTimes:
+def _times_of(one: Mapping[str, Any], log_start_offset: int) -> SegmentTimes:
+    counted = one.get("before") if log_start_offset <= one["base_offset"] else None
     return SegmentTimes(
         base_offset=one["base_offset"],
         next_offset=one["next_offset"],
@@ -277,6 +368,7 @@ def _times_of(one: Mapping[str, Any]) -> SegmentTimes:
             INT64_MAX if known is None else known
             for known in (one["max_timestamp"], one.get("data_max_timestamp"))
         ),
+        counted=counted and Counted(ms=counted["ms"], records=counted["records"]),
     )
 
 

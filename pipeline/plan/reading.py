@@ -59,6 +59,8 @@ class RangeReader:
         self._decoder = PartitionDecoder(
             wanted.topic, wanted.partition, wanted.start, wanted.end, rules
         )
+        # Most ranges with a stop end in their first fetch.
+        self._may_end = rules.stop is not None
         self._failures = 0
         self._empty = 0
         self._bytes_per_offset = 0.0
@@ -85,7 +87,7 @@ class RangeReader:
                 if fetched is None or not self._is_usable(fetched):
                     continue
                 following = self._offset_after(fetched.records)
-                if following is not None and following < self._wanted.end:
+                if following is not None and following < self._wanted.end and not self._may_end:
                     pending = self._send(following)
             except (BrokerUnreachable, BrokerRefused) as error:
                 pending = None
@@ -93,6 +95,7 @@ class RangeReader:
                 continue
             yield from decoder.feed(fetched.records, fetched.aborted)
             self._failures = 0
+            self._may_end = False
 
     def _send(self, offset: int) -> Awaitable[Any]:
         return self._cluster.send_fetch(

@@ -23,6 +23,10 @@ _SHARED_BYTES: Final = 4 * MIB
 """What a task reads in the time that it costs: ranges of less share tasks however few they are."""
 
 
+Stop = tuple[int, int]
+"""(ms, records): no record of a range is wanted after so many that are older than the time."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
     """The offsets `[start, end)` of one partition."""
@@ -100,15 +104,18 @@ def pack(
     bytes_per_offset: Mapping[TopicPartition, float],
     target_bytes: int,
     above: int = PACK_ABOVE,
+    likely: Mapping[OffsetRange, int] | None = None,
 ) -> list[tuple[OffsetRange, ...]]:
     """Tasks of neighbouring ranges: of 4 MiB together, or of `target_bytes` above `above` ranges.
 
-    A larger range is a task of its own, and so is one without an estimate among few.
+    A larger range is a task of its own, and so is one without an estimate among few. Of those in
+    `likely` so many offsets are probably read.
     """
     most = target_bytes if len(ranges) > above else min(_SHARED_BYTES, target_bytes)
+    counts = [min((likely or {}).get(one, one.size), one.size) for one in ranges]
     sizes = [
-        one.size * bytes_per_offset.get(one.topic_partition, target_bytes / one.size)
-        for one in ranges
+        count * bytes_per_offset.get(one.topic_partition, target_bytes / count)
+        for one, count in zip(ranges, counts, strict=True)
     ]
     # Even tasks: they run side by side, and the largest is the last to end.
     small = sum(size for size in sizes if size < most)
@@ -130,10 +137,11 @@ def arrange(
     ranges: Sequence[OffsetRange],
     estimate: Callable[[Sequence[OffsetRange]], Mapping[TopicPartition, float]],
     pack_above: int = PACK_ABOVE,
+    likely: Mapping[OffsetRange, int] | None = None,
 ) -> list[tuple[OffsetRange, ...]]:
     """`ranges` cut and packed into tasks by the options, else by the bytes of `estimate`.
 
-    Without such options small ranges share tasks, as `pack` says.
+    Without such options small ranges share tasks, as `pack` says; those in `likely` are not cut.
     """
     cut = cut_ranges(
         ranges,
@@ -143,8 +151,14 @@ def arrange(
     if options.min_partitions or options.max_records_per_partition:
         return [(one,) for one in cut]
     bytes_per_offset = estimate(cut)
-    by_bytes = cut_by_bytes(cut, bytes_per_offset, options.target_bytes_per_task)
-    return pack(by_bytes, bytes_per_offset, options.target_bytes_per_task, pack_above)
+    target_bytes = options.target_bytes_per_task
+    if likely:
+        others = [one for one in cut if one not in likely]
+        by_bytes = cut_by_bytes(others, bytes_per_offset, target_bytes)
+        by_bytes = sorted([*by_bytes, *(one for one in cut if one in likely)])
+    else:
+        by_bytes = cut_by_bytes(cut, bytes_per_offset, target_bytes)
+    return pack(by_bytes, bytes_per_offset, target_bytes, pack_above, likely)
 
 
 def limit_ends(

@@ -138,7 +138,7 @@ def _put_headers(
 def fill_rows(
     buffer: Buffer,
     runs: Sequence[tuple[int, int, int, int, int, int]],
-    limits: tuple[int, int, int, int],
+    limits: tuple[int, int, int, int, int],
     wanted: cython.int,
     fixed: tuple[memoryview, memoryview, memoryview],
     key_out: tuple[memoryview, memoryview, memoryview],
@@ -146,17 +146,19 @@ def fill_rows(
     header_out: tuple[memoryview, memoryview],
     name_out: tuple[memoryview, memoryview, memoryview],
     content_out: tuple[memoryview, memoryview, memoryview],
-) -> tuple[int, int, int, int, int, int, int]:
+) -> tuple[int, int, int, int, int, int, int, int]:
     """Write the records of `runs` that lie inside `limits` into the columns.
 
     A run is (start, end, records, base offset, base timestamp, append timestamp): uncompressed
     records in `buffer[start:end]`; an append timestamp other than -1 stands for every record's
-    own. `limits` are (first offset, end offset, oldest ms, newest ms); only the end is exclusive.
+    own. `limits` are (first offset, end offset, oldest ms, newest ms, counted ms); only the end is
+    exclusive. Records of these offsets that are older than the last one are counted, written or
+    not.
     `fixed` is (offsets i64, micros i64, micros bitmap), `header_out` (list ends i32, list bitmap);
     the others are (ends i32, bitmap, bytes).
 
     Returns (rows, bytes of keys, bytes of values, headers, bytes of their names, bytes of their
-    values, rows whose time did not fit into microseconds).
+    values, rows whose time did not fit into microseconds, records before the counted time).
 
     Raises:
         InvalidRecords: a length, varint or count contradicts the bytes.
@@ -181,21 +183,25 @@ def fill_rows(
     end_offset: cython.longlong = limits[1]
     oldest: cython.longlong = limits[2]
     newest: cython.longlong = limits[3]
+    counted_ms: cython.longlong = limits[4]
+    counted: cython.longlong = 0
     row: cython.longlong = 0
     misfits: cython.longlong = 0
     count: cython.longlong
     append_timestamp: cython.longlong
     timestamp: cython.longlong
     fitting: cython.longlong
+    is_inside: cython.bint
     for run in runs:
         walk.begin(run[0], run[1], run[3], run[4])
-        append_timestamp = run[5]
-        count = run[2]
+        count, append_timestamp = run[2], run[5]
         while count > 0:
             count -= 1
             walk.read_head()
             timestamp = walk.timestamp if append_timestamp == -1 else append_timestamp
-            if not (first_offset <= walk.offset < end_offset and oldest <= timestamp <= newest):
+            is_inside = first_offset <= walk.offset < end_offset
+            counted += is_inside and timestamp < counted_ms
+            if not (is_inside and oldest <= timestamp <= newest):
                 continue
             walk.read_pair()
             offsets[row] = walk.offset
@@ -214,4 +220,4 @@ def fill_rows(
                 list_ends[row + 1] = names.count
             row += 1
         walk.expect_end(run[2])
-    return row, keys.size, values.size, names.count, names.size, contents.size, misfits
+    return row, keys.size, values.size, names.count, names.size, contents.size, misfits, counted

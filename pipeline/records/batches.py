@@ -89,6 +89,8 @@ class DecodeRules:
             "null" a record without timestamp (-1) is null too.
         rows_per_batch: most rows of one Arrow batch.
         bytes_per_batch: about how many bytes of keys and values one Arrow batch may hold.
+        stop: (ms, records): no record is wanted after so many that are older than this time,
+            whether they are wanted or not.
     """
 
     columns: tuple[str, ...]
@@ -99,6 +101,7 @@ class DecodeRules:
     on_malformed: str = "error"
     rows_per_batch: int = ROWS_PER_BATCH
     bytes_per_batch: int = BYTES_PER_BATCH
+    stop: tuple[int, int] | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -126,6 +129,7 @@ class PartitionDecoder:
         # Without an upper end even the largest number is inside, and is checked like the others.
         unbounded = rules.newest_ms == layout.INT64_MAX
         self._newest_ms = layout.INT64_MAX if unbounded else rules.newest_ms - 1
+        self._counted_ms, self._left = rules.stop or (layout.INT64_MIN, 1)
         self._rules = rules
         self._schema = rules.schema
         self._wanted = (
@@ -167,6 +171,7 @@ class PartitionDecoder:
                 continue
             seen = entry.next_offset
             if self._is_dropped(data, entry, waiting):
+                self._count_dropped(entry)
                 continue
             kind = LOG_APPEND_TIME if entry.attributes & layout.TIMESTAMP_TYPE_BIT else CREATE_TIME
             run = self._run(entry)
@@ -181,7 +186,8 @@ class PartitionDecoder:
             else:
                 runs.append(run)
         yield from self._build(data, runs, stamped)
-        self.next_offset = max(self.next_offset, self._end if self._is_beyond else seen)
+        is_over = self._is_beyond or self._left <= 0
+        self.next_offset = max(self.next_offset, self._end if is_over else seen)
 
     def _entries(self, data: memoryview) -> Iterator[Entry]:
         """The complete entries below the end offset that may hold a wanted record."""
@@ -240,6 +246,18 @@ class PartitionDecoder:
             self._rules.read_committed and is_aborted
         ) or entry.max_timestamp < self._rules.oldest_ms
 
+    def _count_dropped(self, entry: Entry) -> None:
+        """Count the records of a batch that is not decoded; too few are counted in case of doubt,
+        which has more read.
+        """
+        if (
+            entry.max_timestamp < self._counted_ms
+            and not entry.is_control
+            and self.next_offset <= entry.base_offset
+            and entry.last_offset < self._end
+        ):
+            self._left -= max(entry.records_count, 0)
+
     def _build(
         self, data: bytes | memoryview, runs: Sequence[_Run], stamped: int
     ) -> Iterator[pa.RecordBatch]:
@@ -253,11 +271,11 @@ class PartitionDecoder:
         columns = _Columns(rows, payload, self._wanted)
         rules = self._rules
         try:
-            columns.fill(
-                data, runs, (self.next_offset, self._end, rules.oldest_ms, self._newest_ms)
-            )
+            limits = (self.next_offset, self._end, rules.oldest_ms, self._newest_ms)
+            columns.fill(data, runs, (*limits, self._counted_ms))
         except InvalidRecords as error:
             raise CorruptData(self._at(f"near offset {runs[0][3]}: {error}")) from error
+        self._left -= columns.counted
         if not columns.rows:
             return
         if columns.misfits:
@@ -332,7 +350,7 @@ class _Columns:
         key_rows = rows if wanted & WANT_KEY else 0
         value_rows = rows if wanted & WANT_VALUE else 0
         self._wanted = wanted
-        self._counts = (0,) * 7
+        self._counts = (0,) * 8
         self._offsets = _room(rows, "q")
         self._micros = _room(rows, "q")
         self._micros_valid = _all_valid(rows)
@@ -346,7 +364,10 @@ class _Columns:
             ends[0] = 0
 
     def fill(
-        self, data: bytes | memoryview, runs: Sequence[_Run], limits: tuple[int, int, int, int]
+        self,
+        data: bytes | memoryview,
+        runs: Sequence[_Run],
+        limits: tuple[int, int, int, int, int],
     ) -> None:
         """Run the loop over `runs`."""
         self._counts = fill_rows(
@@ -363,6 +384,11 @@ class _Columns:
     def misfits(self) -> int:
         """Records whose time did not fit into microseconds."""
         return self._counts[6]
+
+    @property
+    def counted(self) -> int:
+        """Records before the counted time, written or not."""
+        return self._counts[7]
 
     def first_misfit(self) -> int:
         """The offset of the first of them."""

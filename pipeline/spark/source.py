@@ -138,7 +138,14 @@ class BatchReader(DataSourceReader):
         options = self._options
         with Cluster(options.connection) as cluster:
             plan = plan_batch(cluster, options, time.time_ns() // 1_000_000)
-        return tasks_of(plan.files, plan.tasks, plan.oldest_ms, plan.newest_ms, plan.objects)
+        return tasks_of(
+            plan.files,
+            plan.tasks,
+            plan.oldest_ms,
+            plan.newest_ms,
+            plan.objects,
+            plan.pruned.stops,
+        )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""

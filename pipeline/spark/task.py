@@ -5,8 +5,8 @@ Source: Spark 4.3 Python Data Source API.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -17,7 +17,7 @@ from pipeline.plan.archived import FilePart
 from pipeline.plan.lake_files import read_part
 from pipeline.plan.objects import ObjectPart, read_object
 from pipeline.plan.segments import read_range
-from pipeline.plan.splits import OffsetRange
+from pipeline.plan.splits import OffsetRange, Stop
 from pipeline.records.batches import DecodeRules
 
 
@@ -25,7 +25,7 @@ from pipeline.records.batches import DecodeRules
 class Task(InputPartition):
     """What one Spark task reads: ranges, files of an archive, or parts of a bucket's objects.
 
-    Picklable: numbers and names.
+    Picklable: numbers and names. `stops` says which ranges probably end early, and when.
     """
 
     ranges: tuple[OffsetRange, ...]
@@ -33,6 +33,7 @@ class Task(InputPartition):
     newest_ms: int
     files: tuple[FilePart, ...] = ()
     objects: tuple[ObjectPart, ...] = ()
+    stops: Mapping[OffsetRange, Stop] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         """The ranges, files and objects, for Spark's own messages."""
@@ -45,11 +46,17 @@ def tasks_of(
     oldest_ms: int,
     newest_ms: int,
     objects: Iterable[tuple[ObjectPart, ...]] = (),
+    stops: Mapping[OffsetRange, Stop] | None = None,
 ) -> list[Task]:
     """Spark's tasks of a plan: those of the archive, of the bucket, then those of the broker."""
+    early = stops or {}
     archived = [Task((), oldest_ms, newest_ms, one) for one in files]
     stored = [Task((), oldest_ms, newest_ms, (), one) for one in objects]
-    return [*archived, *stored, *(Task(one, oldest_ms, newest_ms) for one in ranges)]
+    asked = [
+        Task(some, oldest_ms, newest_ms, stops={one: early[one] for one in some if one in early})
+        for some in ranges
+    ]
+    return [*archived, *stored, *asked]
 
 
 def read_task(
@@ -78,4 +85,5 @@ def read_task(
         return
     with Cluster(options.connection) as cluster:
         for one in ranges:
-            yield from read_range(cluster, options, one, rules)
+            stop = task.stops.get(one)
+            yield from read_range(cluster, options, one, replace(rules, stop=stop))

@@ -14,7 +14,8 @@ from pipeline.jobs.restore import RestoreSettings, restore
 from pipeline.net.cluster import Cluster
 from pipeline.net.producing import TaskProducer
 from pipeline.options.options import parse_sink_options, parse_source_options
-from pipeline.plan.offsets import plan_batch
+from pipeline.plan import offsets
+from pipeline.plan.offsets import ReadPlan, plan_batch
 from pipeline.plan.reading import RangeReader
 from pipeline.records.batches import DecodeRules
 from pipeline.spark.session import where
@@ -66,6 +67,11 @@ def disordered(count: int) -> Iterator[tuple[list[int], bool]]:
 
 def counted(options: dict[str, str], **chosen: str) -> list[int]:
     """The times that a plan reads, without Spark; as its tasks would."""
+    return read_planned(options, **chosen)[0]
+
+
+def read_planned(options: dict[str, str], **chosen: str) -> tuple[list[int], ReadPlan]:
+    """The times that a plan reads, and the plan."""
     parsed = parse_source_options({**options, **chosen}, is_stream=False)
     with Cluster(parsed.connection) as cluster:
         plan = plan_batch(cluster, parsed, JULY_4_MS)
@@ -73,14 +79,19 @@ def counted(options: dict[str, str], **chosen: str) -> list[int]:
             columns=("value",), oldest_ms=plan.oldest_ms, newest_ms=plan.newest_ms,
             read_committed=parsed.read_committed,
         )  # fmt: skip
-        return [
+        found = [
             int(value)
             for one in plan.ranges
             for batch in RangeReader(
-                cluster, one, rules, fetch_bytes=1 << 20, fail_on_data_loss=True
+                cluster,
+                one,
+                replace(rules, stop=plan.pruned.stops.get(one)),
+                fetch_bytes=1 << 20,
+                fail_on_data_loss=True,
             ).batches()
             for value in batch.column(0).to_pylist()
         ]
+        return found, plan
 
 
 def check_windows(options: dict[str, str], topic: str) -> None:
@@ -131,6 +142,45 @@ def test_nor_do_they_on_apache_kafka(tmp_path: Path) -> None:
         check_windows(options, "t")
     finally:
         peer.stop()
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("with_transactions", [False, True])
+def test_a_window_reads_no_further_than_its_last_late_record(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, with_transactions: bool
+) -> None:
+    """By the counts that the broker has of the segments in which windows end; against brute force.
+
+    Also where some segments have the markers and records of transactions, which have no counts.
+    """
+    monkeypatch.setattr(offsets, "_PRUNE_ABOVE", 0)
+    topic = broker.topic(1, segment_bytes="20000")
+    parsed = parse_sink_options({**broker.options, "topic": topic, "batchBytes": "1k"})
+    chance = random.Random(3)
+    times = []
+    for number in range(6000):
+        late = chance.randrange(300_000) if chance.random() < 0.003 else chance.randrange(3000)
+        times.append(JULY_4_MS + number * 1000 - late)
+    with Cluster(parsed.connection) as cluster:
+        producer = TaskProducer(cluster, parsed)
+        for number, when in enumerate(times):
+            producer.add(topic, 0, when, None, b"%d" % when)
+            if with_transactions and number in (3000, 4500):
+                producer.flush()
+                Transactions(broker.options, topic).write([when], commit=number == 3000)
+        producer.flush()
+    rows = counted(broker.options, subscribe=topic)
+    assert len(rows) == len(times) + (2 if with_transactions else 0)
+    early = 0
+    for _ in range(25):
+        start = JULY_4_MS + chance.randrange(6_000_000)
+        end = start + chance.randrange(1, 600_000)
+        named = {"subscribe": topic, "startingTimestamp": str(start), "endingTimestamp": str(end)}
+        found, plan = read_planned(broker.options, **named, timeWindow="strict")
+        assert found == [when for when in rows if start <= when < end]
+        early += bool(plan.pruned.stops)
+    # A lookup finds the first marker, which is of today: later windows know no first young record.
+    assert early > 3
 
 
 def test_statistics_skip_segments_of_transactions(broker: Broker) -> None:

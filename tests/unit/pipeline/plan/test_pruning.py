@@ -1,7 +1,8 @@
 """Statistics of segments spare reading at both ends of a window, and never a row of it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -22,12 +23,17 @@ from pipeline.options.options import SourceOptions, TopicPartition, parse_source
 from pipeline.plan.offsets import ReadPlan, _end_by_lateness, resolve
 from pipeline.plan.pruning import (
     MANIFEST,
+    Counted,
+    Pruned,
+    SegmentTimes,
     from_manifest,
     from_named_port,
     parse_segments,
     prune,
 )
-from pipeline.plan.splits import OffsetRange
+from pipeline.plan.reading import RangeReader
+from pipeline.plan.splits import OffsetRange, arrange
+from pipeline.records.batches import DecodeRules
 from protocol.records.checksums import crc32c
 from protocol.records.layout import INT64_MAX, INT64_MIN
 from tests.unit.pipeline.partition_double import PartitionDouble
@@ -157,6 +163,137 @@ def test_no_row_of_the_window_is_ever_lost(
     assert {at for at in asked if oldest <= times[at] < oldest + length} <= read <= set(asked)
 
 
+def read_whole(
+    log: PartitionDouble, kept: list[OffsetRange], pruned: Pruned, *, oldest_ms: int, newest_ms: int
+) -> list[int]:
+    """The offsets that tasks read of a plan."""
+    found = []
+    for one in kept:
+        decoding = DecodeRules(
+            columns=("offset",), oldest_ms=oldest_ms, newest_ms=newest_ms,
+            stop=pruned.stops.get(one),
+        )  # fmt: skip
+        reader = RangeReader(log.cluster, one, decoding, fetch_bytes=200, fail_on_data_loss=True)
+        found += [row for part in reader.batches() for row in part.column(0).to_pylist()]
+    return found
+
+
+@settings(deadline=None)
+@given(
+    batches=st.lists(
+        st.lists(st.integers(-1, 60), min_size=1, max_size=4), min_size=1, max_size=30
+    ),
+    oldest=st.integers(1, 61),
+    length=st.integers(1, 30),
+    later=st.integers(0, 9),
+    sizes=st.lists(st.integers(1, 12), min_size=1, max_size=8),
+    bounds=st.tuples(st.integers(0, 10), st.integers(0, 10)),
+)
+def test_the_rest_of_a_segment_is_read_up_to_its_last_late_record(
+    batches: list[list[int]],
+    oldest: int,
+    length: int,
+    later: int,
+    sizes: list[int],
+    bounds: tuple[int, int],
+) -> None:
+    """Whatever the order: the rows of the window, each once; counted for a time after its end."""
+    log = PartitionDouble()
+    for one in batches:
+        log.write(one)
+    times = [time for one in batches for time in one]
+    newest = oldest + length
+    segments, start = [], 0
+    for size in [*sizes, len(times)]:
+        here = times[start : start + size]
+        if here:
+            segments.append(
+                SegmentTimes(
+                    base_offset=start, next_offset=start + len(here),
+                    oldest_ms=min(here), youngest_ms=max(here),
+                    counted=Counted(
+                        ms=newest + later, records=sum(time < newest + later for time in here)
+                    ),
+                )
+            )  # fmt: skip
+        start += len(here)
+    begin = next((at for at, time in enumerate(times) if time >= oldest), len(times))
+    wanted = OffsetRange(
+        "t", 0, min(begin + bounds[0], len(times)), max(begin, len(times) - bounds[1])
+    )
+    if wanted.size <= 0:
+        return
+    firsts = {("t", 0): log.list_offsets({("t", 0): newest})["t", 0].offset}
+    kept, pruned = prune(
+        options(), [wanted], oldest, newest, lambda _: {("t", 0): segments}, firsts
+    )
+    rows = read_whole(log, kept, pruned, oldest_ms=oldest, newest_ms=newest)
+    assert rows == [at for at in range(wanted.start, wanted.end) if oldest <= times[at] < newest]
+
+
+def test_a_segment_in_order_is_not_read_beyond_the_window() -> None:
+    """With counts for the window's end nothing is left; with later ones, little."""
+    log = PartitionDouble()
+    for when in range(0, 500, 10):
+        log.write([when])
+    known = SegmentTimes(
+        base_offset=0, next_offset=50, oldest_ms=0, youngest_ms=490,
+        counted=Counted(ms=100, records=10),
+    )  # fmt: skip
+    one = OffsetRange("t", 0, 5, 50)
+
+    def planned(segment: SegmentTimes, first: int = 10) -> tuple[list[OffsetRange], Pruned]:
+        return prune(options(), [one], 50, 100, lambda _: {("t", 0): [segment]}, {("t", 0): first})
+
+    kept, pruned = planned(known)
+    assert (kept, pruned.stops, pruned.offsets) == ([OffsetRange("t", 0, 5, 10)], {}, 40)
+    kept, pruned = planned(replace(known, counted=Counted(ms=130, records=13)))
+    rest = OffsetRange("t", 0, 10, 50)
+    assert (kept, pruned.stops) == ([OffsetRange("t", 0, 5, 10), rest], {rest: (130, 3)})
+    assert read_whole(log, kept, pruned, oldest_ms=50, newest_ms=100) == [5, 6, 7, 8, 9]
+    found = ReadPlan(
+        tasks=(tuple(kept),), oldest_ms=50, newest_ms=100, cluster_id="c", pruned=pruned
+    )
+    assert describe_plan(log.cluster, found, [("t", 0)]).sentence.endswith(
+        "of 40 offsets only those up to the last late record are read"
+    )
+    assert log.fetches < 8
+    # Without counts, with impossible ones, or where most has to be read, nothing is cut off.
+    for counted in (None, Counted(ms=130, records=9), Counted(ms=490, records=49)):
+        kept, pruned = planned(replace(known, counted=counted))
+        assert (kept, pruned.stops) == ([one], {})
+    assert planned(known, first=-1)[0] == [one]
+
+
+def test_ranges_that_probably_end_early_are_not_cut_and_share_a_task() -> None:
+    rest = OffsetRange("t", 0, 10, 1_000_000)
+    ahead, other = OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 0, 1_000_000)
+
+    def sized(_: Sequence[OffsetRange]) -> dict[TopicPartition, float]:
+        return {("t", 0): 100.0, ("t", 1): 100.0}
+
+    tasks = arrange(options(), [ahead, rest, other], sized, likely={rest: 20})
+    assert tasks[0] == (ahead, rest)
+    assert len(tasks) > 2
+    assert {one.partition for task in tasks[1:] for one in task} == {1}
+
+
+@pytest.mark.parametrize(("log_start", "is_counted"), [(0, True), (1, False)])
+def test_counts_of_a_segment_whose_start_is_deleted_are_not_used(
+    log_start: int, is_counted: bool
+) -> None:
+    """A young record may have been there, so the first young offset proves nothing."""
+    segment = {
+        "base_offset": 0, "next_offset": 10, "min_timestamp": 0, "max_timestamp": 90,
+        "before": {"ms": 50, "records": 5},
+    }  # fmt: skip
+    part = {"partition": 0, "log_start_offset": log_start, "segments": [segment]}
+    (found,) = parse_segments("t", {"partitions": [part]})["t", 0]
+    assert found.counted == (Counted(ms=50, records=5) if is_counted else None)
+    del part["log_start_offset"]
+    assert parse_segments("t", {"partitions": [part]})["t", 0][0].counted is None
+
+
 class Answering(BaseHTTPRequestHandler):
     """The metrics port of a broker that knows two segments of t-0."""
 
@@ -184,6 +321,26 @@ def test_the_broker_tells_over_http() -> None:
         kept, pruned = prune(wire, [WHOLE], 910, 1000)
     assert kept == [OffsetRange("t", 0, 30, 50)]
     assert (pruned.skipped, pruned.problem) == (1, "")
+
+
+def test_a_broker_of_an_earlier_release_is_asked_again_without_the_new_parameter() -> None:
+    asked = []
+
+    class Earlier(Answering):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            if "before" in self.path:
+                self.send_error(400, "before is no parameter of this path")
+            else:
+                super().do_GET()
+
+    with HTTPServer(("127.0.0.1", 0), Earlier) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        wire = options(segments__statistics=f"127.0.0.1:{server.server_port}")
+        kept, pruned = prune(wire, [WHOLE], 910, 1000, firsts={("t", 0): 31})
+        server.shutdown()
+    assert asked == ["/segments?topic=t&before=1000", "/segments?topic=t"]
+    assert (kept, pruned.stops) == ([OffsetRange("t", 0, 30, 50)], {})
 
 
 class Named(PartitionDouble):

@@ -263,3 +263,37 @@ def test_the_largest_number_of_all_is_judged_and_not_dropped() -> None:
     data = build_batch([record(0, 2**63 - 1)])
     with pytest.raises(MalformedTimestamp):
         decode(data)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_reading_ends_once_as_many_old_records_were_seen_as_there_are(codec: Codec) -> None:
+    """Those that are not wanted count too, and so do whole batches that are too old."""
+    times = [[10, 50, 20], [5, 6], [60, 70], [61, 30], [80, 90]]
+    data, first = [], 0
+    for some in times:
+        records = [record(first + number, when) for number, when in enumerate(some)]
+        data.append(build_batch(records, base_offset=first, codec=codec))
+        first += len(some)
+    assert offsets(decode(b"".join(data), oldest_ms=15, newest_ms=55)) == [1, 2, 8]
+
+    def fed(start: int, stop: tuple[int, int]) -> tuple[list[int], list[int]]:
+        """The offsets read chunk by chunk, and where reading continued after each of them."""
+        rules = DecodeRules(columns=("offset",), oldest_ms=15, newest_ms=55, stop=stop)
+        decoder = PartitionDecoder("t", 0, start, 11, rules)
+        rows, reached = [], []
+        for one in data:
+            if decoder.is_done:
+                break
+            for part in decoder.feed(memoryview(one)):
+                rows += part.column(0).to_pylist()
+            reached.append(decoder.next_offset)
+        return rows, reached
+
+    # 10, 50, 20, 5, 6 and 30 are before 60.
+    assert fed(0, (60, 6)) == ([1, 2, 8], [3, 5, 7, 11])
+    assert fed(0, (60, 5)) == ([1, 2], [3, 11])
+    assert fed(0, (60, 7)) == ([1, 2, 8], [3, 5, 7, 9, 11])
+    # Of a batch that begins before the first offset only the records from it on count.
+    assert fed(2, (60, 3)) == ([2], [3, 11])
+    # What is too old as a whole is not counted in part: more is read.
+    assert fed(4, (60, 2)) == ([8], [4, 5, 7, 9, 11])
