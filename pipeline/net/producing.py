@@ -37,7 +37,14 @@ from pipeline.errors import BadOptions, Fenced
 from pipeline.net.cluster import Cluster
 from pipeline.options.options import SinkOptions, TopicPartition
 from pipeline.records import codecs
-from pipeline.records.encode import BatchBuilder, Headers, Rows, groups, numbers_of
+from pipeline.records.encode import (
+    BatchBuilder,
+    Headers,
+    Rows,
+    groups,
+    numbers_of,
+    partitions_of,
+)
 from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
 
@@ -238,9 +245,7 @@ class TaskProducer:
             return given
         keys = columns.get("key", pa.nulls(batch.num_rows, pa.binary())).cast(pa.binary())
         count = self._cluster.count_partitions(topic)
-        distinct = keys.dictionary_encode()
-        by_key = [partition_for_key(key, count) for key in distinct.dictionary.to_pylist()]
-        chosen = pa.array(by_key, pa.int32()).take(distinct.indices)
+        chosen = partitions_of(keys, count)
         if chosen.null_count:
             turns = [self._choose(topic, None) for _ in range(chosen.null_count)]
             chosen = pc.replace_with_mask(chosen, chosen.is_null(), pa.array(turns, pa.int32()))

@@ -18,7 +18,13 @@ from pipeline.errors import BadOptions
 from pipeline.records import codecs
 from pipeline.records.batches import HEADERS, KEY, TIMESTAMP, TIMESTAMP_ARROW, VALUE
 from protocol.records.checksums import crc32c
-from protocol.records.encode_loops import Column, HeaderColumn, encode_record, encode_rows
+from protocol.records.encode_loops import (
+    Column,
+    HeaderColumn,
+    choose_partitions,
+    encode_record,
+    encode_rows,
+)
 from protocol.records.layout import (
     ATTRIBUTES_AT,
     BATCH_OVERHEAD,
@@ -67,6 +73,16 @@ def groups(column: pa.Array) -> Iterator[tuple[Any, pa.Array]]:
     for value, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
         yield value, order.slice(start, end - start).cast(pa.int32())
         start = end
+
+
+def partitions_of(keys: pa.Array, partitions: int) -> pa.Array:
+    """Which of `partitions` each key (binary) belongs to, as every Kafka client chooses it."""
+    if keys.null_count == len(keys):
+        return pa.nulls(len(keys), pa.int32())
+    room = pa.allocate_buffer(4 * len(keys))
+    choose_partitions(_cells(keys), len(keys), partitions, memoryview(room).cast("B").cast("i"))
+    chosen = pa.Array.from_buffers(pa.int32(), len(keys), [None, room])
+    return pc.if_else(keys.is_null(), None, chosen) if keys.null_count else chosen
 
 
 def digest_rows(rows: Rows, numbers: pa.Array) -> int:

@@ -259,6 +259,53 @@ def _mixed(digest: cython.ulonglong, cells: _Cells, row: cython.longlong) -> cyt
     return digest
 
 
+@cython.cfunc
+@cython.exceptval(check=False)
+def _murmur2(cells: _Cells, row: cython.longlong) -> cython.ulonglong:
+    """The 32-bit murmur2 hash of an entry that is not null, with Kafka's seed."""
+    mask: cython.ulonglong = 0xFFFF_FFFF
+    factor: cython.ulonglong = 0x5BD1_E995
+    size: cython.longlong = cells.ends[row + 1] - cells.ends[row]
+    at: cython.longlong = cells.ends[row]
+    state: cython.ulonglong = 0x9747_B28C ^ size
+    word: cython.ulonglong
+    byte: cython.ulonglong
+    place: cython.int
+    while size > 0:
+        word = 0
+        for place in range(4 if size > 4 else size):
+            byte = cells.data[at + place]
+            word |= byte << (8 * place)
+        if size < 4:
+            state = (state ^ word) * factor & mask
+        else:
+            word = word * factor & mask
+            word = (word ^ (word >> 24)) * factor & mask
+            state = (state * factor & mask) ^ word
+        at += 4
+        size -= 4
+    state = (state ^ (state >> 13)) * factor & mask
+    return state ^ (state >> 15)
+
+
+def choose_partitions(
+    keys: Column | None, rows: cython.longlong, partitions: cython.longlong, out: memoryview
+) -> None:
+    """Write into `out` (i32) which of `partitions` each of the first `rows` keys belongs to, as
+    every Kafka client chooses it; -1 for a null key, and for all without keys.
+
+    Source: Kafka `Utils.murmur2`, `BuiltInPartitioner.partitionForKey`.
+    """
+    cells: _Cells = _Cells(keys)
+    chosen: cython.int[::1] = out
+    row: cython.longlong
+    for row in range(rows):
+        if cells.size(row) < 0:
+            chosen[row] = -1
+        else:
+            chosen[row] = (_murmur2(cells, row) & 0x7FFF_FFFF) % partitions
+
+
 @cython.final
 @cython.cclass
 class _Rows:

@@ -9,11 +9,19 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
+from client.partitioner import partition_for_key
 from pipeline.errors import BadOptions
 from pipeline.records import encode
 from pipeline.records.batches import COLUMN_TYPES, TIMESTAMP_ARROW
 from pipeline.records.codecs import NAMES
-from pipeline.records.encode import BatchBuilder, Rows, digest_rows, groups, numbers_of
+from pipeline.records.encode import (
+    BatchBuilder,
+    Rows,
+    digest_rows,
+    groups,
+    numbers_of,
+    partitions_of,
+)
 from protocol.records.batch import RecordBatch
 from protocol.records.builder import build_batch
 from protocol.records.record import Record
@@ -97,6 +105,24 @@ def record_of(row: dict[str, Any]) -> tuple[Any, ...]:
         row["value"],
         [((one["key"] or "").encode(), one["value"]) for one in headers],
     )
+
+
+@pytest.mark.parametrize("flavour", ENCODE_LOOPS)
+def test_keys_choose_the_partitions_that_every_client_chooses(
+    flavour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`client.partitioner` agrees with Kafka's own figures (tests/unit/client)."""
+    loops = ENCODE_LOOPS[flavour]
+    monkeypatch.setattr(encode, "choose_partitions", loops.choose_partitions)
+    luck = random.Random(5)
+    keys: list[bytes | None] = [luck.randbytes(number % 23) for number in range(300)]
+    for number in range(0, 300, 7):
+        keys[number] = None
+    for some in (keys, [key for key in keys if key is not None], [b""], [None, None], []):
+        array = pa.array([b"ahead", *some], pa.binary()).slice(1)
+        for count in (1, 2, 7, 1000):
+            expected = [None if key is None else partition_for_key(key, count) for key in some]
+            assert partitions_of(array, count).to_pylist() == expected
 
 
 @pytest.mark.parametrize("flavour", ENCODE_LOOPS)
