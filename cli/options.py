@@ -425,12 +425,13 @@ def confirm(question: str, *, is_confirmed: bool) -> None:
 
     Raises:
         click.UsageError: standard input is not a terminal, so the question has no answer.
-        click.Abort: the answer is no.
+        CommandFailed: the answer is no. Ctrl-C ends the command as everywhere.
     """
     if not is_confirmed:
         if not sys.stdin.isatty():
             raise click.UsageError("deleting needs --yes when standard input is not a terminal")
-        click.confirm(question, abort=True)
+        if not click.confirm(question):
+            raise CommandFailed("nothing was deleted")
 
 
 def parse_pairs(pairs: tuple[str, ...], option: str) -> dict[str, str]:

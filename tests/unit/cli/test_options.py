@@ -1,13 +1,16 @@
 """How a command learns where the broker is and how the connection is secured."""
 
+import io
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from cli.exit_codes import ExitCode
 from cli.main import run
 from cli.options import BrokerOptions, broker_options
 from client.core.options import NOT_SECURED, Security
@@ -128,3 +131,21 @@ def test_every_command_that_connects_takes_them(
 ) -> None:
     assert run([*words, "--user", "ann"]) == 2
     assert "--user and --password-file need each other" in capsys.readouterr().err
+
+
+class Terminal(io.StringIO):
+    """What a person types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("words", [["topic", "delete", "t"], ["group", "delete", "g"]])
+def test_a_no_deletes_nothing_and_is_no_interruption(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    assert run([*words, "-b", "127.0.0.1:1"]) == ExitCode.FAILED
+    assert "tidelog: nothing was deleted\n" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "stdin", Terminal(""))  # Ctrl-C, Ctrl-D
+    assert run([*words, "-b", "127.0.0.1:1"]) == ExitCode.INTERRUPTED
