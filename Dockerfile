@@ -24,7 +24,7 @@ COPY docs docs
 # The packages of every broker by their hashes; those of the extras by their versions.
 RUN python -m venv /opt/tidelog \
     && /opt/tidelog/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements.lock \
-    && /opt/tidelog/bin/pip install --no-cache-dir --disable-pip-version-check ".[console${EXTRAS:+,$EXTRAS}]" \
+    && TIDELOG_COMPILE=required /opt/tidelog/bin/pip install --no-cache-dir --disable-pip-version-check ".[console${EXTRAS:+,$EXTRAS}]" \
     && cd / && /opt/tidelog/bin/python -c "from tidelog.protocol.records import record_loops; assert record_loops.COMPILED" \
     && find /opt/tidelog -depth \( -name __pycache__ -o -name tests -o -name pip -o -name setuptools \) \
         -path '*site-packages*' -exec rm -rf {} + \

@@ -110,3 +110,17 @@ def test_the_alert_rules_load_and_none_fires(prometheus: str) -> None:
     assert len(rules) >= 7
     assert [rule["name"] for rule in rules if rule.get("lastError")] == []
     assert [rule["name"] for rule in rules if rule["state"] == "firing"] == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["promtool", "check", "config", "/deploy/prometheus/prometheus.yml"],
+        ["promtool", "test", "rules", "/deploy/prometheus/alerts.test.yml"],
+        ["amtool", "check-config", "/deploy/alertmanager/alertmanager.yml"],
+    ],
+    ids=" ".join,
+)
+def test_the_files_beside_compose_are_taken(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
