@@ -76,6 +76,10 @@ test: setup ## everything but what needs other languages, a Java, a KDC, an S3 s
 		--ignore=tests/roundtrip --ignore=tests/differential --ignore=tests/requests_differential \
 		--ignore=tests/tls_check --ignore=tests/rights/test_against_kafka.py --ignore=tests/browser
 
+.PHONY: pythons
+pythons: ## what is committed, with each Python found: installed, used, the unit tests (PYTHONS=, TESTS=)
+	TESTS='$(or $(TESTS),tests/unit)' tests/install/pythons.sh $(PYTHONS)
+
 .PHONY: compat
 compat: setup ## real clients of every kind against the broker (installs them)
 	$(PYTEST) -q tests/compat
