@@ -1,6 +1,7 @@
 """Certificates for tests, made with the `openssl` program."""
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -11,13 +12,25 @@ def openssl(*arguments: str) -> bytes:
     return done.stdout
 
 
-def authority(directory: Path, name: str = "ca") -> Path:
+STRICT_AUTHORITY = (
+    "basicConstraints=critical,CA:TRUE",
+    "keyUsage=critical,keyCertSign,cRLSign",
+    "subjectKeyIdentifier=hash",
+)
+"""What `ssl.create_default_context` wants of an authority, from Python 3.13 on."""
+STRICT_LINK = "authorityKeyIdentifier=keyid"
+"""And of a certificate that another has signed."""
+
+
+def authority(
+    directory: Path, name: str = "ca", extensions: Sequence[str] = STRICT_AUTHORITY
+) -> Path:
     """A new certificate authority; its certificate is NAME.pem, its key NAME.key."""
     certificate, key = directory / f"{name}.pem", directory / f"{name}.key"
     openssl(
         "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
         "-keyout", str(key), "-out", str(certificate), "-days", "30", "-subj", f"/CN={name}",
-        "-addext", "basicConstraints=critical,CA:TRUE", "-utf8",
+        "-utf8", *(word for text in extensions for word in ("-addext", text)),
     )  # fmt: skip
     return certificate
 
@@ -39,7 +52,7 @@ def signed(
         "-keyout", str(key), "-out", str(request), "-subj", subject or f"/CN={name}",
         "-multivalue-rdn",
     )  # fmt: skip
-    extensions.write_text(f"subjectAltName={addresses}\n")
+    extensions.write_text(f"subjectAltName={addresses}\n{STRICT_LINK}\n")
     certificate = openssl(
         "x509", "-req", "-in", str(request), "-CA", str(signer),
         "-CAkey", str(signer.with_suffix(".key")), "-CAcreateserial", "-days", "30",

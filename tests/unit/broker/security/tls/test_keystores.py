@@ -18,7 +18,14 @@ from broker.security.secret_files import reveal
 from broker.security.tls.contexts import TlsContexts, TlsUnusable
 from broker.security.tls.keystores import StoreUnusable, read_store
 from config import ConfigErrors, load
-from tests.support.certificates import authority, der_of, openssl, signed
+from tests.support.certificates import (
+    STRICT_AUTHORITY,
+    STRICT_LINK,
+    authority,
+    der_of,
+    openssl,
+    signed,
+)
 from tests.support.keystores import jks
 from tests.unit.broker.security.tls.test_contexts import (
     built_context,
@@ -39,7 +46,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=mid",
         "-keyout", str(directory / "mid.key"), "-out", str(directory / "mid.csr"),
     )  # fmt: skip
-    (directory / "mid.ext").write_text("basicConstraints=critical,CA:TRUE\n")
+    (directory / "mid.ext").write_text("\n".join([*STRICT_AUTHORITY, STRICT_LINK]))
     middle = openssl(
         "x509", "-req", "-in", str(directory / "mid.csr"), "-CA", str(top), "-CAkey",
         str(top.with_suffix(".key")), "-CAcreateserial", "-days", "30",
