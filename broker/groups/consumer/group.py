@@ -112,10 +112,13 @@ class ConsumerGroup:
 
         All of them, if another broker admitted a member with a pattern that we do not accept.
         """
+        subscriptions = list(self._subscriptions())
         try:
-            return self._view.resolve(topics, self._subscriptions())
+            for pattern in {each.regex for each in subscriptions if each.regex}:
+                compile_pattern(pattern)
         except HeartbeatRefused:
             return frozenset(topics.by_name)
+        return self._view.resolve(topics, subscriptions)
 
     # -- requests ------------------------------------------------------------------------------
 

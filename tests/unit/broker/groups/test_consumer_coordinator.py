@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -167,6 +168,19 @@ async def test_a_pattern_that_only_another_broker_took_may_mean_any_topic() -> N
     c.commit(5)
     (member,) = c.coordinator.consumer_groups["g"].members.values()
     member.subscription = replace(member.subscription, names=frozenset(), regex="(")
+    c.coordinator.cleanup.expire(YEARS_LATER_MS)
+    assert c.offset() == 5
+
+
+async def test_without_re2_a_pattern_that_was_kept_may_mean_any_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    c = await Coordinated.start()
+    c.join()
+    c.commit(5)
+    (member,) = c.coordinator.consumer_groups["g"].members.values()
+    monkeypatch.setitem(sys.modules, "re2", None)
+    member.subscription = replace(member.subscription, names=frozenset(), regex="t[a-z]{0,7}")
     c.coordinator.cleanup.expire(YEARS_LATER_MS)
     assert c.offset() == 5
 
