@@ -79,7 +79,6 @@ for python in "$@"; do
     "$python" -m venv "$tree/.venv"
     "$tree/.venv/bin/pip" install -q --disable-pip-version-check -e "$tree[dev]"
     echo "$name: $tests"
-    # shellcheck disable=SC2086
     time (cd "$tree" && .venv/bin/python -m pytest -q -p no:cacheprovider -n auto $tests) \
         || { failed=1; echo "$name: FAILED tests"; }
 done
