@@ -40,7 +40,7 @@ CASES: list[tuple[list[str], ExitCode]] = [
     (["completion", "tcsh"], USAGE),
     (["man", "x"], USAGE),
     (["docs", "a", "b"], USAGE),
-    (["docs", "securty"], NOT_FOUND),
+    (["docs", "sekurity"], NOT_FOUND),
     (["-b", "h:1", "topic", "list"], USAGE),
     (["topic", "list", "--profile", "a", "--command-config", "b"], USAGE),
     (["topic", "delete-records", "t"], USAGE),
