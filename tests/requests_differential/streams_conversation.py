@@ -127,9 +127,6 @@ class StreamsScene(Scene):
     base = 0
     """The epoch that others are counted from: how many steps a topic takes to appear is Kafka's."""
 
-    counts_tasks = False
-    """Whether the number of tasks is noted in place of the tasks."""
-
     async def begin(self, *, partitions: int = 2, **settings: str) -> None:
         """Create the source topic; give the group settings."""
         client = await self.client()
@@ -153,8 +150,6 @@ class StreamsScene(Scene):
         """Add a line; names of this scene are written as they are in all scenes."""
         found = plain(answer)
         _count_epochs(found, self.base)
-        if self.counts_tasks:
-            _count_tasks(found)
         self.lines.append((what, repr(found).replace(self.name, "NAME")))
 
     async def beat(self, what: str, **fields: Any) -> Any:
@@ -184,16 +179,6 @@ def _count_epochs(found: Any, base: int) -> None:
             _count_epochs(value, base)
         elif value > 0:
             found[name] = value - base
-
-
-def _count_tasks(found: Any) -> None:
-    for each in found if isinstance(found, list) else ():
-        _count_tasks(each)
-    for name, value in found.items() if isinstance(found, dict) else ():
-        if name in ("active_tasks", "standby_tasks") and value is not None:
-            found[name] = sum(len(ids["partitions"]) for ids in value)
-        else:
-            _count_tasks(value)
 
 
 class Member:
@@ -580,13 +565,8 @@ CHAPTERS: Final[tuple[Callable[[StreamsScene], Awaitable[None]], ...]] = (
 
 
 async def walk(scene: StreamsScene, seed: int, steps: int) -> None:
-    """Three members come, continue, repeat themselves and leave, at random.
-
-    Each may have as many tasks as the others, so that it is the number of them that is compared:
-    which of equal members gets which task is each broker's own.
-    """
+    """Three members come, continue, repeat themselves and leave, at random."""
     dice = random.Random(seed)
-    scene.counts_tasks = True
     await scene.begin(partitions=6)
     wanted = topology(
         sources=(scene.topic,),

@@ -5,16 +5,22 @@ process with the least load; each member gets at most its share, rounded up, in 
 A standby task never shares a process with another copy of its task. With too few processes there
 are fewer copies.
 
-Load is tasks per member of a process. Equal loads are resolved by the names of processes and
-members, so that the result depends on nothing else.
+Load is tasks per member of a process. Of equals the first one is taken, in the order that
+`broker.groups.streams.order` knows, so that a task goes where Kafka's assignor has it. The result
+depends on its arguments alone.
 
-Source: Kafka's `StickyTaskAssignor`, `ProcessState`.
+Differs from Kafka: a member that had a copy of a task may keep it when another one that had a copy
+has become active; 4.3.1 may give the copy to a member that has no state, later releases do not.
+Members whose names share a place in Kafka's hash table are taken by name; there by the history of
+the group.
+
+Source: `StickyTaskAssignor`, `ProcessState` and `TargetAssignmentBuilder` of Kafka 4.3.1.
 """
 
-import heapq
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from broker.groups.streams.order import LoadQueue, hash_order
 from broker.groups.streams.values import Task, TaskSet
 
 
@@ -58,15 +64,36 @@ class _Process:
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self.tasks: set[Task] = set()
+        self._queue: LoadQueue[str] | None = None
 
     @property
     def load(self) -> float:
         """Tasks per member."""
         return sum(self.counts.values()) / len(self.counts)
 
-    def least_loaded(self) -> str:
-        """The member with the fewest tasks."""
-        return min(self.counts, key=lambda member_id: (self.counts[member_id], member_id))
+    def give(self, member_id: str, task: Task) -> None:
+        """Give a task to this member, and forget the order of the members."""
+        self._count(member_id, task)
+        self._queue = None
+
+    def give_least_loaded(self, task: Task) -> str:
+        """Give a task to the member with the fewest tasks; return which one that is."""
+        queue = self._members()
+        member_id = queue.pop()
+        self._count(member_id, task)
+        queue.push(self.counts[member_id], member_id)
+        return member_id
+
+    def _count(self, member_id: str, task: Task) -> None:
+        self.tasks.add(task)
+        self.counts[member_id] += 1
+
+    def _members(self) -> LoadQueue[str]:
+        if self._queue is None:
+            self._queue = LoadQueue()
+            for member_id in hash_order(self.counts):
+                self._queue.push(self.counts[member_id], member_id)
+        return self._queue
 
 
 def assign_tasks(
@@ -89,15 +116,16 @@ class _Assignment:
         self._standbys = standbys
         self._active: dict[str, set[Task]] = {member_id: set() for member_id in members}
         self._standby: dict[str, set[Task]] = {member_id: set() for member_id in members}
-        self._processes: dict[str, _Process] = {}
         self._former_active: dict[Task, str] = {}
         self._former_standby: dict[Task, list[str]] = {}
-        for member_id, member in sorted(members.items()):
-            process = self._processes.setdefault(member.process_id, _Process())
-            process.counts[member_id] = 0
+        processes: dict[str, _Process] = {}
+        for member_id in hash_order(sorted(members)):
+            member = members[member_id]
+            processes.setdefault(member.process_id, _Process()).counts[member_id] = 0
             self._former_active.update(dict.fromkeys(member.target.active, member_id))
             for task in member.target.standby:
                 self._former_standby.setdefault(task, []).append(member_id)
+        self._processes = {name: processes[name] for name in hash_order(processes, len(members))}
         self._all = [
             (name, index)
             for name, group in subtopologies.items()
@@ -122,28 +150,38 @@ class _Assignment:
         return self._processes[self._members[member_id].process_id]
 
     def _give(self, member_id: str, task: Task, *, is_active: bool) -> None:
-        process = self._process_of(member_id)
-        process.tasks.add(task)
-        process.counts[member_id] += 1
+        self._process_of(member_id).give(member_id, task)
+        self._note(member_id, task, is_active=is_active)
+
+    def _give_least_loaded(self, process: _Process, task: Task, *, is_active: bool) -> None:
+        self._note(process.give_least_loaded(task), task, is_active=is_active)
+
+    def _note(self, member_id: str, task: Task, *, is_active: bool) -> None:
         (self._active if is_active else self._standby)[member_id].add(task)
+        count = self._process_of(member_id).counts[member_id]
         if is_active:
-            self._active_quota.note(process.counts[member_id])
-        self._quota.note(process.counts[member_id])
+            self._active_quota.note(count)
+        self._quota.note(count)
 
     def _has_room(self, member_id: str, quota: _Quota) -> bool:
         return self._process_of(member_id).counts[member_id] < quota.limit
 
     def _least_loaded(self, member_ids: Iterable[str]) -> str | None:
-        def load(member_id: str) -> tuple[float, int]:
+        """The first one, unless a later one has less load in its process and fewer tasks, too."""
+        found = None
+        least = (0.0, 0)
+        for member_id in member_ids:
             process = self._process_of(member_id)
-            return process.load, process.counts[member_id]
+            load = (process.load, process.counts[member_id])
+            if found is None or (load[0] < least[0] and load[1] < least[1]):
+                found, least = member_id, load
+        return found
 
-        return min(member_ids, key=load, default=None)
-
-    def _by_load(self) -> list[tuple[float, str]]:
-        heap = [(process.load, name) for name, process in self._processes.items()]
-        heapq.heapify(heap)
-        return heap
+    def _by_load(self) -> LoadQueue[_Process]:
+        queue: LoadQueue[_Process] = LoadQueue()
+        for process in self._processes.values():
+            queue.push(process.load, process)
+        return queue
 
     def _assign_active(self) -> None:
         # Tasks of the same partition stay together where members had ranges before.
@@ -154,12 +192,11 @@ class _Assignment:
             for task in left
             if not self._give_back(task, self._least_loaded(self._former_standby.get(task, ())))
         ]
-        heap = self._by_load()
+        queue = self._by_load()
         for task in sorted(left):
-            _, name = heap[0]
-            process = self._processes[name]
-            self._give(process.least_loaded(), task, is_active=True)
-            heapq.heapreplace(heap, (process.load, name))
+            process = queue.pop()
+            self._give_least_loaded(process, task, is_active=True)
+            queue.push(process.load, process)
 
     def _give_back(self, task: Task, member_id: str | None) -> bool:
         """Give an active task to a former holder with room; return whether it got the task."""
@@ -175,10 +212,10 @@ class _Assignment:
                 if not self._give_copy_back(task):
                     left.append((task, self._standbys - number))
                     break
-        heap = self._by_load()
+        queue = self._by_load()
         for task, copies in sorted(left, reverse=True):
             for _ in range(copies):
-                if not self._give_copy(heap, task):
+                if not self._give_copy(queue, task):
                     break
 
     def _give_copy_back(self, task: Task) -> bool:
@@ -199,18 +236,19 @@ class _Assignment:
                 return True
         return False
 
-    def _give_copy(self, heap: list[tuple[float, str]], task: Task) -> bool:
-        """Give a copy to the least loaded process without one; return whether there is one."""
+    def _give_copy(self, queue: LoadQueue[_Process], task: Task) -> bool:
+        """Give a copy to the least loaded process without one; return whether there is one.
+
+        Processes go back into the queue in the reverse order of their leaving it.
+        """
         passed = []
         is_given = False
-        while heap and not is_given:
-            entry = heapq.heappop(heap)
-            process = self._processes[entry[1]]
+        while queue and not is_given:
+            process = queue.pop()
+            passed.append(process)
             if task not in process.tasks:
-                self._give(process.least_loaded(), task, is_active=False)
-                entry = (process.load, entry[1])
+                self._give_least_loaded(process, task, is_active=False)
                 is_given = True
-            passed.append(entry)
-        for entry in passed:
-            heapq.heappush(heap, entry)
+        for process in reversed(passed):
+            queue.push(process.load, process)
         return is_given

@@ -8,6 +8,8 @@ import pytest
 from broker.groups.streams.assignor import AssignedMember, TaskGroup, assign_tasks
 from broker.groups.streams.values import NOTHING, TaskSet
 
+HOLDERS = ("m1", "m2", "m3", "m4")
+
 
 def member(process: str, *, active: str = "", standby: str = "") -> AssignedMember:
     """A member that should have had tasks of subtopology "a", given by their digits."""
@@ -79,6 +81,56 @@ def test_too_few_processes_keep_fewer_copies() -> None:
     members = {"m1": member("p1"), "m2": member("p1")}
     targets = assign_tasks(members, {"a": TaskGroup(2, is_stateful=True)}, standbys=2)
     assert all(not target.standby for target in targets.values())
+
+
+def test_tasks_go_to_equal_processes_in_the_order_of_kafka() -> None:
+    members = {f"m{name}": member(name) for name in ("p0", "p1", "p2", "p3")}
+    targets = assign_tasks(members, {"a": TaskGroup(8, is_stateful=False)}, standbys=0)
+    assert [digits(target.active) for target in targets.values()] == ["06", "24", "35", "17"]
+
+
+def test_tasks_go_to_equal_members_of_a_process_in_the_order_of_kafka() -> None:
+    members = {f"m{number}": member("p") for number in range(4)}
+    targets = assign_tasks(members, {"a": TaskGroup(8, is_stateful=False)}, standbys=0)
+    assert [digits(target.active) for target in targets.values()] == ["06", "24", "35", "17"]
+
+
+def test_of_former_holders_the_first_is_active_unless_another_has_less_in_both_ways() -> None:
+    members = {
+        "m1": member("p1", active="0", standby="3"),
+        "m2": member("p2", standby="3"),
+        "m3": member("p2", active="12"),
+    }
+    targets = assign_tasks(members, {"a": TaskGroup(4, is_stateful=True)}, standbys=0)
+    assert digits(targets["m1"].active) == "03", "the other process has the same load"
+    members["m3"] = member("p2", active="1")
+    targets = assign_tasks(members, {"a": TaskGroup(4, is_stateful=True)}, standbys=0)
+    assert digits(targets["m2"].active) == "3"
+
+
+def test_a_holder_of_a_copy_keeps_it_when_another_becomes_active() -> None:
+    members = {name: member(f"p{name}", standby="0" if name < "m3" else "") for name in HOLDERS}
+    targets = assign_tasks(members, {"a": TaskGroup(1, is_stateful=True)}, standbys=1)
+    assert digits(targets["m1"].active) == "0"
+    assert digits(targets["m2"].standby) == "0"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_tasks_are_spread_and_stay(seed: int) -> None:
+    dice = random.Random(seed)
+    names = [f"m{number}" for number in range(dice.randint(1, 9))]
+    groups = {name: TaskGroup(dice.randint(1, 9), dice.random() < 0.5) for name in "ab"}
+    members = {name: AssignedMember(f"p{name}", NOTHING) for name in names}
+    targets = assign_tasks(members, groups, standbys=dice.randint(0, 2))
+    counts = [len(target.active) for target in targets.values()]
+    assert max(counts) - min(counts) <= 1
+    left = dice.sample(names, dice.randint(1, len(names)))
+    members = {name: AssignedMember(f"p{name}", targets[name]) for name in left}
+    members["new"] = AssignedMember("pnew", NOTHING)
+    share = sum(group.task_count for group in groups.values()) // len(members)
+    for name, target in assign_tasks(members, groups, standbys=0).items():
+        before = members[name].target.active
+        assert len(before & target.active) >= min(len(before), share)
 
 
 def test_without_tasks_members_get_nothing() -> None:
