@@ -1,6 +1,7 @@
 """Options that several commands share, and the bridge from a command to the asyncio client."""
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
@@ -115,7 +116,11 @@ def broker_of(given: Mapping[str, Any], prefix: str = "") -> BrokerOptions:
         path = str(profile_file(profile))
     file = ClientProperties() if path is None else read_client_properties(path)
     return BrokerOptions(
-        bootstrap=bootstrap or file.bootstrap or DEFAULT_BOOTSTRAP,
+        # The variable last: a profile that is named says which cluster is meant.
+        bootstrap=bootstrap
+        or file.bootstrap
+        or os.environ.get(BOOTSTRAP_VARIABLE)
+        or DEFAULT_BOOTSTRAP,
         security=_security(**rest, prefix=prefix, file=file),
     )
 
@@ -153,7 +158,6 @@ def _decorators(prefix: str) -> list[Callable[[_Command], _Command]]:
             "--bootstrap",
             metavar="HOST:PORT",
             default="",
-            envvar=BOOTSTRAP_VARIABLE,
             help=f"Where the broker is; else ${BOOTSTRAP_VARIABLE}, else {DEFAULT_BOOTSTRAP}.",
         ),
         click.option(

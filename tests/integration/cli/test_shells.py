@@ -87,6 +87,10 @@ def test_a_profile_says_how_to_connect(server: RunningBroker, tmp_path: Path) ->
     assert "harbour" in named.stdout
     by_variable = tidelog("topic", "list", TIDELOG_PROFILE="lab", **home)
     assert by_variable.stdout == named.stdout
+    # A variable for other programs does not turn the named cluster into another one.
+    elsewhere: dict[str, Any] = {"KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", **home}
+    assert tidelog("topic", "list", "--profile", "lab", **elsewhere).stdout == named.stdout
+    assert tidelog("topic", "list", **elsewhere).returncode == 3
     assert tidelog("topic", "list", "--profile", "lab", "-b", "127.0.0.1:1", **home).returncode == 3
 
 
