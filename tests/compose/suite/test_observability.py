@@ -71,7 +71,7 @@ def _query(expression: str) -> list[Any]:
 def _expressions() -> list[str]:
     panels = json.loads(DASHBOARD.read_text())["panels"]
     return [
-        target["expr"].replace("$__rate_interval", "30s")
+        target["expr"].replace("$__rate_interval", "30s").replace("$instance", ".*")
         for panel in panels
         for target in panel["targets"]
     ]

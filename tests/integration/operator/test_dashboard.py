@@ -91,6 +91,18 @@ def test_the_dashboard_asks_the_data_source_that_its_reader_chooses() -> None:
     assert (variable["type"], variable["query"]) == ("datasource", "prometheus")
 
 
+def test_the_dashboard_shows_the_brokers_that_its_reader_chooses() -> None:
+    for expression in expressions():
+        metrics = re.findall(r"\b(?:tidelog|process)_\w+(.{23})", expression)
+        assert metrics
+        assert set(metrics) == {'{instance=~"$instance"}'}, expression
+    (variable,) = (it for it in DASHBOARD["templating"]["list"] if it["name"] == "instance")
+    assert variable["query"]["query"] == "label_values(tidelog_build_info, instance)"
+    assert variable["multi"]
+    assert variable["includeAll"]
+    assert "allValue" not in variable, "process_... of other jobs would be shown"
+
+
 async def test_every_metric_of_the_dashboard_and_the_alerts_is_served(tmp_path: Path) -> None:
     async with running_broker(tmp_path / "data", metrics_listener="127.0.0.1:0") as broker:
         _, body = await get(broker, "/metrics")
