@@ -68,6 +68,7 @@ def run(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.Com
 def copy_tree(target: Path) -> list[str]:
     """Copy what a distribution is made of; returns the packages' files, as in the checkout."""
     wanted = [*PACKAGES, FOUND_BY_SPARK, "pyproject.toml", "setup.py", "README.md", "LICENSE"]
+    wanted += ["MANIFEST.in"]  # has the pages of docs for a distribution of the source
     wanted += ["docs/*.md", "docs/how-to"]
     listed = run("git", "ls-files", "-co", "--exclude-standard", *wanted, cwd=ROOT).stdout.split()
     files = [name for name in listed if (ROOT / name).is_file()]
