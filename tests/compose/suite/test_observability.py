@@ -21,6 +21,7 @@ QUIET = (
     "tidelog_appends_rejected",
     "tidelog_segments_deleted",
     "tidelog_job_failures",
+    "tidelog_partition_offline",
     "tidelog_group_lag_seconds_slope",
 )
 
