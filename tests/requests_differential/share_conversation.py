@@ -78,6 +78,9 @@ STEP_S: Final = 0.3
 """How long a broker may need for what it does after an answer: settings, releases."""
 
 WAIT_MS: Final = 300
+SHORT_WAIT_MS: Final = 200
+"""Of fetches in a walk: without a wait Kafka at times answers that nothing is there, and has it in
+the next answer."""
 _LOADING: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 ACCEPT, RELEASE, REJECT, RENEW, GAP = (1,), (2,), (3,), (4,), (0,)
 
@@ -768,7 +771,7 @@ class Walk:
             max_records=0 if acks else wanted,
             batch_size=rng.choice((1, 3, 10, 500)),
             share_acquire_mode=mode,
-            max_wait_ms=0 if member.raw.session_epoch else WAIT_MS,
+            max_wait_ms=SHORT_WAIT_MS if member.raw.session_epoch else WAIT_MS,
             forgotten_topics_data=[forgotten],
             acks=[(partition, *ack) for ack in acks],
         )
