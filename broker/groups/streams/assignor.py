@@ -10,9 +10,9 @@ Load is tasks per member of a process. Of equals the first one is taken, in the 
 depends on its arguments alone.
 
 Differs from Kafka: a member that had a copy of a task may keep it when another one that had a copy
-has become active; 4.3.1 may give the copy to a member that has no state, later releases do not.
-Members whose names share a place in Kafka's hash table are taken by name; there by the history of
-the group.
+has become active or got its copy first; 4.3.1 may give the copy to a member that has no state,
+later releases do not. Members whose names share a place in Kafka's hash table are taken by name;
+there by the history of the group.
 
 Source: `StickyTaskAssignor`, `ProcessState` and `TargetAssignmentBuilder` of Kafka 4.3.1.
 """
