@@ -24,7 +24,7 @@ see them. A client that has to prove its identity gets 401, one without the righ
 
 A POST is a command. It needs ALTER on the cluster where rules are set, the header X-Tidelog-Command
 (or X-Tidelog-Clock), which no page in a browser can send, and a Host on this machine, but for
-/standby: whoever promotes one stands elsewhere.
+/standby: an operator promotes one from elsewhere.
 
 A port on loopback answers only requests whose Host is this machine: a page in a browser here could
 otherwise read the port under a name of its own that resolves to 127.0.0.1 (DNS rebinding).
