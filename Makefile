@@ -71,8 +71,8 @@ quick: setup ## unit tests only, stop at the first failure
 	$(PYTEST) -x -q -n auto tests/unit
 
 .PHONY: test
-test: setup ## everything but what needs other languages, a Java, a KDC, an S3 server or a browser
-	$(PYTEST) -q -n auto tests --ignore=tests/compat --ignore=tests/kerberos --ignore=tests/s3 --ignore=tests/pipeline \
+test: setup ## everything but what needs other languages, a Java, a KDC, an S3 server, Prometheus or a browser
+	$(PYTEST) -q -n auto -m 'not alerts' tests --ignore=tests/compat --ignore=tests/kerberos --ignore=tests/s3 --ignore=tests/pipeline \
 		--ignore=tests/roundtrip --ignore=tests/differential --ignore=tests/requests_differential \
 		--ignore=tests/tls_check --ignore=tests/rights/test_against_kafka.py --ignore=tests/browser
 

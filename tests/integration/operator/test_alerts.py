@@ -31,10 +31,6 @@ RULES = yaml.safe_load((DEPLOY / "prometheus/alerts.yml").read_text())["groups"]
 TESTED = yaml.safe_load((DEPLOY / "prometheus/alerts.test.yml").read_text())["tests"]
 
 MANAGER = shutil.which("alertmanager") or shutil.which("prometheus-alertmanager")
-needs_prometheus = pytest.mark.skipif(
-    not (MANAGER and all(map(shutil.which, ("prometheus", "promtool", "amtool")))),
-    reason="Prometheus and Alertmanager are not installed: make alerts",
-)
 
 
 def checked(*command: str, folder: Path) -> None:
@@ -76,7 +72,7 @@ def test_when_each_alert_fires_is_tested() -> None:
     assert fires == {rule["alert"] for rule in RULES}
 
 
-@needs_prometheus
+@pytest.mark.alerts
 def test_prometheus_and_alertmanager_take_the_files(tmp_path: Path) -> None:
     shutil.copytree(DEPLOY, tmp_path / "deploy")
     rules = tmp_path / "deploy" / "prometheus"
@@ -125,7 +121,7 @@ async def until(condition: Any, what: str, log: Path) -> None:
     raise AssertionError(f"{what} did not come; {log.read_text()[-2000:]}")
 
 
-@needs_prometheus
+@pytest.mark.alerts
 async def test_a_broker_that_goes_calls_a_person_and_one_that_is_back_takes_it_back(
     tmp_path: Path,
 ) -> None:
