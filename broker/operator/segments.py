@@ -47,7 +47,6 @@ Read next: `storage.segment.manifest`, `broker.operator.http`.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.operator import queries
@@ -170,8 +169,9 @@ class SegmentList:
             ],
         }  # fmt: skip
         # In a thread: a log of 10,000 segments takes tens of milliseconds.
-        fates = await self._threads.run(partial(_fates, facts, now_ms))
-        counted = await self._threads.run(lambda: {n: count() for n, count in counting.items()})
+        fates, counted = await self._threads.run(
+            lambda: (_fates(facts, now_ms), {n: count() for n, count in counting.items()})
+        )
         for number, one in zip(page, shown, strict=True):
             one.update(fates[number])
             if number in counted:
