@@ -3,7 +3,7 @@
 | code | meaning                                                        |
 |------|----------------------------------------------------------------|
 | 0    | done                                                           |
-| 1    | the broker, the disk or Spark refused, or is not installed   |
+| 1    | the broker, the disk or Spark refused, or is not installed     |
 | 2    | the settings are wrong                                         |
 | 3    | no broker answered                                             |
 | 4    | a topic, partition or group that was named does not exist      |

@@ -444,8 +444,8 @@ def _lz4_content(blocks: list[tuple[memoryview, bool]], block_bytes: int, max_by
             raise _limit_exceeded(Codec.LZ4, max_bytes)
         return content
     most = sum(min(block_bytes, _LZ4_RATIO_MAX * len(block)) for block, _ in blocks)
-    # A block that begins within the limit has room, so that one that is damaged is told from one
-    # that is too many.
+    # A block that begins within the limit has room: a damaged one is then not taken for one too
+    # many.
     out = bytearray(min(most, max_bytes + block_bytes))
     position = 0
     with memoryview(out) as view:
