@@ -22,8 +22,9 @@ application join together.
 
 Differs from Kafka: a member of a full group may join again. One that asks for the end of the
 application when it creates the group is heard. One that lists other tasks than it should have gets
-the list again, as the answer that had it may be lost. The time of an assignment is not stored: the
-first one after a restart is due at once.
+the list again, as the answer that had it may be lost. One that names a subtopology and no task of
+it owns nothing of it. The time of an assignment is not stored: the first one after a restart is due
+at once.
 
 All times are ms of one monotonic clock. Source: Kafka's `GroupMetadataManager`, `StreamsGroup`,
 `CurrentAssignmentBuilder`, `TargetAssignmentBuilder`.
