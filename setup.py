@@ -42,6 +42,7 @@ SHARED: Final = (
     "protocol.records.record_loops",
     "storage.append.plain",
     "storage.segment.feed",
+    "storage.log.reader",
     "storage.log.lane",
     "broker.net.request_fields",
     "broker.net.produce_lane",

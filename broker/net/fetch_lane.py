@@ -515,21 +515,20 @@ class FetchLane:
     def _read_one(self, part: Part, max_bytes: cython.longlong, needs_one: cython.bint) -> bool:
         """Read `part`; whether that reaches the end. It loses its log if it is not usual."""
         log: LogEnd = part.log
-        isolation = _ISOLATIONS[self._isolation]
-        result = log.read(part.offset, max_bytes=max_bytes, isolation=isolation, min_one=needs_one)
-        part.high_watermark, part.stable = result.high_watermark, result.last_stable_offset
-        part.start = result.log_start_offset
-        part.records = result.records
+        result = log.read(part.offset, max_bytes, _ISOLATIONS[self._isolation], needs_one)
+        part.records, part.high_watermark, part.stable = result[0], result[2], result[3]
+        part.start = result[4]
         part.records_size = len(part.records)
+        next_offset: cython.longlong = result[1]
         is_unusual: cython.bint = False
         is_end: cython.bint = True
         if self._isolation and part.stable != part.high_watermark:
             is_unusual = True
-        elif result.next_offset < part.high_watermark:
+        elif next_offset < part.high_watermark:
             is_end, self._is_cut = False, True
         elif not self._has_waited and self._commit.acknowledged_end(log):
             is_unusual = True
-        if result.aborted_transactions:
+        if result[5]:
             is_unusual = True
         if (
             part.records_size

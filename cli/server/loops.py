@@ -15,7 +15,7 @@ from protocol import extensions
 from protocol.records import encode_loops, entry_loops, record_loops
 from storage.append import plain
 from storage.disk import file_end
-from storage.log import lane
+from storage.log import lane, reader
 from storage.segment import feed
 
 MODULES: Final[tuple[ModuleType, ...]] = (
@@ -25,6 +25,7 @@ MODULES: Final[tuple[ModuleType, ...]] = (
     file_end,
     plain,
     feed,
+    reader,
     lane,
     request_fields,
     produce_lane,

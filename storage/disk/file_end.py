@@ -1,6 +1,6 @@
 # cython: language_level=3
 # mypy: disable-error-code="untyped-decorator,valid-type,no-any-return"
-"""The end of a real file, where appends go; compiled, since each appended batch comes here.
+"""Appends to a real file, and reads of it; compiled, since each batch comes here both ways.
 
 `FileEnd` is the base of `RealFile` (`storage.disk.files`), which describes the contract and owns
 the descriptor. Like `protocol.records.record_loops` it runs compiled and plain.
@@ -24,7 +24,7 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
 class FileEnd:
-    """What appends read and change of a file.
+    """What appends and reads need of a file.
 
     Attributes:
         path: the absolute name.
@@ -55,6 +55,13 @@ class FileEnd:
         if written != size:
             write_fully(self._fd, memoryview(data)[written:], position + written)
         self.size = position + size
+
+    def pread(self, size: cython.longlong, position: cython.longlong) -> bytes:
+        """See `File.pread`."""
+        if self._fd < 0:
+            self._files._open_again(self)
+        self._recent = True
+        return os.pread(self._fd, size, position)
 
 
 def write_fully(fd: int, data: Bytes, position: int) -> None:

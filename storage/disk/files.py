@@ -309,14 +309,6 @@ class RealFile(FileEnd):
         self._synced = 0  # how many of the changes are known to be on the medium
         self._closing = False
 
-    def pread(self, size: int, position: int) -> bytes:
-        """See `File.pread`."""
-        fd = self._fd
-        if fd < 0:
-            fd = self._files._open_again(self)
-        self._recent = True
-        return os.pread(fd, size, position)
-
     def truncate(self, size: int) -> None:
         """See `File.truncate`."""
         assert size >= 0, f"{self.path}: truncate to {size}"

@@ -4,6 +4,7 @@
 cimport cython
 from protocol.records.record_loops cimport RecordWalk
 from storage.append.plain cimport PlainBatch
+from storage.log.reader cimport LogReader
 from storage.segment.feed cimport SegmentEnd
 
 cdef int _TRANSACTIONAL_BIT
@@ -16,12 +17,14 @@ cdef class LogEnd:
     cdef public long long index_interval
     cdef long long _flush_messages
     cdef public bint waits_for_disk
-    cdef public object _shown
+    cdef public object path, quarantine
+    cdef public LogReader reader
     cdef public long long _shown_base, _shown_size
 
     cpdef bint wants_commit(self) except -1
     cpdef bint has_flush_messages(self) except -1
     cpdef int show_end(self) except -1
+    cpdef read(self, long long offset, long long max_bytes, isolation, bint min_one=*)
 
 
 @cython.final

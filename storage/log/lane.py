@@ -8,9 +8,9 @@ a producer that the log does not know. Everything else is for `Log.append`. `wri
 `Log.append` would have done: the same bytes in the files, the same state in memory, the same
 errors of the disk. A property test compares the two.
 
-`LogEnd` has what appends move of a log, in fields of C where extensions were built. The end of the
-log moves at `close` only: until then nothing else may use the log, and the caller does not give up
-control.
+`LogEnd` has what appends move of a log, in fields of C where extensions were built, and reads of
+what they wrote. The end of the log moves at `close` only: until then nothing else may use the log,
+and the caller does not give up control.
 
 Like `protocol.records.record_loops` it runs compiled and plain.
 """
@@ -23,8 +23,17 @@ from typing import TYPE_CHECKING, Any, Final
 from protocol.records import layout
 from protocol.records.layout import NO_OFFSET
 from storage.append.rules import AppendRules
-from storage.errors import LogOffline, StorageError
+from storage.errors import (
+    LogOffline,
+    LogQuarantined,
+    OffsetOutOfRange,
+    StorageError,
+    storage_failure,
+)
+from storage.log.reader import LogPosition
+from storage.log.values import Isolation, ReadResult
 from storage.producers.state import CACHED_BATCHES_MAX, SEQUENCE_MAX, CachedBatch
+from storage.segment.remote.log import RemoteBytesNeeded
 from storage.segment.rolling import RollRules
 
 try:
@@ -35,10 +44,12 @@ except ImportError:  # A wheel built without a compiler, on a machine without Cy
 if cython.compiled:
     from cython.cimports.protocol.records.record_loops import RecordWalk
     from cython.cimports.storage.append.plain import PlainBatch
+    from cython.cimports.storage.log.reader import LogReader
     from cython.cimports.storage.segment.feed import SegmentEnd
 else:
     from protocol.records.record_loops import RecordWalk
     from storage.append.plain import PlainBatch
+    from storage.log.reader import LogReader
     from storage.segment.feed import SegmentEnd
 
 if TYPE_CHECKING:
@@ -46,15 +57,19 @@ if TYPE_CHECKING:
     from storage.append.opening import Opening
     from storage.log.flush import Unsynced
     from storage.log.producers import LogProducers
-    from storage.log.reader import LogPosition
     from storage.producers.state import ProducerEntry, ProducerState
     from storage.segment.segment_list import SegmentList
+    from storage.segment.txn_index import AbortedTxn
 
 COMPILED: bool = bool(cython.compiled)
 """Whether this module was compiled to machine code."""
 
 
 FLUSH_POLICY_OS: Final = "os"
+
+_NOTHING: Final = memoryview(b"")
+_UNCOMMITTED: Final = Isolation.READ_UNCOMMITTED
+_COMMITTED: Final = Isolation.READ_COMMITTED
 
 # Numbers of C when they are compiled, by the .pxd.
 _TRANSACTIONAL_BIT: Final = layout.TRANSACTIONAL_BIT
@@ -63,29 +78,32 @@ _SEQUENCE_MAX: Final = SEQUENCE_MAX
 
 
 class LogEnd:
-    """What appends read and move of a log; the base of `Log`, which describes the attributes."""
+    """What appends move of a log, and reads; the base of `Log`, which describes the attributes."""
 
     def __init__(
         self,
+        path: str,
         segments: SegmentList,
         producers: LogProducers,
         unsynced: Unsynced,
         leader_epoch: int,
         log_start_offset: int,
-        offline: LogOffline | None,
+        quarantine: LogQuarantined | None,
     ) -> None:
         """Everything in `segments` is durable and visible."""
+        self.path = path
+        self.reader = LogReader(segments, index_interval=0)
+        self.quarantine = quarantine
         self.segments = segments
         self.producers = producers
         self.leader_epoch = leader_epoch
         self.unsynced = unsynced
-        self.offline = offline
-        self.refusal: StorageError | None = offline
+        self.offline: LogOffline | None = quarantine
+        self.refusal: StorageError | None = quarantine
         self.log_start_offset = log_start_offset
         self.log_end_offset = max(segments.active.next_offset, log_start_offset)
         self.durable_offset = self.high_watermark = self.log_end_offset
         self._shown_base = self._shown_size = 0
-        self._shown: LogPosition | None = None
 
     def _set_config(self, config: TopicConfig) -> None:
         self.config = config
@@ -110,11 +128,101 @@ class LogEnd:
         self.high_watermark = self.log_end_offset
         self._shown_base = active.base_offset
         self._shown_size = active.log.size
-        self._shown = None
         state = self.producers.state
         if state.completed:
             state.advance_high_watermark(self.log_end_offset)
         return 0
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Exclusive end for readers of committed records."""
+        unstable = self.producers.state.first_unstable_offset()
+        if unstable is None:
+            return self.high_watermark
+        return max(self.log_start_offset, min(unstable, self.high_watermark))
+
+    def end_position(self) -> LogPosition:
+        """The position of the next batch."""
+        active = self.segments.active
+        return LogPosition(self.log_end_offset, active.base_offset, active.size)
+
+    @property
+    def shown_position(self) -> LogPosition:
+        """Where the visible records end; made when it is asked for, since appends move it."""
+        return LogPosition(self.high_watermark, self._shown_base, self._shown_size)
+
+    @shown_position.setter
+    def shown_position(self, end: LogPosition) -> None:
+        self.high_watermark, self._shown_base, self._shown_size = end
+
+    def end_for(self, isolation: Isolation, stable: int) -> LogPosition:
+        """Where the records end that a reader sees, if the last stable offset is `stable`."""
+        if isolation is Isolation.LOG_END:
+            return self.end_position() if self.offline is None else self.shown_position
+        if isolation is Isolation.READ_UNCOMMITTED or stable == self.high_watermark:
+            return self.shown_position
+        return self.reader.position_of(stable)
+
+    def read(
+        self,
+        offset: cython.longlong,
+        max_bytes: cython.longlong,
+        isolation: Isolation,
+        min_one: cython.bint = True,
+    ) -> ReadResult:
+        """Whole batches from the one that holds `offset` on, bounded by what `isolation` may see.
+
+        The first batch may begin below `offset`. At least one batch is returned if there is a
+        visible one and `min_one` is set, else at most `max_bytes`.
+
+        Raises:
+            OffsetOutOfRange: `offset` is below the log's start or above its end.
+            CorruptLog, StorageFailed: the bytes could not be read, or differ from what was written.
+            LogQuarantined: `offset` is damaged or gone, or lies after an offset that is.
+            RemoteBytesNeeded: the bytes are in an object store.
+        """
+        if self.quarantine is not None and offset >= self.quarantine.good_until:
+            raise self.quarantine
+        if offset < self.log_start_offset or offset > self.log_end_offset:
+            raise OffsetOutOfRange(offset, start=self.log_start_offset, end=self.log_end_offset)
+        reader: LogReader = self.reader
+        state = self.producers.state
+        stable: cython.longlong = self.high_watermark
+        if state.open_transactions or state.completed:
+            stable = self.last_stable_offset
+        is_committed: cython.bint = isolation is _COMMITTED
+        end_offset: cython.longlong = self.high_watermark
+        end_base: cython.longlong = self._shown_base
+        end_position: cython.longlong = self._shown_size
+        next_offset: cython.longlong = offset
+        records = _NOTHING
+        aborted: list[AbortedTxn] | None = None
+        try:
+            if isolation is not _UNCOMMITTED and (not is_committed or stable != end_offset):
+                end_offset, end_base, end_position = self.end_for(isolation, stable)
+            if offset < end_offset and (max_bytes > 0 or min_one):
+                records = reader.read(
+                    offset, max_bytes, end_offset, end_base, end_position, min_one
+                )
+                next_offset = reader.next_offset
+            if is_committed:
+                aborted = []
+                if self.producers.has_aborts and records:
+                    aborted = reader.aborted_transactions(offset, next_offset)
+        except RemoteBytesNeeded as need:
+            raise need.widened(max_bytes) from None
+        except OSError as error:
+            raise storage_failure("read", self.path, error) from error
+        # The tuple itself: the constructor of a named tuple is another call.
+        found = (
+            records,
+            next_offset,
+            self.high_watermark,
+            stable,
+            self.log_start_offset,
+            aborted,
+        )
+        return tuple.__new__(ReadResult, found)
 
 
 class LogLane:

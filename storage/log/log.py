@@ -30,7 +30,6 @@ Source: Kafka `UnifiedLog`.
 """
 
 from contextlib import suppress
-from dataclasses import replace
 from random import Random
 from typing import Final, NoReturn
 
@@ -60,23 +59,20 @@ from storage.log.lookup import (
     offsets_before,
 )
 from storage.log.producers import LogProducers
-from storage.log.reader import NOTHING, LogPosition, LogReader
+from storage.log.reader import LogPosition
 from storage.log.segment_changes import SegmentChanges
 from storage.log.values import (
     NOTHING_FOUND,
     AppendResult,
     Isolation,
-    ReadResult,
     RecoveryReport,
     appended,
     appended_before,
 )
 from storage.segment.manifest import Manifest
-from storage.segment.remote.log import RemoteBytesNeeded
 from storage.segment.rolling import find_roll_reason
 from storage.segment.segment import Segment
 from storage.segment.segment_list import SegmentList
-from storage.segment.txn_index import AbortedTxn
 
 STAMP_SLACK_MS: Final = 60_000
 """How far the clock may fall behind the last LogAppendTime stamp before stamps fall with it."""
@@ -133,13 +129,12 @@ class Log(LogEnd):
         segments[-1].time_index.load_last()
         self.topic = topic
         self.partition = partition
-        self.path = path
         unsynced = Unsynced(files, path)
+        listed = SegmentList(segments)
         super().__init__(
-            SegmentList(segments), producers, unsynced, leader_epoch, log_start_offset, quarantine
+            path, listed, producers, unsynced, leader_epoch, log_start_offset, quarantine
         )
         self.manifest = manifest
-        self.reader = LogReader(self.segments, index_interval=0)
         self._auxiliary = AuxiliaryIndexes(files, self.unsynced)
         self.lookup = TimeLookup(self.segments, self._auxiliary, index_interval=0)
         self.changes = SegmentChanges(
@@ -153,11 +148,10 @@ class Log(LogEnd):
         )
         self.leader_epochs = leader_epochs
         self.recovery_report = NOTHING_FOUND if report == NOTHING_FOUND else report
-        self.quarantine = quarantine
         self.held_by_future: int | None = None
         self.is_closed = False
-        end = replace(self._end_position(), position=end_position)
-        self._high_watermark_position = self.durable_position = end
+        end = self.end_position()._replace(position=end_position)
+        self.shown_position = self.durable_position = end
         self._random = random
         self._last_stamp_ms = last_stamp_ms
         if is_new:
@@ -177,14 +171,6 @@ class Log(LogEnd):
             self.show_end()
 
     # --- offsets and state ----------------------------------------------------------------------
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Exclusive end for readers of committed records."""
-        unstable = self.producers.state.first_unstable_offset()
-        if unstable is None:
-            return self.high_watermark
-        return max(self.log_start_offset, min(unstable, self.high_watermark))
 
     @property
     def cleaned_offset(self) -> int:
@@ -237,28 +223,11 @@ class Log(LogEnd):
         self.offline = self.refusal = LogOffline(self.path, str(error))
         raise self.offline from error
 
-    def _end_position(self) -> LogPosition:
-        """The position of the next batch."""
-        active = self.segments.active
-        return LogPosition(self.log_end_offset, active.base_offset, active.size)
-
-    @property
-    def _high_watermark_position(self) -> LogPosition:
-        """Where the visible records end; made when it is asked for, since appends move it."""
-        if self._shown is None:
-            self._shown = LogPosition(self.high_watermark, self._shown_base, self._shown_size)
-        return self._shown
-
-    @_high_watermark_position.setter
-    def _high_watermark_position(self, position: LogPosition) -> None:
-        self._shown = position
-
     def _advance_high_watermark(self, end: LogPosition) -> None:
         if end.offset >= self.high_watermark:
             assert end.offset <= self.log_end_offset, "the high watermark is above the log's end"
-            self.high_watermark = end.offset
             # When a flush completes after a roll, its end is the end of a closed segment.
-            self._high_watermark_position = self.reader.at_segment_start(end)
+            self.shown_position = self.reader.at_segment_start(end)
             self.producers.state.advance_high_watermark(end.offset)
 
     def _check_offsets(self) -> None:
@@ -270,7 +239,6 @@ class Log(LogEnd):
         assert self.durable_offset <= self.high_watermark, (
             f"{self.path}: durable {self.durable_offset}, high watermark {self.high_watermark}"
         )
-        assert self._high_watermark_position.offset == self.high_watermark
         assert self.segments.first.base_offset <= self.log_start_offset
 
     # --- append ---------------------------------------------------------------------------------
@@ -433,58 +401,11 @@ class Log(LogEnd):
         assert self.segments.active.is_empty, "a segment with data begins at the log's end"
         assert self.segments.active.base_offset == self.log_end_offset, "a gap before the segment"
         # The high watermark stays, but its position may lie in the new segment now.
-        self._high_watermark_position = self.reader.at_segment_start(self._high_watermark_position)
+        self.shown_position = self.reader.at_segment_start(self.shown_position)
 
     def _draw_jitter(self, segment: Segment) -> None:
         jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
         segment.roll_jitter_ms = self._random.randrange(jitter_ms) if jitter_ms else 0
-
-    # --- read -----------------------------------------------------------------------------------
-
-    def read(
-        self, offset: int, *, max_bytes: int, isolation: Isolation, min_one: bool = True
-    ) -> ReadResult:
-        """Whole batches from the one that holds `offset` on, bounded by what `isolation` may see.
-
-        The first batch may begin below `offset`. At least one batch is returned if there is a
-        visible one and `min_one` is set, else at most `max_bytes`.
-
-        Raises:
-            OffsetOutOfRange: `offset` is below the log's start or above its end.
-            CorruptLog, StorageFailed: the bytes could not be read, or differ from what was written.
-            LogQuarantined: `offset` is damaged or gone, or lies after an offset that is.
-            RemoteBytesNeeded: the bytes are in an object store.
-        """
-        if self.quarantine is not None and offset >= self.quarantine.good_until:
-            raise self.quarantine
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise OffsetOutOfRange(offset, start=self.log_start_offset, end=self.log_end_offset)
-        stable = self.last_stable_offset
-        committed = isolation is Isolation.READ_COMMITTED
-        records, next_offset = NOTHING, offset
-        try:
-            end = self._end_for(isolation, stable)
-            if offset < end.offset and (max_bytes > 0 or min_one):
-                records, next_offset = self.reader.read(
-                    offset, max_bytes=max_bytes, end=end, min_one=min_one
-                )
-            aborted: list[AbortedTxn] | None = [] if committed else None
-            if committed and self.producers.has_aborts and records:
-                aborted = self.reader.aborted_transactions(offset, next_offset)
-        except RemoteBytesNeeded as need:
-            raise need.widened(max_bytes) from None
-        except OSError as error:
-            raise storage_failure("read", self.path, error) from error
-        return ReadResult(
-            records, next_offset, self.high_watermark, stable, self.log_start_offset, aborted
-        )
-
-    def _end_for(self, isolation: Isolation, stable: int) -> LogPosition:
-        if isolation is Isolation.LOG_END:
-            return self._end_position() if self.offline is None else self._high_watermark_position
-        if isolation is Isolation.READ_UNCOMMITTED or stable == self.high_watermark:
-            return self._high_watermark_position
-        return self.reader.position_of(stable)
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -588,7 +509,7 @@ class Log(LogEnd):
         if not self.needs_flush:
             return None
         try:
-            return self.unsynced.begin(self.segments.active, self._end_position())
+            return self.unsynced.begin(self.segments.active, self.end_position())
         except OSError as error:
             raise storage_failure("flush", self.path, error) from error
 

@@ -1,26 +1,47 @@
+# cython: language_level=3
+# mypy: disable-error-code="untyped-decorator,valid-type,no-any-return"
 """Reading whole batches from a log, by offset, with one positioned read where possible.
 
-Owns the way from an offset to bytes, and a small memory of where sequential readers will continue.
-Each read notes the position of the next offset, so a consumer that follows the log never pays for a
-search. Refuses to know what is visible: the caller passes the end.
+Owns the way from an offset to bytes, and a small memory of where readers are. Each read notes the
+position of the next offset, and a search the position that it found, so a consumer that follows the
+log never pays for a search, and of several that begin at one offset only the first does. Refuses to
+know what is visible: the caller passes the end.
 
 Cost of a read: with a noted position one `pread`, without it one or two more to find the batch
 through the offset index. Batches are never split, converted or copied record by record.
 
+Like `protocol.records.record_loops` it runs compiled and plain.
+
 Source: Kafka `LocalLog.read`, `LogSegment.read`; KIP-98 for aborted transactions.
 """
 
+from __future__ import annotations
+
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from protocol.records.entry_loops import whole_entries
 from protocol.records.layout import LOG_OVERHEAD
 from storage.errors import CorruptLog
 from storage.segment.scan import ensure_indexes
-from storage.segment.segment import Segment
-from storage.segment.segment_list import SegmentList
-from storage.segment.txn_index import AbortedTxn
-from values.dataclasses import dataclass
+
+try:
+    import cython
+except ImportError:  # A wheel built without a compiler, on a machine without Cython.
+    from protocol.records import cython_shim as cython
+
+if cython.compiled:
+    from cython.cimports.storage.segment.feed import SegmentEnd
+else:
+    from storage.segment.feed import SegmentEnd
+
+if TYPE_CHECKING:
+    from storage.segment.segment import Segment
+    from storage.segment.segment_list import SegmentList
+    from storage.segment.txn_index import AbortedTxn
+
+COMPILED: bool = bool(cython.compiled)
+"""Whether this module was compiled to machine code."""
 
 HINTS_MAX: Final = 64
 """How many readers' next positions are remembered per log."""
@@ -28,8 +49,7 @@ HINTS_MAX: Final = 64
 _FRAME: Final = Struct(">qi")
 
 
-@dataclass(slots=True)
-class LogPosition:
+class LogPosition(NamedTuple):
     """A boundary between batches: the offset of what follows it, and its position."""
 
     offset: int
@@ -41,9 +61,11 @@ NOTHING: Final = memoryview(b"")
 
 
 class LogReader:
-    """Reads from a `SegmentList` that its owner keeps changing; same thread as the owner."""
+    """Reads from a `SegmentList` that its owner keeps changing; same thread as the owner.
 
-    __slots__ = ("_hints", "_segments", "index_interval")
+    Attributes:
+        next_offset: the offset after the last batch of the last read.
+    """
 
     def __init__(self, segments: SegmentList, *, index_interval: int) -> None:
         """Read from `segments`; `index_interval` is for indexes that have to be rebuilt."""
@@ -51,53 +73,67 @@ class LogReader:
         # Made by the first read: most partitions of a broker are idle.
         self._hints: dict[int, tuple[Segment, int]] | None = None
         self.index_interval = index_interval
+        self.next_offset = 0
 
     def forget_positions(self) -> None:
         """Drop the noted positions, because segments were removed or replaced."""
         self._hints = None
 
     def read(
-        self, offset: int, *, max_bytes: int, end: LogPosition, min_one: bool
-    ) -> tuple[memoryview, int]:
-        """The batches from the one that holds `offset` on, up to `max_bytes` and up to `end`.
+        self,
+        offset: cython.longlong,
+        max_bytes: cython.longlong,
+        end_offset: cython.longlong,
+        end_base: cython.longlong,
+        end_position: cython.longlong,
+        min_one: cython.bint,
+    ) -> memoryview:
+        """The batches from the one that holds `offset` on, up to `max_bytes` and up to the end.
 
-        The other value is the offset after the last of them.
-
-        `offset` is below `end.offset`. The first batch may begin below `offset`. With `min_one` it
-        is returned even if it is larger than `max_bytes`. A read stays within one segment.
+        The end is a `LogPosition` by its fields; `offset` is below it. The first batch may begin
+        below `offset`. With `min_one` it is returned even if it is larger than `max_bytes`. A read
+        stays within one segment. `next_offset` says where the next one begins.
 
         Raises OSError, or CorruptLog when the log is not what was written.
         """
-        assert offset < end.offset, f"read at {offset}, the end is {end.offset}"
+        assert offset < end_offset, f"read at {offset}, the end is {end_offset}"
         hint = None if self._hints is None else self._hints.get(offset)
-        segment, position = self.locate(offset) if hint is None else hint
-        limit = self._limit(segment, end)
-        if position >= limit and segment.base_offset < end.base_offset:
+        if hint is None:
+            hint = self.locate(offset)
+            self._remember(offset, hint)
+        segment: SegmentEnd = hint[0]
+        position: cython.longlong = hint[1]
+        is_last: cython.bint = segment.base_offset == end_base
+        limit: cython.longlong = end_position if is_last else segment.log.size
+        if position >= limit and segment.base_offset < end_base:
             following = self._segments.after(segment)
             assert following is not None, "the end lies in a segment that is not there"
             segment, position = following, 0
-            limit = self._limit(segment, end)
+            is_last = segment.base_offset == end_base
+            limit = end_position if is_last else segment.log.size
         assert 0 <= position <= limit, f"read at byte {position} of {limit}"
-        size = limit - position
-        if size > max_bytes:
-            size = max_bytes
-        data = memoryview(segment.log.pread(size, position))
+        size: cython.longlong = min(limit - position, max_bytes)
+        next_offset: cython.longlong
+        data: memoryview = memoryview(segment.log.pread(size, position))
         if len(data) != size:
             raise _cut_off(segment, position, size, len(data))
         if position + size == limit:
-            at_end = segment.base_offset == end.base_offset
-            next_offset = end.offset if at_end else segment.next_offset
+            next_offset = end_offset if is_last else segment.next_offset
         else:
             taken, last_offset, count = whole_entries(data, 0, size, size, False)
             if count == 0:
                 if not min_one:
-                    return NOTHING, offset
+                    self.next_offset = offset
+                    return NOTHING
                 data, last_offset = self._first_entry(segment, position, limit)
                 taken = len(data)
-            data, next_offset = data[:taken], last_offset + 1
-        assert offset <= next_offset <= end.offset, f"read to {next_offset}, beyond {end.offset}"
-        self._remember(next_offset, segment, position + len(data))
-        return data, next_offset
+            data = data[:taken]
+            size = taken
+            next_offset = last_offset + 1
+        assert offset <= next_offset <= end_offset, f"read to {next_offset}, beyond {end_offset}"
+        self._remember(next_offset, (segment, position + size))
+        self.next_offset = next_offset
+        return data
 
     def locate(self, offset: int) -> tuple[Segment, int]:
         """Where the first batch that ends at `offset` or later starts: segment and position.
@@ -146,9 +182,6 @@ class LogReader:
             segment = self._segments.after(segment)
         return found
 
-    def _limit(self, segment: Segment, end: LogPosition) -> int:
-        return end.position if segment.base_offset == end.base_offset else segment.size
-
     def _first_entry(self, segment: Segment, position: int, limit: int) -> tuple[memoryview, int]:
         """The one entry at `position`, whatever its size, and its last offset."""
         frame = segment.log.pread(LOG_OVERHEAD, position)
@@ -161,7 +194,8 @@ class LogReader:
             raise _cut_off(segment, position, size, len(data))
         return data, last_offset
 
-    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+    def _remember(self, offset: cython.longlong, place: tuple[Segment, int]) -> cython.int:
+        """Note that `offset` is at `place`; returns 0."""
         hints = self._hints
         if hints is None:
             hints = self._hints = {}
@@ -169,7 +203,8 @@ class LogReader:
         hints.pop(offset, None)
         if len(hints) >= HINTS_MAX:
             del hints[next(iter(hints))]
-        hints[offset] = (segment, position)
+        hints[offset] = place
+        return 0
 
 
 def _cut_off(segment: Segment, position: int, expected: int, found: int) -> CorruptLog:

@@ -5,7 +5,7 @@ Read next: `storage.log.log`.
 
 from dataclasses import field
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from protocol.records.layout import NO_TIMESTAMP
 from storage.append.values import AppendPlan
@@ -76,8 +76,7 @@ def appended_before(first: CachedBatch, log_start_offset: int) -> AppendResult:
     )
 
 
-@dataclass(slots=True)
-class ReadResult:
+class ReadResult(NamedTuple):
     """Whole batches, owned by the caller, and the log's offsets at that moment.
 
     `next_offset` is where a reader continues. `aborted_transactions` is None unless the reader

@@ -175,10 +175,10 @@ class ProducerState:
     """
 
     __slots__ = (
-        "_open",
         "completed",
         "expiration_ms",
         "map_end_offset",
+        "open_transactions",
         "producers",
         "producers_max",
     )
@@ -196,7 +196,7 @@ class ProducerState:
         # Least recently updated first: update() inserts an entry again at the end.
         self.producers: dict[int, ProducerEntry] = {}
         # first offset -> producer id; ascending, because transactions open in log order.
-        self._open: dict[int, int] = {}
+        self.open_transactions: dict[int, int] = {}
         # first offset -> last offset of ended transactions that are not yet below the high
         # watermark: their marker may still be lost, so they stay unstable.
         self.completed: dict[int, int] = {}
@@ -305,10 +305,10 @@ class ProducerState:
         )
         entry.last_timestamp = batch.max_timestamp
         if batch.is_transactional and entry.txn_first_offset == NO_OFFSET:
-            newest = next(reversed(self._open), NO_OFFSET)
+            newest = next(reversed(self.open_transactions), NO_OFFSET)
             assert newest < batch.base_offset, "transactions open in the order of the log"
             entry.txn_first_offset = batch.base_offset
-            self._open[batch.base_offset] = producer_id
+            self.open_transactions[batch.base_offset] = producer_id
         return None
 
     def first_unstable_offset(self) -> int | None:
@@ -324,18 +324,18 @@ class ProducerState:
 
     def first_undecided_offset(self) -> int | None:
         """First offset of the oldest open transaction, or None."""
-        return next(iter(self._open), None)
+        return next(iter(self.open_transactions), None)
 
     def last_stable_offset_after(self, txn: CompletedTxn) -> int:
         """The last stable offset once ``txn`` is complete, for the transaction index."""
-        for first_offset, producer_id in self._open.items():
+        for first_offset, producer_id in self.open_transactions.items():
             if producer_id != txn.producer_id:
                 return first_offset
         return txn.last_offset + 1
 
     def complete_txn(self, txn: CompletedTxn) -> None:
         """Move a transaction from open to ended-but-not-yet-below-the-high-watermark."""
-        producer_id = self._open.pop(txn.first_offset, None)
+        producer_id = self.open_transactions.pop(txn.first_offset, None)
         assert producer_id == txn.producer_id, "only an open transaction can be completed"
         assert txn.first_offset <= txn.last_offset
         assert txn.first_offset not in self.completed, "a transaction is completed once"
@@ -366,7 +366,7 @@ class ProducerState:
         """Drop all state; the log below ``map_end_offset`` counts as included."""
         assert map_end_offset >= 0
         self.producers.clear()
-        self._open.clear()
+        self.open_transactions.clear()
         self.completed.clear()
         self.map_end_offset = map_end_offset
 
@@ -377,7 +377,7 @@ class ProducerState:
         self.clear(map_end_offset)
         kept = [entry for entry in entries if not self._is_expired(entry, now_ms)]
         self.producers = {entry.producer_id: entry for entry in kept}
-        self._open = dict(
+        self.open_transactions = dict(
             sorted(
                 (entry.txn_first_offset, entry.producer_id)
                 for entry in kept

@@ -61,6 +61,11 @@ class IndexTail:
         self._first = self._second = NO_ENTRIES
         self._last: tuple[int, int] | None = None
 
+    @property
+    def wants_writing(self) -> bool:
+        """Whether the tail is long enough for a write."""
+        return len(self._first) >= TAIL_ENTRIES_MAX
+
     def add(self, first: cython.longlong, second: cython.longlong) -> cython.int:
         """Add an entry; returns 0."""
         if not self._first:

@@ -29,7 +29,7 @@ from typing import ClassVar, Final
 
 from protocol.records.checksums import crc32c
 from storage.disk.files import File, Files
-from storage.segment.feed import NO_ENTRIES, TAIL_ENTRIES_MAX, IndexTail
+from storage.segment.feed import NO_ENTRIES, IndexTail
 
 _BLOCK_ENTRIES: Final = 512
 """A search in the file stops halving at this many entries and reads them at once."""
@@ -77,11 +77,6 @@ class SparseIndex(IndexTail):
     def exists(self) -> bool:
         """Whether there is a file on disk."""
         return self._file is not None
-
-    @property
-    def wants_writing(self) -> bool:
-        """Whether the tail is long enough for a write."""
-        return len(self._first) >= TAIL_ENTRIES_MAX
 
     def entry(self, slot: int) -> tuple[int, int]:
         """The two integers of entry `slot` (0 up to `count`, exclusive) as they are in the file."""

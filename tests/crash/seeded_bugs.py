@@ -62,7 +62,7 @@ def hw_before_fsync(patch: Patch) -> None:
 
     def append(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(self, *args, **kwargs)
-        self._advance_high_watermark(self._end_position())
+        self._advance_high_watermark(self.end_position())
         return result
 
     patch.setattr(log.Log, "append", append)
@@ -341,8 +341,7 @@ def late_flush_ends_in_a_closed_segment(patch: Patch) -> None:
 
     def advance(self: Any, end: Any) -> None:
         if end.offset >= self.high_watermark:
-            self.high_watermark = end.offset
-            self._high_watermark_position = end
+            self.shown_position = end
             self.producers.state.advance_high_watermark(end.offset)
 
     patch.setattr(log.Log, "_advance_high_watermark", advance)

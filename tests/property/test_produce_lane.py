@@ -218,7 +218,7 @@ def _state_of(log: Log) -> Any:
     ]
     return (
         log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset,
-        log.durable_offset, log._high_watermark_position, log.producers.state.map_end_offset,
+        log.durable_offset, log.shown_position, log.producers.state.map_end_offset,
         segments, producers,
     )  # fmt: skip
 

@@ -38,6 +38,7 @@ ALL_LOOPS = [f"protocol/records/{name}" for name in LOOPS] + [
     "storage/disk/file_end",
     "storage/append/plain",
     "storage/segment/feed",
+    "storage/log/reader",
     "storage/log/lane",
     "broker/net/request_fields",
     "broker/net/produce_lane",
