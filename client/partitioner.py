@@ -5,40 +5,20 @@ that producers in different languages agree and a key's records stay in order. R
 a key stick to one partition until a batch's worth of bytes went there and then move on, which
 fills batches instead of spreading thin ones (KIP-480, KIP-794).
 
-Source: org.apache.kafka.common.utils.Utils.murmur2, BuiltInPartitioner.
+Source: Kafka `Utils.murmur2`, `BuiltInPartitioner`.
 """
 
 import random
 from collections.abc import Sequence
 
-SEED = 0x9747B28C
-MULTIPLIER = 0x5BD1E995
-MASK_32 = 0xFFFFFFFF
+from protocol.records.encode_loops import murmur2
+
 POSITIVE = 0x7FFFFFFF
 
 
-def murmur2(data: bytes) -> int:
-    """The 32-bit murmur2 hash of `data`, unsigned, with Kafka's seed."""
-    length = len(data)
-    state = SEED ^ length
-    whole = length & ~3
-    for position in range(0, whole, 4):
-        word = int.from_bytes(data[position : position + 4], "little")
-        word = word * MULTIPLIER & MASK_32
-        word ^= word >> 24
-        word = word * MULTIPLIER & MASK_32
-        state = (state * MULTIPLIER & MASK_32) ^ word
-    if whole < length:
-        state ^= int.from_bytes(data[whole:], "little")
-        state = state * MULTIPLIER & MASK_32
-    state ^= state >> 13
-    state = state * MULTIPLIER & MASK_32
-    return state ^ (state >> 15)
-
-
-def partition_for_key(key: bytes, partitions_count: int) -> int:
+def partition_for_key(key: bytes | bytearray | memoryview, partitions_count: int) -> int:
     """The partition of 0 to `partitions_count` - 1 that every Kafka client gives this key."""
-    return (murmur2(key) & POSITIVE) % partitions_count
+    return (murmur2(bytes(key)) & POSITIVE) % partitions_count
 
 
 class StickyPartitioner:

@@ -261,12 +261,12 @@ def _mixed(digest: cython.ulonglong, cells: _Cells, row: cython.longlong) -> cyt
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def _murmur2(cells: _Cells, row: cython.longlong) -> cython.ulonglong:
-    """The 32-bit murmur2 hash of an entry that is not null, with Kafka's seed."""
+def _murmur2(
+    data: cython.p_const_uchar, at: cython.longlong, size: cython.longlong
+) -> cython.ulonglong:
+    """The 32-bit murmur2 hash of the `size` bytes at `at`, with Kafka's seed."""
     mask: cython.ulonglong = 0xFFFF_FFFF
     factor: cython.ulonglong = 0x5BD1_E995
-    size: cython.longlong = cells.ends[row + 1] - cells.ends[row]
-    at: cython.longlong = cells.ends[row]
     state: cython.ulonglong = 0x9747_B28C ^ size
     word: cython.ulonglong
     byte: cython.ulonglong
@@ -274,7 +274,7 @@ def _murmur2(cells: _Cells, row: cython.longlong) -> cython.ulonglong:
     while size > 0:
         word = 0
         for place in range(4 if size > 4 else size):
-            byte = cells.data[at + place]
+            byte = data[at + place]
             word |= byte << (8 * place)
         if size < 4:
             state = (state ^ word) * factor & mask
@@ -288,6 +288,14 @@ def _murmur2(cells: _Cells, row: cython.longlong) -> cython.ulonglong:
     return state ^ (state >> 15)
 
 
+def murmur2(key: bytes) -> int:
+    """The 32-bit murmur2 hash of `key`, unsigned, with Kafka's seed.
+
+    Source: Kafka `Utils.murmur2`.
+    """
+    return _murmur2(key, 0, len(key))
+
+
 def choose_partitions(
     keys: Column | None, rows: cython.longlong, partitions: cython.longlong, out: memoryview
 ) -> None:
@@ -299,11 +307,15 @@ def choose_partitions(
     cells: _Cells = _Cells(keys)
     chosen: cython.int[::1] = out
     row: cython.longlong
+    start: cython.longlong
+    hashed: cython.ulonglong
     for row in range(rows):
         if cells.size(row) < 0:
             chosen[row] = -1
         else:
-            chosen[row] = (_murmur2(cells, row) & 0x7FFF_FFFF) % partitions
+            start = cells.ends[row]
+            hashed = _murmur2(cells.data, start, cells.ends[row + 1] - start)
+            chosen[row] = (hashed & 0x7FFF_FFFF) % partitions
 
 
 @cython.final

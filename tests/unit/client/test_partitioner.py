@@ -6,7 +6,8 @@ import zlib
 
 import pytest
 
-from client.partitioner import StickyPartitioner, murmur2, partition_for_key
+from client.partitioner import StickyPartitioner, partition_for_key
+from protocol.records.encode_loops import murmur2
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
