@@ -15,7 +15,6 @@ class UnknownTopicOrPartition(BrokerError):
     """No such topic, or the topic has no such partition."""
 
     def __init__(self, topic: str, partition: int | None = None) -> None:
-        """Name the requested topic, or one partition of it."""
         self.topic = topic
         self.partition = partition
         what = topic if partition is None else f"{topic}-{partition}"
@@ -26,7 +25,6 @@ class UnknownTopicId(BrokerError):
     """No topic has this id."""
 
     def __init__(self, topic_id: bytes) -> None:
-        """Name the requested id."""
         self.topic_id = topic_id
         super().__init__(f"No topic has the id {topic_id.hex()}.")
 
@@ -39,7 +37,6 @@ class NotLeader(BrokerError):
     """The partition exists, but another broker leads it."""
 
     def __init__(self, topic: str, partition: int, leader_id: int) -> None:
-        """Name the partition and its leader."""
         self.topic = topic
         self.partition = partition
         self.leader_id = leader_id
@@ -58,7 +55,6 @@ class NotReplica(BrokerError):
     """A broker that has no replica of the partition fetches it as a follower."""
 
     def __init__(self, topic: str, partition: int, replica_id: int) -> None:
-        """Name the partition and the broker that fetches."""
         super().__init__(f"Broker {replica_id} has no replica of {topic}-{partition}.")
 
 
@@ -78,7 +74,6 @@ class ReadOnlyWindow(BrokerError):
     """The name stands for a time window of a topic, which only reads can use."""
 
     def __init__(self, name: str, topic: str) -> None:
-        """Name the window and the topic."""
         self.name = name
         super().__init__(f"{name!r} is a read-only window of {topic}; use {topic} itself for this.")
 
@@ -122,7 +117,6 @@ class NoTimeLeft(BrokerError):
     """
 
     def __init__(self, timeout_ms: int, *, is_done: bool) -> None:
-        """Name the given time and what became of the work."""
         done = "the work is done" if is_done else "nothing was done"
         super().__init__(f"timeout_ms is {timeout_ms}, so {done}; give 1 or more.")
 

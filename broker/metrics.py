@@ -94,7 +94,6 @@ class ApiMetrics:
     __slots__ = ("failures", "latency_ns")
 
     def __init__(self) -> None:
-        """Start at zero."""
         self.failures = 0
         self.latency_ns = latency_distribution()
 
@@ -105,7 +104,6 @@ class CommitMetrics:
     __slots__ = ("acks_completed", "latency_ns", "size_bytes", "sync_failures")
 
     def __init__(self) -> None:
-        """Start at zero."""
         self.acks_completed = 0
         self.sync_failures = 0
         self.latency_ns = latency_distribution()
@@ -135,7 +133,6 @@ class RemoteMetrics:
     )
 
     def __init__(self) -> None:
-        """Start at zero."""
         self.uploaded = 0
         self.uploaded_bytes = 0
         self.fetched = 0
@@ -202,7 +199,6 @@ class ClientTimes:
     """
 
     def __init__(self) -> None:
-        """No batch was off."""
         self.rows: dict[tuple[str, str], OffTimes] = {}
 
     def appended(
@@ -280,7 +276,6 @@ class Metrics:
     """The broker's counters. Written by the loop thread, read by the scrape in the same thread."""
 
     def __init__(self) -> None:
-        """Start at zero."""
         self._apis: dict[ApiKey, ApiMetrics] = {}
         self.commits = CommitMetrics()
         self.batches_appended = 0

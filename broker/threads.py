@@ -229,7 +229,6 @@ class Threads:
     """The pools of one broker; see the module's table."""
 
     def __init__(self) -> None:
-        """Allow the threads; none runs yet."""
         self.sync = Pool("sync", SYNC_THREADS)
         self.side = Pool("side", SIDE_THREADS)
         self.jobs = Pool("jobs", JOB_THREADS)

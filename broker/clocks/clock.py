@@ -64,7 +64,6 @@ class SteadyTime:
     __slots__ = ("_clock", "_offset_ms")
 
     def __init__(self, clock: Clock) -> None:
-        """Start at the current time of the wall clock."""
         self._clock = clock
         self._offset_ms = clock.wall_ms() - clock.monotonic_ms()
 

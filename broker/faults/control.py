@@ -49,7 +49,6 @@ class FaultControl:
     """Commands about the faults of one broker."""
 
     def __init__(self, faults: RequestFaults) -> None:
-        """Add to `faults`, and heal them."""
         self._faults = faults
 
     def serve(self, queries: dict[str, Query], commands: dict[str, Command]) -> None:

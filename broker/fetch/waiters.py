@@ -42,7 +42,6 @@ class FetchWaiters:
     __slots__ = ("_clock", "_parked", "by_log")
 
     def __init__(self, clock: Clock) -> None:
-        """Start with none parked."""
         self._clock = clock
         self.by_log: dict[Log, dict[FetchWaiter, None]] = {}
         self._parked: dict[FetchWaiter, None] = {}

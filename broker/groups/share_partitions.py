@@ -76,7 +76,6 @@ class SharePartitions:
     """All loaded share partitions. Loop thread only."""
 
     def __init__(self, services: CoordinatorServices, states: Persister) -> None:
-        """Load from and store into `states`."""
         self._services = services
         self._topics: TopicRegistry = services.topics
         self._clock: Clock = services.sessions

@@ -116,7 +116,6 @@ class Strangers:
     """The peers that speak another protocol; the first `STRANGERS_MAX` are remembered."""
 
     def __init__(self) -> None:
-        """None has come."""
         self._seen: set[tuple[str, str]] = set()
 
     def note(self, host: str, peer: str, error: "MalformedFrame") -> None:

@@ -81,7 +81,6 @@ class HistogramAnswers:
     is_of_disk = False
 
     def __init__(self, topics: "TopicRegistry", threads: "Pool") -> None:
-        """Count the records of the logs of `topics`."""
         self._topics = topics
         self._threads = threads
         self._histogram = TimeHistogram()

@@ -34,7 +34,6 @@ class Refused(Exception):
     """The question is not answered; the message gives the reason, `status` is HTTP's."""
 
     def __init__(self, reason: str, status: int = 400) -> None:
-        """Refuse with a sentence."""
         super().__init__(reason)
         self.status = status
 
@@ -47,7 +46,6 @@ class Busy(Refused):
     """The query cannot be answered now; the message says why."""
 
     def __init__(self, reason: str) -> None:
-        """Refuse for now."""
         super().__init__(reason, 429)
 
 

@@ -37,7 +37,6 @@ class Rate:
     )  # fmt: skip
 
     def __init__(self, count: int, size_ms: int, now_ms: int) -> None:
-        """Begin with nothing recorded."""
         assert count >= 1
         assert size_ms >= 1
         self._count = count
@@ -120,7 +119,6 @@ class TokenBucket:
     __slots__ = ("_burst", "_rate", "tokens", "used_ms")
 
     def __init__(self, rate: float, burst: float, now_ms: int) -> None:
-        """Begin with a full bucket."""
         assert rate > 0
         self._rate = rate
         self._burst = burst

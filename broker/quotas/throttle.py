@@ -295,7 +295,6 @@ class FetchQuota:
     __slots__ = ("_clock", "_meter")
 
     def __init__(self, meter: _Meter, clock: "Clock") -> None:
-        """Count on `meter`."""
         self._meter = meter
         self._clock = clock
 

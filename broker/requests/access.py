@@ -24,7 +24,6 @@ class Check:
     __slots__ = ("_access", "_decided", "_host", "_principal", "context", "request")
 
     def __init__(self, context: Context, request: RequestContext) -> None:
-        """Ask for the client of `request`."""
         self.context = context
         self.request = request
         self._access = context.security.access

@@ -502,7 +502,6 @@ class EncodedSettings:
     """
 
     def __init__(self, message: type, struct: type, version: int) -> None:
-        """Encode settings as `struct` of `message`."""
         self._encode = struct_encoder(message, struct, version)
         self._last: dict[str, tuple[DescribedSetting, bool, Any]] = {}
 

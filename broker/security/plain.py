@@ -32,7 +32,6 @@ class PasswordCache:
     """Keyed digests of passwords that were right; worthless outside this process."""
 
     def __init__(self) -> None:
-        """Start empty, with a new key."""
         self._key = secrets.token_bytes(32)
         self._known: OrderedDict[str, tuple[ScramCredential, bytes]] = OrderedDict()
 

@@ -43,7 +43,6 @@ class Instance:
     )
 
     def __init__(self, instance_id: bytes) -> None:
-        """It has not asked yet."""
         self.instance_id = instance_id
         self.revision = -1
         self.wanted = Wanted()
@@ -106,7 +105,6 @@ class Instances:
     """All instances, the one that was silent for longest first."""
 
     def __init__(self, subscriptions: Subscriptions, limit: int = INSTANCES_MAX) -> None:
-        """Remember none."""
         self._subscriptions = subscriptions
         self._limit = limit
         self._known: dict[bytes, Instance] = {}

@@ -17,7 +17,6 @@ class Changes:
     """The running and the waiting changes. Loop thread only."""
 
     def __init__(self) -> None:
-        """Start without changes."""
         self._one_at_a_time = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
 

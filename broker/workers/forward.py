@@ -196,7 +196,6 @@ class ForwardedConnection(Connection, asyncio.BufferedProtocol):
     is_from_worker = True
 
     def __init__(self, dispatcher: Dispatcher, connections: Connections, facts: "Message") -> None:
-        """Serve the client that `facts` describe."""
         super().__init__(dispatcher, connections)
         self._facts = facts
 

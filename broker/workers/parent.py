@@ -48,7 +48,6 @@ class Control:
     """A worker's end of its pair to the parent."""
 
     def __init__(self, connected: socket.socket) -> None:
-        """Own the socket."""
         self._socket = connected
         connected.setblocking(False)
 

@@ -42,7 +42,6 @@ class LinkedShareStates:
     """
 
     def __init__(self, call_first: CallFirst) -> None:
-        """Ask worker 1 by `call_first`."""
         self._call_first = call_first
         self._read: dict[ShareKey, StoredState | None] = {}
         self._waiting: dict[ShareKey, dict[Callable[[], object], None]] = {}

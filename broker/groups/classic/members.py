@@ -107,7 +107,6 @@ class Members:
     """
 
     def __init__(self) -> None:
-        """Create an empty set without a leader."""
         self.leader_id: str | None = None
         self.pending: dict[str, int] = {}
         self._members: dict[str, ClassicMember] = {}

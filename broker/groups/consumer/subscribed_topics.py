@@ -30,7 +30,6 @@ class SubscribedTopics:
     """One group's view of the topics. `seen` are the topics that some member reads."""
 
     def __init__(self) -> None:
-        """Create an empty view; `look` fills it."""
         self.revision: int | None = None
         self.seen: Mapping[str, TopicImage] = {}
         self._sees: Sight | None = None

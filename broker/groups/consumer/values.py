@@ -245,6 +245,5 @@ class HeartbeatRefused(Exception):
     """The request is refused with `error`, and nothing changes."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
-        """Carry the code and a sentence for people."""
         self.error = error
         super().__init__(message)

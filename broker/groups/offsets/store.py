@@ -53,7 +53,6 @@ class OffsetTable:
     """The offsets of every group. Loop thread only."""
 
     def __init__(self) -> None:
-        """Create an empty table."""
         self._groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self._pending: dict[str, dict[int, dict[TopicPartition, CommittedOffset | None]]] = {}
         self._groups_of_producer: dict[int, set[str]] = {}

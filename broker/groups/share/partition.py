@@ -108,7 +108,6 @@ class Transition:
     __slots__ = ("runs",)
 
     def __init__(self) -> None:
-        """No run yet."""
         self.runs: list[Run] = []
 
     def __bool__(self) -> bool:

@@ -33,7 +33,6 @@ class StateNeeded(Exception):
     """A state has to be read from worker 1 first."""
 
     def __init__(self, key: ShareKey) -> None:
-        """Name the share partition."""
         super().__init__(key)
         self.key = key
 

@@ -69,7 +69,6 @@ class ShareSessions:
     """
 
     def __init__(self, limit: int, ended: Callable[[ShareSession, bool], object]) -> None:
-        """Keep at most `limit` sessions."""
         self._limit = limit
         self._ended = ended
         self._sessions: dict[SessionKey, ShareSession] = {}

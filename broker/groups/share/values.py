@@ -104,6 +104,5 @@ class AckRefused(Exception):
     """The acknowledgements of a partition are refused with `error`, and nothing changes."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
-        """Carry the code and a sentence for people."""
         self.error = error
         super().__init__(message)

@@ -35,7 +35,6 @@ class StateRefused(Exception):
     """A partition of a request is refused, and nothing of it changes."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
-        """Carry the code and a sentence for people."""
         self.error = error
         super().__init__(message)
 

@@ -48,7 +48,6 @@ class GssapiExchange:
     is_slow = True
 
     def __init__(self, credentials: Any, names: LocalNames) -> None:
-        """Accept tickets for `credentials`."""
         self.claimed_name = ""
         self._context = gssapi.SecurityContext(creds=credentials, usage="accept")
         self._names = names

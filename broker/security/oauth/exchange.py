@@ -38,7 +38,6 @@ class OAuthBearerExchange:
     is_slow = False
 
     def __init__(self, verifier: TokenVerifier, wall_ms: Callable[[], int]) -> None:
-        """Accept the tokens that `verifier` accepts."""
         self.claimed_name = ""
         self._verifier = verifier
         self._wall_ms = wall_ms

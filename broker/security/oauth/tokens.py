@@ -31,7 +31,6 @@ class TokenRefused(Exception):
     """A token that proves nothing; `reason` is one word for the audit log."""
 
     def __init__(self, reason: str) -> None:
-        """Keep the reason."""
         super().__init__(reason)
         self.reason = reason
 
@@ -53,7 +52,6 @@ class TokenVerifier:
     """Checks the tokens of one listener; without keys (None) tokens need no signature."""
 
     def __init__(self, settings: OAuthSettings, keys: IdentityKeys | None) -> None:
-        """Accept what `settings` describe."""
         self._settings = settings
         self._keys = keys
         self._signatures = PyJWS()
