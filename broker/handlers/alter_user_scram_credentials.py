@@ -10,17 +10,13 @@ from broker.requests.access import Check
 from broker.requests.context import Context, RequestContext
 from broker.security.credentials import Deletion, Outcome, Upsertion
 from protocol.acl import Operation
-from protocol.api.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-    AlterUserScramCredentialsResult,
-)
+from protocol.api import alter_user_scram_credentials as api
 from protocol.error_codes import ErrorCode
 
 
 async def handle(
-    context: Context, request: RequestContext, message: AlterUserScramCredentialsRequest
-) -> AlterUserScramCredentialsResponse:
+    context: Context, request: RequestContext, message: api.AlterUserScramCredentialsRequest
+) -> api.AlterUserScramCredentialsResponse:
     """The outcome for every user, each once."""
     if Check(context, request).cluster(Operation.ALTER):
         outcomes = await context.topics.alone(lambda: _alter(context, message))
@@ -35,9 +31,9 @@ async def handle(
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         text = "Cluster authorization failed."
         outcomes = [Outcome(name=name, code=code, message=text) for name in names]
-    return AlterUserScramCredentialsResponse(
+    return api.AlterUserScramCredentialsResponse(
         results=[
-            AlterUserScramCredentialsResult(
+            api.AlterUserScramCredentialsResult(
                 user=outcome.name, error_code=outcome.code, error_message=outcome.message
             )
             for outcome in outcomes
@@ -45,7 +41,7 @@ async def handle(
     )
 
 
-def _alter(context: Context, message: AlterUserScramCredentialsRequest) -> list[Outcome]:
+def _alter(context: Context, message: api.AlterUserScramCredentialsRequest) -> list[Outcome]:
     return context.security.alter_users(
         [Deletion(name=change.name, mechanism=change.mechanism) for change in message.deletions],
         [

@@ -14,12 +14,7 @@ from broker.requests.authorized_operations import NO_AUTHORIZER
 from broker.requests.context import Context, RequestContext
 from broker.security.acls import complaint_about
 from protocol.acl import Acl, Operation
-from protocol.api.create_acls import (
-    AclCreation,
-    AclCreationResult,
-    CreateAclsRequest,
-    CreateAclsResponse,
-)
+from protocol.api import create_acls as api
 from protocol.error_codes import ErrorCode
 
 CHANGES_MAX = 10_000
@@ -27,8 +22,8 @@ CHANGES_MAX = 10_000
 
 
 async def handle(
-    context: Context, request: RequestContext, message: CreateAclsRequest
-) -> CreateAclsResponse:
+    context: Context, request: RequestContext, message: api.CreateAclsRequest
+) -> api.CreateAclsResponse:
     """The result of each rule, in order."""
     creations = message.creations
     refusal: tuple[int, str] | None = None
@@ -42,9 +37,9 @@ async def handle(
             f"{len(creations)} rules are in the request; send at most {CHANGES_MAX}",
         )
     if refusal is not None:
-        return CreateAclsResponse(
+        return api.CreateAclsResponse(
             results=[
-                AclCreationResult(error_code=refusal[0], error_message=refusal[1])
+                api.AclCreationResult(error_code=refusal[0], error_message=refusal[1])
                 for _ in creations
             ]
         )
@@ -54,17 +49,19 @@ async def handle(
     await context.topics.alone(lambda: context.security.add_acls(good))
     for acl in good:
         context.security.audit.changed(request, f"added the rule {acl}")
-    return CreateAclsResponse(
+    return api.CreateAclsResponse(
         results=[
-            AclCreationResult()
+            api.AclCreationResult()
             if complaint is None
-            else AclCreationResult(error_code=ErrorCode.INVALID_REQUEST, error_message=complaint)
+            else api.AclCreationResult(
+                error_code=ErrorCode.INVALID_REQUEST, error_message=complaint
+            )
             for complaint in complaints
         ]
     )
 
 
-def _acl(creation: AclCreation) -> Acl:
+def _acl(creation: api.AclCreation) -> Acl:
     return Acl(
         resource_type=creation.resource_type,
         name=creation.resource_name,

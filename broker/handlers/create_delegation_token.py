@@ -11,21 +11,18 @@ from broker.requests.access import Check
 from broker.requests.context import Context, RequestContext
 from broker.security.tokens import NO_TIME, TokenRefused
 from protocol.acl import Operation, ResourceType
-from protocol.api.create_delegation_token import (
-    CreateDelegationTokenRequest,
-    CreateDelegationTokenResponse,
-)
+from protocol.api import create_delegation_token as api
 from protocol.error_codes import ErrorCode
 
 
 async def handle(
-    context: Context, request: RequestContext, message: CreateDelegationTokenRequest
-) -> CreateDelegationTokenResponse:
+    context: Context, request: RequestContext, message: api.CreateDelegationTokenRequest
+) -> api.CreateDelegationTokenResponse:
     """The token with its secret, or why there is none."""
     requester = owner = request.session.principal
     if message.owner_principal_name:
         owner = Principal(message.owner_principal_type or "", message.owner_principal_name)
-    response = CreateDelegationTokenResponse(
+    response = api.CreateDelegationTokenResponse(
         principal_type=owner.type,
         principal_name=owner.name,
         token_requester_principal_type=requester.type,

@@ -10,18 +10,13 @@ from broker.requests.access import Check
 from broker.requests.authorized_operations import NO_AUTHORIZER
 from broker.requests.context import Context, RequestContext
 from protocol.acl import Acl, Operation
-from protocol.api.delete_acls import (
-    DeleteAclsFilterResult,
-    DeleteAclsMatchingAcl,
-    DeleteAclsRequest,
-    DeleteAclsResponse,
-)
+from protocol.api import delete_acls as api
 from protocol.error_codes import ErrorCode
 
 
 async def handle(
-    context: Context, request: RequestContext, message: DeleteAclsRequest
-) -> DeleteAclsResponse:
+    context: Context, request: RequestContext, message: api.DeleteAclsRequest
+) -> api.DeleteAclsResponse:
     """The rules that each filter removed, in order of the filters."""
     if context.security.access is None:
         return _refused(message, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
@@ -35,7 +30,9 @@ async def handle(
     return answer
 
 
-def _delete(context: Context, message: DeleteAclsRequest, gone: list[Acl]) -> DeleteAclsResponse:
+def _delete(
+    context: Context, message: api.DeleteAclsRequest, gone: list[Acl]
+) -> api.DeleteAclsResponse:
     """Remove the selected rules, which are added to `gone`."""
     access = context.security.access
     assert access is not None
@@ -45,7 +42,7 @@ def _delete(context: Context, message: DeleteAclsRequest, gone: list[Acl]) -> De
         complaint = chosen.complaint()
         if complaint is not None:
             results.append(
-                DeleteAclsFilterResult(
+                api.DeleteAclsFilterResult(
                     error_code=ErrorCode.INVALID_REQUEST, error_message=complaint
                 )
             )
@@ -53,16 +50,16 @@ def _delete(context: Context, message: DeleteAclsRequest, gone: list[Acl]) -> De
         selected = access.select(chosen)
         gone += selected
         results.append(
-            DeleteAclsFilterResult(
+            api.DeleteAclsFilterResult(
                 error_message=None, matching_acls=[_matching(acl) for acl in selected]
             )
         )
     context.security.remove_acls(gone)
-    return DeleteAclsResponse(filter_results=results)
+    return api.DeleteAclsResponse(filter_results=results)
 
 
-def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
-    return DeleteAclsMatchingAcl(
+def _matching(acl: Acl) -> api.DeleteAclsMatchingAcl:
+    return api.DeleteAclsMatchingAcl(
         resource_type=acl.resource_type,
         resource_name=acl.name,
         pattern_type=acl.pattern,
@@ -74,9 +71,9 @@ def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
     )
 
 
-def _refused(message: DeleteAclsRequest, code: ErrorCode, text: str) -> DeleteAclsResponse:
-    return DeleteAclsResponse(
+def _refused(message: api.DeleteAclsRequest, code: ErrorCode, text: str) -> api.DeleteAclsResponse:
+    return api.DeleteAclsResponse(
         filter_results=[
-            DeleteAclsFilterResult(error_code=code, error_message=text) for _ in message.filters
+            api.DeleteAclsFilterResult(error_code=code, error_message=text) for _ in message.filters
         ]
     )

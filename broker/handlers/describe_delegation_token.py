@@ -11,26 +11,21 @@ from broker.requests.access import Check
 from broker.requests.context import Context, RequestContext
 from broker.security.tokens import Token
 from protocol.acl import Operation, ResourceType
-from protocol.api.describe_delegation_token import (
-    DescribedDelegationToken,
-    DescribedDelegationTokenRenewer,
-    DescribeDelegationTokenRequest,
-    DescribeDelegationTokenResponse,
-)
+from protocol.api import describe_delegation_token as api
 from protocol.error_codes import ErrorCode
 
 
 def handle(
-    context: Context, request: RequestContext, message: DescribeDelegationTokenRequest
-) -> DescribeDelegationTokenResponse:
+    context: Context, request: RequestContext, message: api.DescribeDelegationTokenRequest
+) -> api.DescribeDelegationTokenResponse:
     """The tokens of the named principals, or of all."""
     tokens = context.security.tokens
     if not request.session.may_handle_tokens:
         code = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-        return DescribeDelegationTokenResponse(error_code=code)
+        return api.DescribeDelegationTokenResponse(error_code=code)
     if not tokens.are_enabled:
         code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
-        return DescribeDelegationTokenResponse(error_code=code)
+        return api.DescribeDelegationTokenResponse(error_code=code)
     owners = None
     if message.owners is not None:
         owners = [Principal(owner.principal_type, owner.principal_name) for owner in message.owners]
@@ -46,13 +41,13 @@ def handle(
         )
 
     shown = filter(is_shown, tokens)
-    return DescribeDelegationTokenResponse(
+    return api.DescribeDelegationTokenResponse(
         tokens=[_described(token, tokens.secret_of(token.id)) for token in shown]
     )
 
 
-def _described(token: Token, secret: bytes) -> DescribedDelegationToken:
-    return DescribedDelegationToken(
+def _described(token: Token, secret: bytes) -> api.DescribedDelegationToken:
+    return api.DescribedDelegationToken(
         principal_type=token.owner.type,
         principal_name=token.owner.name,
         token_requester_principal_type=token.requester.type,
@@ -63,7 +58,7 @@ def _described(token: Token, secret: bytes) -> DescribedDelegationToken:
         token_id=token.id,
         hmac=secret,
         renewers=[
-            DescribedDelegationTokenRenewer(
+            api.DescribedDelegationTokenRenewer(
                 principal_type=renewer.type, principal_name=renewer.name
             )
             for renewer in token.renewers

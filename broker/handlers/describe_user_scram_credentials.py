@@ -14,34 +14,29 @@ from collections import Counter
 from broker.requests.access import Check
 from broker.requests.context import Context, RequestContext
 from protocol.acl import Operation
-from protocol.api.describe_user_scram_credentials import (
-    CredentialInfo,
-    DescribeUserScramCredentialsRequest,
-    DescribeUserScramCredentialsResponse,
-    DescribeUserScramCredentialsResult,
-)
+from protocol.api import describe_user_scram_credentials as api
 from protocol.error_codes import ErrorCode
 
 
 def handle(
-    context: Context, request: RequestContext, message: DescribeUserScramCredentialsRequest
-) -> DescribeUserScramCredentialsResponse:
+    context: Context, request: RequestContext, message: api.DescribeUserScramCredentialsRequest
+) -> api.DescribeUserScramCredentialsResponse:
     """The outcome for every named user, each once."""
     asked = Counter(user.name for user in message.users or ())
     if not Check(context, request).cluster(Operation.DESCRIBE):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return DescribeUserScramCredentialsResponse(
+        return api.DescribeUserScramCredentialsResponse(
             error_code=code,
             error_message="Cluster authorization failed.",
             results=[
-                DescribeUserScramCredentialsResult(error_code=code, error_message=None)
+                api.DescribeUserScramCredentialsResult(error_code=code, error_message=None)
                 for _ in message.users or ()
             ],
         )
     known = context.security.credentials.users()
     results = []
     for name in asked or known:
-        result = DescribeUserScramCredentialsResult(user=name)
+        result = api.DescribeUserScramCredentialsResult(user=name)
         if asked[name] > 1:
             result.error_code = ErrorCode.DUPLICATE_RESOURCE
             result.error_message = (
@@ -55,8 +50,8 @@ def handle(
             )
         else:
             result.credential_infos = [
-                CredentialInfo(mechanism=mechanism, iterations=iterations)
+                api.CredentialInfo(mechanism=mechanism, iterations=iterations)
                 for mechanism, iterations in known[name]
             ]
         results.append(result)
-    return DescribeUserScramCredentialsResponse(error_message="", results=results)
+    return api.DescribeUserScramCredentialsResponse(error_message="", results=results)

@@ -11,7 +11,7 @@ Source: Kafka `TransactionCoordinator.handleEndTransaction`; KIP-98.
 
 from broker.replies.pending import Pending
 from broker.requests.context import Context, RequestContext
-from protocol.api.end_txn import EndTxnRequest, EndTxnResponse
+from protocol.api import end_txn as api
 from protocol.error_codes import ErrorCode
 
 _FENCED_SINCE = 2
@@ -19,16 +19,16 @@ _BUMPS_EPOCH_SINCE = 5
 
 
 def handle(
-    context: Context, request: RequestContext, message: EndTxnRequest
-) -> Pending[EndTxnResponse]:
+    context: Context, request: RequestContext, message: api.EndTxnRequest
+) -> Pending[api.EndTxnResponse]:
     """End the producer's transaction."""
-    pending: Pending[EndTxnResponse] = Pending()
+    pending: Pending[api.EndTxnResponse] = Pending()
     bumps_epoch = request.api_version >= _BUMPS_EPOCH_SINCE
 
     def answer(error: ErrorCode) -> None:
         if error is ErrorCode.PRODUCER_FENCED and request.api_version < _FENCED_SINCE:
             error = ErrorCode.INVALID_PRODUCER_EPOCH
-        response = EndTxnResponse(error_code=error)
+        response = api.EndTxnResponse(error_code=error)
         ended = context.transactions.find(message.transactional_id)
         if error is ErrorCode.NONE and bumps_epoch and ended is not None:
             response.producer_id, response.producer_epoch = ended.next_producer

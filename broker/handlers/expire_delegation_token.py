@@ -6,15 +6,12 @@ Source: KIP-48; Kafka `DelegationTokenControlManager.expireDelegationToken`.
 from broker.handlers.renew_delegation_token import change_expiry
 from broker.requests.context import Context, RequestContext
 from broker.security.tokens import Token
-from protocol.api.expire_delegation_token import (
-    ExpireDelegationTokenRequest,
-    ExpireDelegationTokenResponse,
-)
+from protocol.api import expire_delegation_token as api
 
 
 async def handle(
-    context: Context, request: RequestContext, message: ExpireDelegationTokenRequest
-) -> ExpireDelegationTokenResponse:
+    context: Context, request: RequestContext, message: api.ExpireDelegationTokenRequest
+) -> api.ExpireDelegationTokenResponse:
     """When the token expires now; at once if the period is negative."""
 
     def expire(now_ms: int) -> Token:
@@ -24,4 +21,4 @@ async def handle(
 
     what = "removed" if message.expiry_time_period_ms < 0 else "set the expiry of"
     code, expires_ms = await change_expiry(context, request, expire, what)
-    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expires_ms)
+    return api.ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expires_ms)

@@ -6,14 +6,14 @@ Source: Kafka `GroupCoordinatorService.heartbeat`.
 """
 
 from broker.requests.context import Context, RequestContext
-from protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.api import heartbeat as api
 
 
 def handle(
-    context: Context, request: RequestContext, message: HeartbeatRequest
-) -> HeartbeatResponse:
+    context: Context, request: RequestContext, message: api.HeartbeatRequest
+) -> api.HeartbeatResponse:
     """Extend the member's session."""
     error = context.groups.heartbeat(
         message.group_id, message.member_id, message.group_instance_id, message.generation_id
     )
-    return HeartbeatResponse(error_code=error)
+    return api.HeartbeatResponse(error_code=error)

@@ -10,19 +10,15 @@ from functools import partial
 
 from broker.requests.config_resources import Resource, change
 from broker.requests.context import Context, RequestContext
-from protocol.api.incremental_alter_configs import (
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
+from protocol.api import incremental_alter_configs as api
 
 
 async def handle(
-    context: Context, request: RequestContext, message: IncrementalAlterConfigsRequest
-) -> IncrementalAlterConfigsResponse:
+    context: Context, request: RequestContext, message: api.IncrementalAlterConfigsRequest
+) -> api.IncrementalAlterConfigsResponse:
     """Change each resource independently; one that occurs twice in the request is refused."""
     named = Counter((asked.resource_type, asked.resource_name) for asked in message.resources)
-    return IncrementalAlterConfigsResponse(
+    return api.IncrementalAlterConfigsResponse(
         responses=[
             await change(
                 context,
@@ -37,7 +33,7 @@ async def handle(
     )
 
 
-def _changed(asked: AlterConfigsResource, resource: Resource) -> dict[str, str]:
+def _changed(asked: api.AlterConfigsResource, resource: Resource) -> dict[str, str]:
     overrides = resource.overrides()
     for config in asked.configs:
         resource.apply(overrides, config.name, config.config_operation, config.value)

@@ -15,7 +15,7 @@ from broker.replies.pending import Pending
 from broker.requests.context import Context, RequestContext
 from broker.requests.error_mapping import error_code
 from broker.transactions.state import ProducerIdAndEpoch
-from protocol.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.api import init_producer_id as api
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from storage.errors import StorageError
@@ -24,8 +24,8 @@ _FENCED_SINCE = 4
 
 
 def handle(
-    context: Context, request: RequestContext, message: InitProducerIdRequest
-) -> InitProducerIdResponse | Pending[InitProducerIdResponse]:
+    context: Context, request: RequestContext, message: api.InitProducerIdRequest
+) -> api.InitProducerIdResponse | Pending[api.InitProducerIdResponse]:
     """A new identity, or the next epoch of a transactional one."""
     has_id = message.producer_id != NO_PRODUCER_ID
     if has_id != (message.producer_epoch != NO_PRODUCER_EPOCH):
@@ -34,14 +34,16 @@ def handle(
         return _idempotent(context)
     if not message.transactional_id:
         return _error(ErrorCode.INVALID_REQUEST)
-    pending: Pending[InitProducerIdResponse] = Pending()
+    pending: Pending[api.InitProducerIdResponse] = Pending()
 
     def answer(error: ErrorCode, producer: ProducerIdAndEpoch) -> None:
         if error is ErrorCode.PRODUCER_FENCED and request.api_version < _FENCED_SINCE:
             error = ErrorCode.INVALID_PRODUCER_EPOCH
         producer_id, epoch = producer
         pending.resolve(
-            InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=epoch)
+            api.InitProducerIdResponse(
+                error_code=error, producer_id=producer_id, producer_epoch=epoch
+            )
         )
 
     context.transactions.init_producer(
@@ -53,15 +55,15 @@ def handle(
     return pending
 
 
-def _idempotent(context: Context) -> InitProducerIdResponse:
+def _idempotent(context: Context) -> api.InitProducerIdResponse:
     try:
         producer_id = context.transactions.allocate_producer_id()
     except StorageError as error:
         return _error(error_code(error))
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    return api.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
-def _error(error: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(
+def _error(error: ErrorCode) -> api.InitProducerIdResponse:
+    return api.InitProducerIdResponse(
         error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
     )

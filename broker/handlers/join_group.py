@@ -13,7 +13,7 @@ Source: Kafka `GroupCoordinatorService.joinGroup`, `JoinGroupRequest`.
 from broker.groups.classic.values import JoinAnswer, JoinRequest
 from broker.replies.pending import Pending
 from broker.requests.context import Context, RequestContext
-from protocol.api.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from protocol.api import join_group as api
 
 _MEMBER_ID_REQUIRED_SINCE = 4
 _NULL_PROTOCOL_NAME_SINCE = 7
@@ -21,8 +21,8 @@ _SKIP_ASSIGNMENT_SINCE = 9
 
 
 def handle(
-    context: Context, request: RequestContext, message: JoinGroupRequest
-) -> Pending[JoinGroupResponse]:
+    context: Context, request: RequestContext, message: api.JoinGroupRequest
+) -> Pending[api.JoinGroupResponse]:
     """Join; the answer comes with the next generation, or at once if there is none to wait for."""
     version = request.api_version
     client_id = request.client_id or ""
@@ -42,18 +42,18 @@ def handle(
         requires_known_member_id=version >= _MEMBER_ID_REQUIRED_SINCE,
         supports_skipping_assignment=version >= _SKIP_ASSIGNMENT_SINCE,
     )
-    pending: Pending[JoinGroupResponse] = Pending()
+    pending: Pending[api.JoinGroupResponse] = Pending()
     context.groups.join(
         message.group_id, join, lambda answer: pending.resolve(_response(answer, version))
     )
     return pending
 
 
-def _response(answer: JoinAnswer, version: int) -> JoinGroupResponse:
+def _response(answer: JoinAnswer, version: int) -> api.JoinGroupResponse:
     protocol_name = answer.protocol_name
     if protocol_name is None and version < _NULL_PROTOCOL_NAME_SINCE:
         protocol_name = ""
-    return JoinGroupResponse(
+    return api.JoinGroupResponse(
         error_code=answer.error,
         generation_id=answer.generation_id,
         protocol_type=answer.protocol_type,
@@ -62,7 +62,7 @@ def _response(answer: JoinAnswer, version: int) -> JoinGroupResponse:
         skip_assignment=answer.skip_assignment,
         member_id=answer.member_id,
         members=[
-            JoinGroupResponseMember(
+            api.JoinGroupResponseMember(
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
                 metadata=member.metadata,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from broker.groups.streams.values import STREAMS
 from broker.requests.context import Context, RequestContext
-from protocol.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from protocol.api import list_groups as api
 from protocol.stored.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from storage.disk.steps import Steps
 
@@ -20,12 +20,12 @@ _SHARE = "share"
 
 
 def handle(
-    context: Context, request: RequestContext, message: ListGroupsRequest
-) -> Steps[ListGroupsResponse]:
+    context: Context, request: RequestContext, message: api.ListGroupsRequest
+) -> Steps[api.ListGroupsResponse]:
     """Every group that passes the filters."""
     states = {state.lower() for state in message.states_filter}
     types = {group_type.lower() for group_type in message.types_filter}
-    response = ListGroupsResponse()
+    response = api.ListGroupsResponse()
     for group in _all(context):
         if (not states or group.group_state.lower() in states) and (
             not types or group.group_type in types
@@ -35,10 +35,10 @@ def handle(
     return response
 
 
-def _all(context: Context) -> Iterator[ListedGroup]:
+def _all(context: Context) -> Iterator[api.ListedGroup]:
     """The groups that exist when this begins, each in its state when it is reached."""
     for group in list(context.groups.classic_groups.values()):
-        yield ListedGroup(
+        yield api.ListedGroup(
             group_id=group.group_id,
             protocol_type=group.protocol_type or "",
             group_state=group.state.value,
@@ -51,7 +51,7 @@ def _all(context: Context) -> Iterator[ListedGroup]:
     )
     for group_type, protocol_type, groups in of_types:
         for each in groups:
-            yield ListedGroup(
+            yield api.ListedGroup(
                 group_id=each.group_id,
                 protocol_type=protocol_type,
                 group_state=each.state.value,

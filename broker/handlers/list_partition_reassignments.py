@@ -4,14 +4,11 @@ Source: KIP-455; Kafka `ReplicationControlManager.listPartitionReassignments`.
 """
 
 from broker.requests.context import Context, RequestContext
-from protocol.api.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
+from protocol.api import list_partition_reassignments as api
 
 
 def handle(
-    context: Context, request: RequestContext, message: ListPartitionReassignmentsRequest
-) -> ListPartitionReassignmentsResponse:
+    context: Context, request: RequestContext, message: api.ListPartitionReassignmentsRequest
+) -> api.ListPartitionReassignmentsResponse:
     """The moves in progress: none."""
-    return ListPartitionReassignmentsResponse(error_message=None)
+    return api.ListPartitionReassignmentsResponse(error_message=None)

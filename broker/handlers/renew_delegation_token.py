@@ -10,16 +10,13 @@ from collections.abc import Callable
 
 from broker.requests.context import Context, RequestContext
 from broker.security.tokens import NO_TIME, Token, TokenRefused
-from protocol.api.renew_delegation_token import (
-    RenewDelegationTokenRequest,
-    RenewDelegationTokenResponse,
-)
+from protocol.api import renew_delegation_token as api
 from protocol.error_codes import ErrorCode
 
 
 async def handle(
-    context: Context, request: RequestContext, message: RenewDelegationTokenRequest
-) -> RenewDelegationTokenResponse:
+    context: Context, request: RequestContext, message: api.RenewDelegationTokenRequest
+) -> api.RenewDelegationTokenResponse:
     """When the token expires now."""
 
     def renew(now_ms: int) -> Token:
@@ -28,7 +25,7 @@ async def handle(
         return context.security.tokens.renew(secret, period_ms, by=by, now_ms=now_ms)
 
     code, expires_ms = await change_expiry(context, request, renew, "renewed")
-    return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expires_ms)
+    return api.RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=expires_ms)
 
 
 async def change_expiry(

@@ -12,19 +12,19 @@ Source: Kafka `GroupCoordinatorService.syncGroup`.
 from broker.groups.classic.values import SyncAnswer, SyncRequest
 from broker.replies.pending import Pending
 from broker.requests.context import Context, RequestContext
-from protocol.api.sync_group import SyncGroupRequest, SyncGroupResponse
+from protocol.api import sync_group as api
 from protocol.error_codes import ErrorCode
 
 _PROTOCOL_SINCE = 5
 
 
 def handle(
-    context: Context, request: RequestContext, message: SyncGroupRequest
-) -> SyncGroupResponse | Pending[SyncGroupResponse]:
+    context: Context, request: RequestContext, message: api.SyncGroupRequest
+) -> api.SyncGroupResponse | Pending[api.SyncGroupResponse]:
     """Request the member's assignment in its generation."""
     names = (message.protocol_type, message.protocol_name)
     if request.api_version >= _PROTOCOL_SINCE and None in names and message.group_id:
-        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return api.SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     sync = SyncRequest(
         member_id=message.member_id,
         generation_id=message.generation_id,
@@ -33,13 +33,13 @@ def handle(
         protocol_name=message.protocol_name,
         assignments={each.member_id: bytes(each.assignment) for each in message.assignments},
     )
-    pending: Pending[SyncGroupResponse] = Pending()
+    pending: Pending[api.SyncGroupResponse] = Pending()
     context.groups.sync(message.group_id, sync, lambda answer: pending.resolve(_response(answer)))
     return pending
 
 
-def _response(answer: SyncAnswer) -> SyncGroupResponse:
-    return SyncGroupResponse(
+def _response(answer: SyncAnswer) -> api.SyncGroupResponse:
+    return api.SyncGroupResponse(
         error_code=answer.error,
         protocol_type=answer.protocol_type,
         protocol_name=answer.protocol_name,

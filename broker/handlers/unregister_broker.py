@@ -10,19 +10,19 @@ Source: KIP-584; Kafka `ReplicationControlManager.unregisterBroker`.
 """
 
 from broker.requests.context import Context, RequestContext
-from protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from protocol.api import unregister_broker as api
 from protocol.error_codes import ErrorCode
 
 
 def handle(
-    context: Context, request: RequestContext, message: UnregisterBrokerRequest
-) -> UnregisterBrokerResponse:
+    context: Context, request: RequestContext, message: api.UnregisterBrokerRequest
+) -> api.UnregisterBrokerResponse:
     """Refuse, with the reason."""
     broker_id = message.broker_id
     if context.topics.worker_of_node(broker_id) is None:
         text = f"Broker {broker_id} is not registered."
-        return UnregisterBrokerResponse(
+        return api.UnregisterBrokerResponse(
             error_code=ErrorCode.BROKER_ID_NOT_REGISTERED, error_message=text
         )
     text = f"Broker {broker_id} is running, so it stays registered; stop it instead."
-    return UnregisterBrokerResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=text)
+    return api.UnregisterBrokerResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=text)
