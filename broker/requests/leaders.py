@@ -5,7 +5,7 @@ A worker above 1 knows which worker leads another partition, and neither its epo
 Source: KIP-951; Kafka `KafkaApis.getCurrentLeader`.
 """
 
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from broker.requests.context import Context, Endpoint
 from protocol.error_codes import ErrorCode
@@ -17,20 +17,16 @@ MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 _UNKNOWN: Final = -1
 
 
-class LeaderApi(Protocol):
-    """A module of `protocol.api` whose answer names leaders: each declares its own two classes."""
-
-    LeaderIdAndEpoch: Any
-    NodeEndpoint: Any
-
-
 class NamedLeaders:
     """The leaders that one answer names."""
 
     def __init__(self, context: Context, api: Any) -> None:
-        """Name them for the listener of the request, in the classes of `api` (a `LeaderApi`)."""
+        """Name them for the listener of the request, in the classes of `api`.
+
+        That is a module of `protocol.api` with LeaderIdAndEpoch and NodeEndpoint.
+        """
         self._context = context
-        self._api: LeaderApi = api
+        self._api = api
         self._endpoints: dict[int, Endpoint] = {}
 
     def leader(self, topic: Topic | None, partition: int) -> Any:

@@ -11,25 +11,14 @@ import secrets
 import ssl
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.clocks.clock import Clock
 from broker.errors import StartError
 from broker.metrics import Metrics
 from broker.principal import parse_principals, user
-from broker.quotas.book import (
-    KIND_QUOTA,
-    Entity,
-    QuotaBook,
-)
-from broker.quotas.throttle import (
-    UNLIMITED,
-    MutationQuota,
-    Mutes,
-    Request,
-    Throttle,
-    windows_of,
-)
+from broker.quotas.book import KIND_QUOTA, Entity, QuotaBook
+from broker.quotas.throttle import UNLIMITED, MutationQuota, Mutes, Request, Throttle, windows_of
 from broker.security.acls import KIND_ACL, Access, format_acl, parse_acl
 from broker.security.audit import Audit
 from broker.security.audit_file import AuditFile
@@ -47,10 +36,7 @@ from broker.security.failed_logins import FailedLogins
 from broker.security.mechanism import MechanismUnusable, SaslExchange
 from broker.security.plain import PasswordCache, PlainExchange
 from broker.security.sasl import SaslSession
-from broker.security.scram import (
-    SCRAM_BY_NAME,
-    ScramExchange,
-)
+from broker.security.scram import SCRAM_BY_NAME, ScramExchange
 from broker.security.secret_files import reveal
 from broker.security.session import Session
 from broker.security.tls.contexts import TlsContexts, TlsUnusable
@@ -72,24 +58,9 @@ from storage.directory.metadata import Json
 
 if TYPE_CHECKING:
     from broker.security.oauth.keys import IdentityKeys
+    from storage.directory.data_dir import DataDir
 
 _RESTORE: Final = "restore metadata.journal from a copy"
-
-
-class Documents(Protocol):
-    """Where documents are kept: `storage.directory.data_dir.DataDir`."""
-
-    @property
-    def may_change(self) -> bool:
-        """Whether this process may change them; worker 1 does it for the others."""
-
-    def documents(self, kind: str) -> dict[str, Json]:
-        """The documents of one kind, by key."""
-
-    def put_documents(
-        self, kind: str, documents: Mapping[str, Json], *, erase_former: bool = False
-    ) -> None:
-        """Set documents, all or none, durably; None removes one."""
 
 
 class ListenerGuard:
@@ -173,7 +144,7 @@ class Security:
     def __init__(
         self,
         config: BrokerConfig,
-        documents: Documents,
+        documents: "DataDir",
         clock: Clock,
         metrics: Metrics,
         audit_thread: Pool | None = None,
@@ -384,7 +355,7 @@ def _by_acl(documents: Mapping[str, Json]) -> dict[Acl, str]:
     return {parse_acl(document): key for key, document in documents.items()}
 
 
-def _tokens(config: BrokerConfig, documents: Documents) -> Tokens:
+def _tokens(config: BrokerConfig, documents: "DataDir") -> Tokens:
     name = "delegation.token.secret.key"
     secret = config.secrets.get(name)
     try:

@@ -4,17 +4,20 @@ import random
 import uuid
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.clocks.clock import Clock
 from broker.telemetry import otlp
 from broker.telemetry.figures import ClientFigures, Value, values_of
 from broker.telemetry.instances import Instance, Instances
-from broker.telemetry.subscriptions import Documents, Subscriptions
+from broker.telemetry.subscriptions import Subscriptions
 from protocol.error_codes import ErrorCode
 from protocol.errors import RecordsError
 from protocol.records.compression import decompress
 from protocol.records.layout import Codec
+
+if TYPE_CHECKING:
+    from storage.directory.data_dir import DataDir
 
 ACCEPTED: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
 """In order of preference; a push may come without compression, too."""
@@ -44,7 +47,7 @@ class Telemetry:
     """Subscriptions, instances and figures of one broker. Loop thread only, but for `read`."""
 
     def __init__(
-        self, documents: Documents, max_bytes: int, clock: Clock, source: random.Random
+        self, documents: "DataDir", max_bytes: int, clock: Clock, source: random.Random
     ) -> None:
         """Take the stored subscriptions; a push has at most `max_bytes`, also decompressed."""
         self.subscriptions = Subscriptions(documents)

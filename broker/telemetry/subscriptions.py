@@ -8,7 +8,7 @@ Source: KIP-714; Kafka `ClientMetricsManager`, `ClientMetricsConfigs`.
 
 import logging
 from collections.abc import Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.telemetry.otlp import ALL
 from broker.telemetry.settings import (
@@ -18,21 +18,13 @@ from broker.telemetry.settings import (
     client_metrics_config,
 )
 from protocol.patterns import Pattern, PatternRefused, compile_pattern
-from storage.directory.metadata import Json
+
+if TYPE_CHECKING:
+    from storage.directory.data_dir import DataDir
 
 logger = logging.getLogger("tidelog.broker.telemetry.subscriptions")
 
 KIND: Final = "client-metrics"
-
-
-class Documents(Protocol):
-    """Where subscriptions are stored."""
-
-    def documents(self, kind: str) -> dict[str, Json]:
-        """The documents of one kind, by key."""
-
-    def put_documents(self, kind: str, documents: Mapping[str, Json]) -> None:
-        """Set documents durably; None removes one."""
 
 
 class Wanted(NamedTuple):
@@ -53,7 +45,7 @@ class _Subscription(NamedTuple):
 class Subscriptions:
     """All subscriptions. `revision` grows with each change."""
 
-    def __init__(self, documents: Documents) -> None:
+    def __init__(self, documents: "DataDir") -> None:
         """Take those that are stored; one that is not valid any more has no effect."""
         self.revision = 0
         self.overrides: dict[str, dict[str, str]] = {}

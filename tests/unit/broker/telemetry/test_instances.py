@@ -1,6 +1,7 @@
 """How long instances are remembered, and what a change of subscriptions does to them."""
 
 from collections.abc import Mapping
+from typing import Any, cast
 
 from broker.telemetry.instances import Instances
 from broker.telemetry.subscriptions import Subscriptions
@@ -25,7 +26,8 @@ class Documents:
 
 
 def subscriptions(interval_ms: int = 1000) -> Subscriptions:
-    return Subscriptions(Documents({"s": {"metrics": "*", "interval.ms": str(interval_ms)}}))
+    documents = Documents({"s": {"metrics": "*", "interval.ms": str(interval_ms)}})
+    return Subscriptions(cast(Any, documents))
 
 
 def test_a_silent_instance_is_forgotten_after_three_intervals_and_a_minute() -> None:
@@ -55,7 +57,7 @@ def test_a_stored_subscription_that_is_not_valid_has_no_effect() -> None:
         "worse": {"metrics": "*", "match": "client_id=("},
         "good": {"metrics": "m"},
     }
-    known = Subscriptions(Documents(stored))
+    known = Subscriptions(cast(Any, Documents(stored)))
     assert known.wanted(FACTS).metrics == ("m",)
     assert set(known.overrides) == {"bad", "worse", "good"}
 
