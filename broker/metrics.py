@@ -7,6 +7,7 @@ and hands them to `prometheus_client`; nothing here imports another part of the 
 import bisect
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from protocol.api_keys import ApiKey
@@ -88,26 +89,22 @@ def _observe(of_listeners: dict[str, Distribution], listener: str, elapsed_ns: i
     of_listeners[listener].observe(elapsed_ns)
 
 
+@dataclass(slots=True, eq=False)
 class ApiMetrics:
     """The requests of one API."""
 
-    __slots__ = ("failures", "latency_ns")
-
-    def __init__(self) -> None:
-        self.failures = 0
-        self.latency_ns = latency_distribution()
+    failures: int = 0
+    latency_ns: Distribution = field(default_factory=latency_distribution)
 
 
+@dataclass(slots=True, eq=False)
 class CommitMetrics:
     """Group commit: how long syncs take and how much each carries."""
 
-    __slots__ = ("acks_completed", "latency_ns", "size_bytes", "sync_failures")
-
-    def __init__(self) -> None:
-        self.acks_completed = 0
-        self.sync_failures = 0
-        self.latency_ns = latency_distribution()
-        self.size_bytes = Distribution(SIZE_BOUNDS_BYTES)
+    acks_completed: int = 0
+    sync_failures: int = 0
+    latency_ns: Distribution = field(default_factory=latency_distribution)
+    size_bytes: Distribution = field(default_factory=lambda: Distribution(SIZE_BOUNDS_BYTES))
 
     def observe_sync(self, elapsed_ns: int, size_bytes: int) -> None:
         """Count a sync of `size_bytes` that took `elapsed_ns`, queueing included."""
@@ -115,36 +112,22 @@ class CommitMetrics:
         self.size_bytes.observe(size_bytes)
 
 
+@dataclass(slots=True, eq=False)
 class RemoteMetrics:
     """What goes to and comes from the object store."""
 
-    __slots__ = (
-        "backlog_bytes",
-        "backlog_ms",
-        "entries",
-        "errors",
-        "fetched",
-        "fetched_bytes",
-        "is_fenced",
-        "is_suspended",
-        "tail_bytes",
-        "uploaded",
-        "uploaded_bytes",
-    )
-
-    def __init__(self) -> None:
-        self.uploaded = 0
-        self.uploaded_bytes = 0
-        self.fetched = 0
-        self.fetched_bytes = 0
-        self.errors: Counter[str] = Counter()
-        """Failed requests by operation: upload, fetch, delete, ship."""
-        self.entries = 0
-        self.tail_bytes = 0
-        self.is_fenced = False
-        self.is_suspended = False
-        self.backlog_bytes = 0
-        self.backlog_ms = 0
+    uploaded: int = 0
+    uploaded_bytes: int = 0
+    fetched: int = 0
+    fetched_bytes: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    """Failed requests by operation: upload, fetch, delete, ship."""
+    entries: int = 0
+    tail_bytes: int = 0
+    is_fenced: bool = False
+    is_suspended: bool = False
+    backlog_bytes: int = 0
+    backlog_ms: int = 0
 
 
 class Place(NamedTuple):

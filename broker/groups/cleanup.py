@@ -25,6 +25,7 @@ from protocol.records.layout import NO_TIMESTAMP
 from protocol.stored.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from protocol.time_windows import MARK
 from storage.disk.steps import Steps
+from values.dataclasses import dataclass
 
 if TYPE_CHECKING:  # loaded with the first group of that kind
     from broker.groups.streams.group import StreamsGroup
@@ -34,32 +35,22 @@ logger = logging.getLogger("tidelog.broker.groups.cleanup")
 AnyGroup: TypeAlias = "ClassicGroup | ConsumerGroup | StreamsGroup"
 
 
+@dataclass(eq=False)
 class GroupCleanup:
     """The end of groups and offsets. Loop thread only; works on its coordinator's tables.
 
-    `deleted` counts the groups that it removed.
+    `deleted` counts the groups that it removed; offsets are kept for `retention_ms` after they
+    began to age.
     """
 
-    def __init__(
-        self,
-        classic_groups: dict[str, ClassicGroup],
-        consumers: ConsumerGroupCoordinator,
-        offsets: OffsetStore,
-        state_since_ms: dict[str, int],
-        shares: ShareGroupCoordinator,
-        streams: StreamsGroupCoordinator,
-        *,
-        retention_ms: int,
-    ) -> None:
-        """Keep offsets for `retention_ms` after they began to age."""
-        self._classic_groups = classic_groups
-        self._consumers = consumers
-        self._offsets = offsets
-        self._state_since_ms = state_since_ms
-        self._shares = shares
-        self._streams = streams
-        self._retention_ms = retention_ms
-        self.deleted = 0
+    classic_groups: dict[str, ClassicGroup]
+    consumers: ConsumerGroupCoordinator
+    offsets: OffsetStore
+    state_since_ms: dict[str, int]
+    shares: ShareGroupCoordinator
+    streams: StreamsGroupCoordinator
+    retention_ms: int
+    deleted: int = 0
 
     def delete_offsets(
         self,
@@ -86,14 +77,14 @@ class GroupCleanup:
         asked = list(partitions)
         topics = self._subscribed_topics(group)
         refused = frozenset(tp for tp in asked if topics is None or tp[0] in topics)
-        known = set(self._offsets.table.partitions_of(group_id))
+        known = set(self.offsets.table.partitions_of(group_id))
         wanted = [tp for tp in asked if tp not in refused and tp in known]
-        self._offsets.delete(group_id, wanted, lambda error: when_done(error, refused))
+        self.offsets.delete(group_id, wanted, lambda error: when_done(error, refused))
 
     def delete_group(self, group_id: str, when_done: WhenDone) -> None:
         """Delete an empty group with its offsets, including those of open transactions."""
-        if group_id in self._shares.groups:
-            self._shares.delete_group(group_id, when_done)
+        if group_id in self.shares.groups:
+            self.shares.delete_group(group_id, when_done)
             return
         group = self._find(group_id)
         if group is None:
@@ -101,31 +92,31 @@ class GroupCleanup:
         elif not group.is_empty:
             when_done(ErrorCode.NON_EMPTY_GROUP)
         else:
-            self._delete(group, self._offsets.table.partitions_of(group_id), when_done)
+            self._delete(group, self.offsets.table.partitions_of(group_id), when_done)
 
     def topic_deleted(self, topic: str) -> Steps[None]:
         """Delete every group's offsets of a deleted topic, in a step for each group.
 
         Groups may come and go between the steps. The topic may not come back before the end.
         """
-        for group_id in list(self._offsets.table.groups()):
-            known = self._offsets.table.partitions_of(group_id)
+        for group_id in list(self.offsets.table.groups()):
+            known = self.offsets.table.partitions_of(group_id)
             partitions = [
                 tp
                 for tp in known
                 if tp[0] == topic
                 # A window ends with its topic.
-                or (tp[0].rpartition(MARK)[0] == topic and not self._offsets.has_topic(tp[0]))
+                or (tp[0].rpartition(MARK)[0] == topic and not self.offsets.has_topic(tp[0]))
             ]
-            self._offsets.delete(group_id, partitions, log_failure)
+            self.offsets.delete(group_id, partitions, log_failure)
             yield None
 
     def expire(self, now_ms: int) -> None:
         """Expire offsets and empty groups that are past their retention at `now_ms` (wall)."""
         groups: list[AnyGroup] = [
-            *self._classic_groups.values(),
-            *self._consumers.groups.values(),
-            *self._streams.groups.values(),
+            *self.classic_groups.values(),
+            *self.consumers.groups.values(),
+            *self.streams.groups.values(),
         ]
         for group in groups:
             self._expire(group, now_ms)
@@ -137,36 +128,36 @@ class GroupCleanup:
             return
         ages_since_ms = NO_TIMESTAMP
         if isinstance(group, ClassicGroup) and group.is_empty and group.protocol_type:
-            ages_since_ms = self._state_since_ms.get(group_id, NO_TIMESTAMP)
+            ages_since_ms = self.state_since_ms.get(group_id, NO_TIMESTAMP)
         rule = ExpiryRule(
             now_ms=now_ms,
-            retention_ms=self._retention_ms,
+            retention_ms=self.retention_ms,
             ages_since_ms=ages_since_ms,
             subscribed_topics=topics,
         )
-        table = self._offsets.table
+        table = self.offsets.table
         expired = table.find_expired(group_id, rule)
         # No offset would remain, nor return when a transaction commits.
         are_all = len(expired) == len(table.of_group(group_id)) and not table.has_pending(group_id)
         if group.is_empty and are_all:
             self._delete(group, expired, log_failure)
         elif expired:
-            self._offsets.delete(group_id, expired, log_failure)
+            self.offsets.delete(group_id, expired, log_failure)
         else:
             return
         logger.info("%s: %d offsets are past their retention", group_id, len(expired))
 
     def _find(self, group_id: str) -> "AnyGroup | None":
         return (
-            self._classic_groups.get(group_id)
-            or self._consumers.groups.get(group_id)
-            or self._streams.groups.get(group_id)
+            self.classic_groups.get(group_id)
+            or self.consumers.groups.get(group_id)
+            or self.streams.groups.get(group_id)
         )
 
     def _subscribed_topics(self, group: AnyGroup) -> frozenset[str] | None:
         """The topics that members read now; None when that is unknown."""
         if isinstance(group, ConsumerGroup):
-            return self._consumers.subscribed_topics(group.group_id)
+            return self.consumers.subscribed_topics(group.group_id)
         if isinstance(group, ClassicGroup):
             return frozenset() if group.is_empty else subscribed_topics(group)
         return group.source_topics()
@@ -182,27 +173,27 @@ class GroupCleanup:
         group_id = group.group_id
 
         def stored(error: ErrorCode) -> None:
-            is_unused = group.is_empty and not self._offsets.table.has_offsets(group_id)
+            is_unused = group.is_empty and not self.offsets.table.has_offsets(group_id)
             if error is ErrorCode.NONE and is_unused and self._find(group_id) is group:
                 self._remove(group)
             when_done(error)
 
         tombstones: list[KeyValue] = []
         if isinstance(group, ConsumerGroup):
-            tombstones = self._consumers.erase(group_id)
+            tombstones = self.consumers.erase(group_id)
         elif not isinstance(group, ClassicGroup):
-            tombstones = self._streams.erase(group_id)
+            tombstones = self.streams.erase(group_id)
         elif group.generation_id:
             tombstones = [(encode_group_key(group_id), None)]
-        self._offsets.delete(group_id, partitions, stored, also=tombstones)
+        self.offsets.delete(group_id, partitions, stored, also=tombstones)
 
     def _remove(self, group: AnyGroup) -> None:
         self.deleted += 1
         if isinstance(group, ConsumerGroup):
-            self._consumers.remove(group.group_id)
+            self.consumers.remove(group.group_id)
         elif not isinstance(group, ClassicGroup):
-            self._streams.remove(group.group_id)
+            self.streams.remove(group.group_id)
         else:
             group.kill()
-            del self._classic_groups[group.group_id]
-            self._state_since_ms.pop(group.group_id, None)
+            del self.classic_groups[group.group_id]
+            self.state_since_ms.pop(group.group_id, None)

@@ -26,10 +26,12 @@ Read next: `broker.clocks.settable_clock`.
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
 from broker.clocks.settable_clock import RATE_MAX, SettableClock
+from values.dataclasses import dataclass
 from values.limits import CLOCK_STEP_MAX_MS
 
 if TYPE_CHECKING:
@@ -49,25 +51,16 @@ _RANGES: Final[Mapping[str, tuple[float, float]]] = {
 Reply = tuple[int, bytes]
 
 
+@dataclass(eq=False)
 class ClockControl:
-    """Commands to a settable clock, one at a time."""
+    """Commands to a settable clock, one at a time; each saves it and settles what fell due."""
 
-    def __init__(
-        self,
-        clock: SettableClock,
-        groups: "GroupCoordinator",
-        metrics: "Metrics",
-        *,
-        settle: Callable[[], Awaitable[None]],
-        save: Callable[[], object],
-    ) -> None:
-        """Move `clock`; after each change `save` it, and `settle` what fell due."""
-        self._clock = clock
-        self._settle = settle
-        self._groups = groups
-        self._metrics = metrics
-        self._save = save
-        self._alone = asyncio.Lock()
+    clock: SettableClock
+    groups: "GroupCoordinator"
+    metrics: "Metrics"
+    settle: Callable[[], Awaitable[None]]
+    save: Callable[[], object]
+    alone: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def show(self, _query: str, _viewer: object) -> Reply:
         """The answer to GET: where the clock stands."""
@@ -77,21 +70,21 @@ class ClockControl:
         """The answer to POST: apply `query`, run what falls due, report."""
         try:
             changes = _parse(query)
-            async with self._alone:
+            async with self.alone:
                 return 200, _encode(await self._apply(changes))
         except ValueError as error:
             return 400, _encode({"error": str(error)})
 
     async def _apply(self, changes: Mapping[str, float]) -> dict[str, float]:
-        clock = self._clock
+        clock = self.clock
         target_ms = changes.get("set_ms", clock.wall_ms())
         if abs(target_ms - clock.wall_ms()) > CLOCK_STEP_MAX_MS:
             raise ValueError(
                 f"set_ms={target_ms:.0f} is more than ten years from {clock.wall_ms()}, where the "
                 "clock stands; go there in several steps"
             )
-        deleted = sum(self._metrics.segments_deleted.values())
-        expired = self._groups.cleanup.deleted
+        deleted = sum(self.metrics.segments_deleted.values())
+        expired = self.groups.cleanup.deleted
         fired = 0
         if "rate" in changes:
             clock.set_rate(changes["rate"])
@@ -101,16 +94,16 @@ class ClockControl:
             fired += clock.advance(int(changes["advance_ms"]))
         if "jump_ms" in changes:
             clock.jump(int(changes["jump_ms"]))
-        self._save()
-        await self._settle()
+        self.save()
+        await self.settle()
         return self._reading() | {
             "fired": fired,
-            "segments_deleted": sum(self._metrics.segments_deleted.values()) - deleted,
-            "groups_expired": self._groups.cleanup.deleted - expired,
+            "segments_deleted": sum(self.metrics.segments_deleted.values()) - deleted,
+            "groups_expired": self.groups.cleanup.deleted - expired,
         }
 
     def _reading(self) -> dict[str, float]:
-        clock = self._clock
+        clock = self.clock
         return {
             "wall_ms": clock.wall_ms(),
             "elapsed_ms": clock.monotonic_ms(),

@@ -14,6 +14,7 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -34,6 +35,7 @@ from broker.operator.families import (
 from broker.operator.machine_figures import disk_figures, file_figures, resident_bytes
 from broker.quotas.book import ENTITY_TYPES
 from broker.threads import IMPORTING
+from values.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from broker.fetch.sessions import FetchSessions
@@ -48,38 +50,24 @@ if TYPE_CHECKING:
     from broker.topics.registry import TopicRegistry
 
 
+@dataclass(eq=False)
 class BrokerCollector:
     """Turns the broker's integers into Prometheus' metric families at scrape time."""
 
-    def __init__(
-        self,
-        metrics: Metrics,
-        topics: "TopicRegistry",
-        connections: "Connections",
-        fetch_waiters: "FetchWaiters",
-        fetch_sessions: "FetchSessions",
-        group_lag: "GroupLag",
-        shares: "ShareGroupCoordinator",
-        streams: "StreamsGroupCoordinator",
-        telemetry: "Telemetry",
-        security: "Security",
-        space: "SpaceGuard",
-    ) -> None:
-        """Read from these parts; nothing is copied until a scrape."""
-        self._metrics = metrics
-        self._topics = topics
-        self._connections = connections
-        self._fetch_waiters = fetch_waiters
-        self._fetch_sessions = fetch_sessions
-        self._group_lag = group_lag
-        self._shares = shares
-        self._streams = streams
-        self._telemetry = telemetry
-        self._security = security
-        self._space = space
-        self._started_s = time.time()
-        self._share_ends: Mapping[tuple[str, int], int] = {}
-        """High watermarks of partitions that other workers lead, as of the scrape before."""
+    metrics: Metrics
+    topics: "TopicRegistry"
+    connections: "Connections"
+    fetch_waiters: "FetchWaiters"
+    fetch_sessions: "FetchSessions"
+    group_lag: "GroupLag"
+    shares: "ShareGroupCoordinator"
+    streams: "StreamsGroupCoordinator"
+    telemetry: "Telemetry"
+    security: "Security"
+    space: "SpaceGuard"
+    started_s: float = field(default_factory=time.time)
+    share_ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """High watermarks of partitions that other workers lead, as of the scrape before."""
 
     def collect(self, *, shows_names: bool) -> Iterator[Any]:
         """The metric families; without `shows_names` no figures of single groups and clients."""
@@ -112,7 +100,7 @@ class BrokerCollector:
         failures = CounterMetricFamily(
             "tidelog_request_failures", "Requests that hit a bug in the broker", labels=["api"]
         )
-        for key, api in self._metrics.apis():
+        for key, api in self.metrics.apis():
             buckets, total = api.latency_ns.cumulative(1e9)
             if buckets[-1][1]:  # else a dozen series for each API that no client uses
                 latency.add_metric([key.name.lower()], buckets, total)
@@ -123,7 +111,7 @@ class BrokerCollector:
     def _traffic(self) -> Iterator[Any]:
         from prometheus_client.core import GaugeMetricFamily
 
-        connections, metrics = self._connections, self._metrics
+        connections, metrics = self.connections, self.metrics
         yield gauge("tidelog_connections", "Connections open now", len(connections))
         of_listeners = GaugeMetricFamily(
             "tidelog_listener_connections",
@@ -174,12 +162,12 @@ class BrokerCollector:
             "error",
             metrics.appends_rejected,
         )
-        yield gauge("tidelog_fetches_parked", "Fetches that wait", len(self._fetch_waiters))
-        yield gauge("tidelog_fetch_sessions", "Fetch sessions open", len(self._fetch_sessions))
+        yield gauge("tidelog_fetches_parked", "Fetches that wait", len(self.fetch_waiters))
+        yield gauge("tidelog_fetch_sessions", "Fetch sessions open", len(self.fetch_sessions))
         yield counter(
             "tidelog_fetch_sessions_evicted",
             "Fetch sessions that gave way to others",
-            self._fetch_sessions.evictions,
+            self.fetch_sessions.evictions,
         )
 
     def _off_times(self) -> Any:
@@ -187,7 +175,7 @@ class BrokerCollector:
         counts = {
             (topic, client_id, fault): count
             for (client_id, topic), row in islice(
-                reversed(self._metrics.client_times.rows.items()), _OFF_TIMES_SHOWN
+                reversed(self.metrics.client_times.rows.items()), _OFF_TIMES_SHOWN
             )
             for fault in _FAULTS_OF_TIMES
             if (count := getattr(row, fault))
@@ -201,7 +189,7 @@ class BrokerCollector:
 
     def _throttling(self) -> Iterator[Any]:
 
-        security = self._security
+        security = self.security
         yield gauge("tidelog_quotas", "Entities that have limits", len(security.quotas))
         yield gauge(
             "tidelog_throttled_connections", "Connections muted by a quota", len(security.mutes)
@@ -210,7 +198,7 @@ class BrokerCollector:
             "tidelog_throttle_seconds",
             "Delays imposed by quotas",
             "kind",
-            self._metrics.throttle_ms,
+            self.metrics.throttle_ms,
             1e3,
         )
 
@@ -232,7 +220,7 @@ class BrokerCollector:
             "Partitions that may be created or deleted now",
             labels=bound._labelnames,
         )
-        throttle = self._security.throttle
+        throttle = self.security.throttle
         for used in () if throttle is None else throttle.usage():
             names = {kind: "<default>" if name is None else name for kind, name in used.entity}
             values = [used.key, *(names.get(kind, "") for kind in ENTITY_TYPES)]
@@ -248,13 +236,13 @@ class BrokerCollector:
     def _logins_and_certificates(self) -> Iterator[Any]:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-        metrics = self._metrics
+        metrics = self.metrics
         expiry = GaugeMetricFamily(
             "tidelog_certificate_expiry_timestamp_seconds",
             "When the certificate of a TLS listener expires, Unix time",
             labels=["listener", "subject"],
         )
-        for name, contexts in self._security.tls.contexts.items():
+        for name, contexts in self.security.tls.contexts.items():
             shown = contexts.certificate
             expiry.add_metric([name, shown.subject], shown.not_after_ms / 1000)
         yield expiry
@@ -297,7 +285,7 @@ class BrokerCollector:
             "listener",
             metrics.sessions_expired,
         )
-        security = self._security
+        security = self.security
         access = security.access
         allowed = 0 if access is None else access.allowed
         yield labelled_counter(
@@ -312,11 +300,11 @@ class BrokerCollector:
         yield CounterMetricFamily(
             "tidelog_audit_lines_lost",
             "Lines that are missing in the audit log's file",
-            value=self._security.audit.lost,
+            value=self.security.audit.lost,
         )
 
     def _commits(self) -> Iterator[Any]:
-        commits = self._metrics.commits
+        commits = self.metrics.commits
         yield histogram(
             "tidelog_sync_seconds",
             "Time of one group commit, from hand-over to completion",
@@ -333,7 +321,7 @@ class BrokerCollector:
 
     def client_figures(self) -> Iterator[bytes]:
         """The metrics that clients have pushed as text, in pieces."""
-        return self._telemetry.figures.lines()
+        return self.telemetry.figures.lines()
 
     def partitions(self) -> Iterator[bytes]:
         """The metrics of all partitions as text, in pieces that take about a millisecond each.
@@ -352,7 +340,7 @@ class BrokerCollector:
             "# HELP tidelog_partition_offline Partitions that take no records, with the reason\n",
             "# TYPE tidelog_partition_offline gauge\n",
         ]
-        for number, log in enumerate(list(self._topics.logs())):
+        for number, log in enumerate(list(self.topics.logs())):
             labels = f'{{topic="{log.topic}",partition="{log.partition}"}}'
             if log.offline_kind is not None:
                 kind = f'{labels[:-1]},reason="{log.offline_kind}"}}'
@@ -381,12 +369,12 @@ class BrokerCollector:
             "Seconds by which the lag in seconds grows per second, over the last 5 minutes",
             labels=labels,
         )
-        for lag in self._group_lag.figures():
+        for lag in self.group_lag.figures():
             values = [lag.group, lag.topic, str(lag.partition)]
             records.add_metric(values, lag.records)
             if lag.seconds is not None:
                 seconds.add_metric(values, lag.seconds)
-            slope = self._group_lag.slope(lag)
+            slope = self.group_lag.slope(lag)
             if slope is not None:
                 slopes.add_metric(values, slope)
         yield records
@@ -394,7 +382,7 @@ class BrokerCollector:
         yield slopes
 
     def _share_groups(self) -> Iterator[Any]:
-        shares = self._shares
+        shares = self.shares
         yield group_states("tidelog_share_groups", "Share groups, by state", shares.groups)
         yield counter(
             "tidelog_share_rebalances", "Target assignments of share groups", shares.rebalances
@@ -425,14 +413,14 @@ class BrokerCollector:
         )
 
     def _streams_groups(self) -> Iterator[Any]:
-        streams = self._streams
+        streams = self.streams
         yield group_states("tidelog_streams_groups", "Streams groups, by state", streams.groups)
         yield counter(
             "tidelog_streams_rebalances", "Rebalances of streams groups", streams.rebalances
         )
 
     def _client_telemetry(self) -> Iterator[Any]:
-        telemetry = self._telemetry
+        telemetry = self.telemetry
         telemetry.forget()
         yield gauge(
             "tidelog_telemetry_instances",
@@ -452,7 +440,7 @@ class BrokerCollector:
         )
 
     def _share_ends_found(self, ends: Mapping[tuple[str, int], int]) -> None:
-        self._share_ends = ends
+        self.share_ends = ends
 
     def _share_partitions(self) -> Iterator[Any]:
         from prometheus_client.core import GaugeMetricFamily
@@ -470,20 +458,20 @@ class BrokerCollector:
             "tidelog_share_in_flight_ranges", "Ranges of equal state among them", labels=labels
         )
         places: dict[tuple[str, int], None] = {}
-        for key in self._shares.states:
-            topic = self._topics.find_by_id(key.topic_id)
+        for key in self.shares.states:
+            topic = self.topics.find_by_id(key.topic_id)
             if topic is None:
                 continue
             place = topic.name, key.partition
             places[place] = None
-            end = self._share_ends.get(place)
+            end = self.share_ends.get(place)
             with contextlib.suppress(BrokerError):
-                end = self._topics.led_log(*place).high_watermark
-            offset = self._shares.offset(key, end)
+                end = self.topics.led_log(*place).high_watermark
+            offset = self.shares.offset(key, end)
             if offset.lag >= 0:
                 lag.add_metric([key.group_id, topic.name, str(key.partition)], offset.lag)
-        ends_elsewhere(self._topics, places, self._share_ends_found)
-        for loaded in self._shares.partitions:
+        ends_elsewhere(self.topics, places, self._share_ends_found)
+        for loaded in self.shares.partitions:
             key = loaded.key
             values = [key.group_id, loaded.log.topic, str(key.partition)]
             records.add_metric(values, loaded.partition.in_flight)
@@ -493,7 +481,7 @@ class BrokerCollector:
         yield ranges
 
     def _remote(self) -> Iterator[Any]:
-        remote = self._metrics.remote
+        remote = self.metrics.remote
         yield counter(
             "tidelog_remote_uploads", "Segments uploaded to the object store", remote.uploaded
         )
@@ -544,7 +532,7 @@ class BrokerCollector:
         )
 
     def _upkeep(self) -> Iterator[Any]:
-        metrics = self._metrics
+        metrics = self.metrics
         yield labelled_counter(
             "tidelog_segments_deleted",
             "Segments removed, by reason",
@@ -595,8 +583,8 @@ class BrokerCollector:
         )
         yield gauge("process_resident_memory_bytes", "Resident memory", resident_bytes())
         yield from (gauge(*figure) for figure in file_figures())
-        yield gauge("process_start_time_seconds", "Start, Unix time", self._started_s)
-        yield from (gauge(*figure) for figure in disk_figures(self._space))
+        yield gauge("process_start_time_seconds", "Start, Unix time", self.started_s)
+        yield from (gauge(*figure) for figure in disk_figures(self.space))
         yield build_info()
 
 

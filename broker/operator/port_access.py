@@ -23,7 +23,7 @@ import asyncio
 import base64
 import binascii
 import hmac
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.errors import StartError
 from broker.principal import ANONYMOUS, Principal, user
@@ -81,19 +81,17 @@ class Question:
         return f"Question({self.target!r} of {self.peer_host})"
 
 
-class Viewer:
-    """A client of the port, with its rights."""
+class Viewer(NamedTuple):
+    """A client of the port, with its rights; none is asked for if it `sees_all`."""
 
-    def __init__(self, security: "Security", session: Session, *, sees_all: bool = False) -> None:
-        """The client of `session`; `sees_all` passes the rules."""
-        self._security = security
-        self._session = session
-        self._sees_all = sees_all
+    security: "Security"
+    session: Session
+    sees_all: bool = False
 
     @property
     def is_unknown(self) -> bool:
         """Whether this is an anonymous client on a port that shows such clients no names."""
-        return self._session.principal is ANONYMOUS and not self._sees_all
+        return self.session.principal is ANONYMOUS and not self.sees_all
 
     def refusal_of_cluster(self) -> str | None:
         """Why the figures of the whole broker stay hidden, or None."""
@@ -106,13 +104,13 @@ class Viewer:
 
     def refusal_of_topic(self, topic: str) -> str | None:
         """Why what is asked about `topic` stays hidden, or None; it need not exist."""
-        access = self._security.access
+        access = self.security.access
         source = topic if access is None else access.source_of(topic)  # a window has no own rules
         return self._refusal(ResourceType.TOPIC, topic, f"--topic {source}")
 
     def note_change(self, what: str) -> None:
         """Note that the client has changed something of the broker."""
-        self._security.audit.changed_by_http(self._session, what)
+        self.security.audit.changed_by_http(self.session, what)
 
     def _refusal(
         self,
@@ -121,11 +119,11 @@ class Viewer:
         option: str,
         operation: Operation = Operation.DESCRIBE,
     ) -> str | None:
-        if self._sees_all:
+        if self.sees_all:
             return None
         if self.is_unknown:
             return CLOSED
-        session, access, audit = self._session, self._security.access, self._security.audit
+        session, access, audit = self.session, self.security.access, self.security.audit
         if access is None:
             return None
         host = session.peer_host

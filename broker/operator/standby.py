@@ -10,7 +10,7 @@ needs DESCRIBE on the cluster, as /metrics does. The path exists only at a stand
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from storage.errors import StorageError
 
@@ -18,34 +18,28 @@ if TYPE_CHECKING:
     from broker.operator.port_access import Viewer
 
 
-class StandbyControl:
-    """Questions and commands to a standby."""
+class StandbyControl(NamedTuple):
+    """Questions and commands to a standby; `promote` gives the epoch, or raises StorageError."""
 
-    def __init__(
-        self,
-        reading: Callable[[], dict[str, object]],
-        promote: Callable[[], Awaitable[int]],
-    ) -> None:
-        """Answer with `reading`; `promote` returns the epoch, or raises StorageError."""
-        self._reading = reading
-        self._promote = promote
+    reading: Callable[[], dict[str, object]]
+    promote: Callable[[], Awaitable[int]]
 
     def show(self, _query: str, viewer: "Viewer") -> tuple[int, bytes]:
         """The answer to GET."""
         refusal = viewer.refusal_of_cluster()
         if refusal is not None:
             return 403, _encode({"error": refusal})
-        return 200, _encode(self._reading())
+        return 200, _encode(self.reading())
 
     async def change(self, query: str) -> tuple[int, bytes]:
         """The answer to POST: take the bucket over."""
         if query != "promote":
             return 400, _encode({"error": f"{query!r} is no command; there is promote"})
         try:
-            epoch = await self._promote()
+            epoch = await self.promote()
         except StorageError as error:
             return 503, _encode({"error": f"not promoted: {error}; try again"})
-        return 200, _encode(self._reading() | {"epoch": epoch})
+        return 200, _encode(self.reading() | {"epoch": epoch})
 
 
 def _encode(value: dict[str, object]) -> bytes:

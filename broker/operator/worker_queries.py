@@ -17,11 +17,13 @@ Read next: `broker.operator.queries` (`TopicQuery`), `broker.workers.link`.
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from broker.operator import queries
 from broker.operator.queries import Asked, Document, Refused, TopicQuery
 from storage.directory.metadata import FIRST_WORKER
+from values.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from broker.operator.port_access import Viewer
@@ -62,53 +64,45 @@ class Linked(Protocol):
         """Call a worker; `answer` gets None when it is not there."""
 
 
+@dataclass(eq=False)
 class WorkerQueries:
-    """The questions of one worker's clients, and those of the other workers. Loop thread only."""
+    """The questions of one worker's clients, and those of the other workers. Loop thread only.
 
-    def __init__(
-        self,
-        worker: int,
-        count: int,
-        topics: "TopicRegistry",
-        topic_queries: Mapping[str, TopicQuery],
-        call: Call,
-        *,
-        part_patience_s: float = PART_PATIENCE_S,
-    ) -> None:
-        """Be worker `worker` of `count`; `topic_queries` answers for what is kept here."""
-        self._worker = worker
-        self._count = count
-        self._topics = topics
-        self._queries = topic_queries
-        self._call = call
-        self._patience_s = part_patience_s
-        self._answering: set[asyncio.Task[None]] = set()
+    `queries` answer for what is kept at `worker`, one of `count`.
+    """
+
+    worker: int
+    count: int
+    topics: "TopicRegistry"
+    queries: Mapping[str, TopicQuery]
+    call: Call
+    answering: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def answer(self, path: str, query: str, viewer: "Viewer") -> tuple[int, bytes]:
         """HTTP status and JSON for a client's question."""
 
         async def make(asked: Asked) -> Document:
-            if self._worker == FIRST_WORKER:
+            if self.worker == FIRST_WORKER:
                 return await self._whole(path, asked)
             return await self._from_first(path, asked)
 
-        return await queries.answer(query, self._queries[path].parameters, viewer, make)
+        return await queries.answer(query, self.queries[path].parameters, viewer, make)
 
     def answer_call(self, message: Message, reply: Callable[[Any], object]) -> None:
         """Answer another worker's question."""
         if "part" in message:
             path, asked = message["part"]
-            making = self._queries[path].part(asked)
+            making = self.queries[path].part(asked)
         else:
             path, asked = message["ask"]
             making = self._whole(path, asked)
         task = asyncio.get_running_loop().create_task(self._reply(making, reply))
-        self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
+        self.answering.add(task)
+        task.add_done_callback(self.answering.discard)
 
     def close(self) -> None:
         """Answer no further questions."""
-        for task in self._answering:
+        for task in self.answering:
             task.cancel()
 
     async def _reply(self, making: Awaitable[Document], reply: Callable[[Any], object]) -> None:
@@ -128,7 +122,7 @@ class WorkerQueries:
         Raises:
             Refused: as `_parts`, or the parts of no round fit together.
         """
-        topic_query = self._queries[path]
+        topic_query = self.queries[path]
         workers = sorted(self._workers(topic_query, asked))
         for _ in range(ROUNDS_MAX):
             parts, unanswered = await self._parts(path, asked, workers)
@@ -166,23 +160,23 @@ class WorkerQueries:
         return parts, unanswered
 
     async def _part(self, path: str, asked: Asked, worker: int) -> Outcome:
-        if worker == self._worker:
-            return await queries.attempt(self._queries[path].part(asked))
-        return await self._ask(worker, {"part": [path, asked]}, self._patience_s)
+        if worker == self.worker:
+            return await queries.attempt(self.queries[path].part(asked))
+        return await self._ask(worker, {"part": [path, asked]}, PART_PATIENCE_S)
 
     def _workers(self, topic_query: TopicQuery, asked: Asked) -> Iterable[int]:
         """The workers to ask. Raises BadQuery, BrokerError."""
         partition = queries.number(asked, "partition", queries.PARTITION_MAX)
-        keeping = self._topics.workers_of(asked["topic"], partition)
-        return range(FIRST_WORKER, self._count + 1) if topic_query.is_of_disk else keeping
+        keeping = self.topics.workers_of(asked["topic"], partition)
+        return range(FIRST_WORKER, self.count + 1) if topic_query.is_of_disk else keeping
 
     # --- the others -----------------------------------------------------------------------------
 
     async def _from_first(self, path: str, asked: Asked) -> Document:
         """The whole from worker 1; what is kept here when that does not answer."""
-        topic_query = self._queries[path]
+        topic_query = self.queries[path]
         workers = set(self._workers(topic_query, asked))
-        if workers == {self._worker}:
+        if workers == {self.worker}:
             return topic_query.whole(asked, [await topic_query.part(asked)], [])
         outcome = await self._ask(FIRST_WORKER, {"ask": [path, asked]}, WHOLE_PATIENCE_S)
         if not isinstance(outcome, str):
@@ -190,11 +184,11 @@ class WorkerQueries:
             if status != 200:
                 raise Refused(document["error"], status)
             return document
-        if self._worker not in workers:
+        if self.worker not in workers:
             raise Refused(outcome, 503)
         unanswered = [
             self._unanswered(asked, one, outcome if one == FIRST_WORKER else _NOT_ASKED)
-            for one in sorted(workers - {self._worker})
+            for one in sorted(workers - {self.worker})
         ]
         return topic_query.whole(asked, [await topic_query.part(asked)], unanswered)
 
@@ -207,7 +201,7 @@ class WorkerQueries:
             if not answered.done():
                 answered.set_result(value)
 
-        self._call(worker, message, done)
+        self.call(worker, message, done)
         try:
             async with asyncio.timeout(patience_s):
                 value = await answered
@@ -219,12 +213,12 @@ class WorkerQueries:
         return status, json.loads(text)
 
     def _unanswered(self, asked: Asked, worker: int, why: str) -> Document:
-        topic = self._topics.find(asked["topic"])
+        topic = self.topics.find(asked["topic"])
         workers = () if topic is None else topic.workers or (FIRST_WORKER,) * len(topic.partitions)
         kept = [number for number, keeper in enumerate(workers) if keeper == worker]
         return {
             "worker": worker,
-            "node_id": self._topics.node_id_of(worker),
+            "node_id": self.topics.node_id_of(worker),
             "partitions": kept[:SHOWN_MAX],
             "why": why,
         }

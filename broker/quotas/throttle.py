@@ -231,22 +231,13 @@ class _Meter:
         self._rate.record(value, now_ms)
 
 
-class _Limits:
+class _Limits(NamedTuple):
     """What applies to one client; None where nothing does."""
 
-    __slots__ = ("consumer", "mutations", "producer", "requests")
-
-    def __init__(
-        self,
-        producer: _Meter | None,
-        consumer: _Meter | None,
-        requests: _Meter | None,
-        mutations: TokenBucket | None,
-    ) -> None:
-        self.producer = producer
-        self.consumer = consumer
-        self.requests = requests
-        self.mutations = mutations
+    producer: _Meter | None
+    consumer: _Meter | None
+    requests: _Meter | None
+    mutations: TokenBucket | None
 
 
 class MutationQuota:
@@ -289,22 +280,19 @@ class MutationQuota:
             )
 
 
-class FetchQuota:
+class FetchQuota(NamedTuple):
     """The bytes that one fetch may still have."""
 
-    __slots__ = ("_clock", "_meter")
-
-    def __init__(self, meter: _Meter, clock: "Clock") -> None:
-        self._meter = meter
-        self._clock = clock
+    meter: _Meter
+    clock: "Clock"
 
     def delay_ms(self, records_bytes: int, partitions: int) -> int:
         """Count an answer; when the client has to wait it is not counted, and must not be sent."""
-        now_ms = self._clock.monotonic_ms()
+        now_ms = self.clock.monotonic_ms()
         size_bytes = _ANSWER_BYTES + partitions * _PARTITION_BYTES + records_bytes
-        delay_ms = self._meter.charge(size_bytes, now_ms)
+        delay_ms = self.meter.charge(size_bytes, now_ms)
         if delay_ms:
-            self._meter.record(-size_bytes, now_ms)
+            self.meter.record(-size_bytes, now_ms)
         return delay_ms
 
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from broker.telemetry.subscriptions import Subscriptions, Wanted
 from protocol.error_codes import ErrorCode
+from values.dataclasses import dataclass
 
 INSTANCES_MAX: Final = 16_384
 _FORGET_LEAST_MS: Final = 60_000
@@ -26,31 +27,20 @@ _ASK_AGAIN: Final = frozenset(
 _NEVER: Final = -(2**62)
 
 
+@dataclass(slots=True, eq=False)
 class Instance:
     """One client instance."""
 
-    __slots__ = (
-        "asked_ms",
-        "instance_id",
-        "is_terminated",
-        "last_error",
-        "owes_push",
-        "pushed_ms",
-        "revision",
-        "seen_ms",
-        "subscription_id",
-        "wanted",
-    )
-
-    def __init__(self, instance_id: bytes) -> None:
-        self.instance_id = instance_id
-        self.revision = -1
-        self.wanted = Wanted()
-        self.subscription_id = 0
-        self.asked_ms = self.pushed_ms = self.seen_ms = _NEVER
-        self.owes_push = False
-        self.is_terminated = False
-        self.last_error = ErrorCode.NONE
+    instance_id: bytes
+    revision: int = -1
+    wanted: Wanted = Wanted()
+    subscription_id: int = 0
+    asked_ms: int = _NEVER
+    pushed_ms: int = _NEVER
+    seen_ms: int = _NEVER
+    owes_push: bool = False
+    is_terminated: bool = False
+    last_error: ErrorCode = ErrorCode.NONE
 
     def subscribe(self, wanted: Wanted, revision: int) -> None:
         """Take what is wanted of it now; if that is something else, it may ask at once."""

@@ -18,10 +18,12 @@ Source: KIP-932; Kafka's `ShareSessionCache`, `SharePartitionManager.newContext`
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import field
 from typing import Final
 
 from broker.groups.consumer.values import Partition
 from protocol.error_codes import ErrorCode
+from values.dataclasses import dataclass
 
 FINAL_EPOCH: Final = -1
 INITIAL_EPOCH: Final = 0
@@ -31,18 +33,15 @@ SessionKey = tuple[str, str]
 """Group and member."""
 
 
+@dataclass(slots=True, eq=False)
 class ShareSession:
     """The partitions of one member, in the order in which they get records."""
 
-    __slots__ = ("connection_id", "group_id", "member_id", "next_epoch", "partitions")
-
-    def __init__(self, group_id: str, member_id: str, connection_id: int) -> None:
-        """Start empty, expecting epoch 1."""
-        self.group_id = group_id
-        self.member_id = member_id
-        self.connection_id = connection_id
-        self.next_epoch = 1
-        self.partitions: dict[Partition, None] = {}
+    group_id: str
+    member_id: str
+    connection_id: int
+    next_epoch: int = 1
+    partitions: dict[Partition, None] = field(default_factory=dict)
 
     def advance(self) -> None:
         """Expect the epoch after this one."""

@@ -56,7 +56,7 @@ def test_the_delay_is_that_of_the_rate_and_at_most_a_window() -> None:
 
 def test_without_a_limit_no_clock_is_read() -> None:
     scene = Scene()
-    scene.rates._clock = cast(Any, None)
+    scene.rates.clock = cast(Any, None)
     assert scene.rates.delay_ms("PLAINTEXT") == 0
     assert scene.rates.address_delay_ms("PLAINTEXT", "127.0.0.1") == 0
 
