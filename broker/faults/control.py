@@ -19,7 +19,6 @@
 The answer to each is the list of GET. Who may send a POST: `broker.operator.http`.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import parse_qsl
@@ -27,6 +26,7 @@ from urllib.parse import parse_qsl
 from broker.faults.answers import can_fail, names_groups, names_topics
 from broker.faults.requests import Action, RequestFault, RequestFaults
 from broker.operator.http import Command, Query
+from broker.operator.queries import encode
 from broker.requests.features import served_apis
 from config.errors import nearest
 from protocol.api_keys import ApiKey
@@ -57,14 +57,14 @@ class FaultControl:
 
     def show(self, _query: str, _viewer: object) -> Reply:
         """The answer to GET."""
-        return 200, _encode(self.reading())
+        return 200, encode(self.reading())
 
     async def change(self, query: str) -> Reply:
         """The answer to POST."""
         try:
-            return 200, _encode(self.apply(dict(parse_qsl(query, keep_blank_values=True))))
+            return 200, encode(self.apply(dict(parse_qsl(query, keep_blank_values=True))))
         except ValueError as error:
-            return 400, _encode({"error": str(error)})
+            return 400, encode({"error": str(error)})
 
     def apply(self, words: Mapping[str, str]) -> dict[str, object]:
         """Do what the parameters say; the faults that are there then.
@@ -174,7 +174,3 @@ def _document(fault: RequestFault) -> dict[str, object]:
         "left": fault.left,
         "met": fault.met,
     }
-
-
-def _encode(value: Mapping[str, object]) -> bytes:
-    return json.dumps(value).encode() + b"\n"

@@ -24,13 +24,13 @@ Read next: `broker.clocks.settable_clock`.
 """
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl
 
 from broker.clocks.settable_clock import RATE_MAX, SettableClock
+from broker.operator.queries import encode
 from values.dataclasses import dataclass
 from values.limits import CLOCK_STEP_MAX_MS
 
@@ -64,16 +64,16 @@ class ClockControl:
 
     def show(self, _query: str, _viewer: object) -> Reply:
         """The answer to GET: where the clock stands."""
-        return 200, _encode(self._reading())
+        return 200, encode(self._reading())
 
     async def change(self, query: str) -> Reply:
         """The answer to POST: apply `query`, run what falls due, report."""
         try:
             changes = _parse(query)
             async with self.alone:
-                return 200, _encode(await self._apply(changes))
+                return 200, encode(await self._apply(changes))
         except ValueError as error:
-            return 400, _encode({"error": str(error)})
+            return 400, encode({"error": str(error)})
 
     async def _apply(self, changes: Mapping[str, float]) -> dict[str, float]:
         clock = self.clock
@@ -132,7 +132,3 @@ def _parse(query: str) -> dict[str, float]:
     if not changes:
         raise ValueError(f"give at least one of {', '.join(_RANGES)}")
     return changes
-
-
-def _encode(value: Mapping[str, object]) -> bytes:
-    return json.dumps(value).encode() + b"\n"

@@ -13,7 +13,7 @@ import contextlib
 import resource
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from itertools import islice
@@ -30,6 +30,7 @@ from broker.operator.families import (
     group_states,
     histogram,
     labelled_counter,
+    labelled_gauge,
     labelled_histogram,
 )
 from broker.operator.machine_figures import disk_figures, file_figures, resident_bytes
@@ -90,37 +91,31 @@ class BrokerCollector:
         yield from self._remote()
 
     def _requests(self) -> Iterator[Any]:
-        from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
-
-        latency = HistogramMetricFamily(
+        apis = {key.name.lower(): api for key, api in self.metrics.apis()}
+        yield labelled_histogram(
             "tidelog_request_seconds",
             "Time from the last byte of a request to its answer, waiting included",
-            labels=["api"],
+            "api",
+            # Else a dozen series for each API that no client uses.
+            {name: api.latency_ns for name, api in apis.items() if any(api.latency_ns.counts)},
+            1e9,
         )
-        failures = CounterMetricFamily(
-            "tidelog_request_failures", "Requests that hit a bug in the broker", labels=["api"]
+        yield labelled_counter(
+            "tidelog_request_failures",
+            "Requests that hit a bug in the broker",
+            "api",
+            {name: api.failures for name, api in apis.items()},
         )
-        for key, api in self.metrics.apis():
-            buckets, total = api.latency_ns.cumulative(1e9)
-            if buckets[-1][1]:  # else a dozen series for each API that no client uses
-                latency.add_metric([key.name.lower()], buckets, total)
-            failures.add_metric([key.name.lower()], api.failures)
-        yield latency
-        yield failures
 
     def _traffic(self) -> Iterator[Any]:
-        from prometheus_client.core import GaugeMetricFamily
-
         connections, metrics = self.connections, self.metrics
         yield gauge("tidelog_connections", "Connections open now", len(connections))
-        of_listeners = GaugeMetricFamily(
+        yield labelled_gauge(
             "tidelog_listener_connections",
             "Connections of a listener open now",
-            labels=["listener"],
+            ["listener"],
+            (([listener], count) for listener, count in connections.per_listener.items()),
         )
-        for listener, count in connections.per_listener.items():
-            of_listeners.add_metric([listener], count)
-        yield of_listeners
         yield counter("tidelog_connections_accepted", "Connections taken", connections.accepted)
         yield counter(
             "tidelog_connections_refused", "Connections over a limit", connections.refused
@@ -188,7 +183,6 @@ class BrokerCollector:
         )
 
     def _throttling(self) -> Iterator[Any]:
-
         security = self.security
         yield gauge("tidelog_quotas", "Entities that have limits", len(security.quotas))
         yield gauge(
@@ -204,48 +198,37 @@ class BrokerCollector:
 
     def _quotas(self) -> Iterator[Any]:
         """The limits of entities and their use; `<default>` stands for a default, as in Kafka."""
-        from prometheus_client.core import GaugeMetricFamily
-
-        labels = ["kind", *ENTITY_TYPES]
-        bound = GaugeMetricFamily(
-            "tidelog_quota_bound",
-            "Limits per second: bytes, percent of the event loop, partitions, connections",
-            labels=[label.replace("-", "_") for label in labels],
-        )
-        rate = GaugeMetricFamily(
-            "tidelog_quota_rate", "What is used of a limit, in its unit", labels=bound._labelnames
-        )
-        tokens = GaugeMetricFamily(
-            "tidelog_quota_tokens",
-            "Partitions that may be created or deleted now",
-            labels=bound._labelnames,
-        )
+        labels = [label.replace("-", "_") for label in ("kind", *ENTITY_TYPES)]
+        bounds, rates, tokens = _Rows(), _Rows(), _Rows()
         throttle = self.security.throttle
         for used in () if throttle is None else throttle.usage():
             names = {kind: "<default>" if name is None else name for kind, name in used.entity}
             values = [used.key, *(names.get(kind, "") for kind in ENTITY_TYPES)]
-            bound.add_metric(values, used.bound)
-            if used.rate is not None:
-                rate.add_metric(values, used.rate)
-            if used.tokens is not None:
-                tokens.add_metric(values, used.tokens)
-        yield bound
-        yield rate
-        yield tokens
+            bounds.add(values, used.bound)
+            rates.add(values, used.rate)
+            tokens.add(values, used.tokens)
+        yield labelled_gauge(
+            "tidelog_quota_bound",
+            "Limits per second: bytes, percent of the event loop, partitions, connections",
+            labels,
+            bounds,
+        )
+        yield labelled_gauge(
+            "tidelog_quota_rate", "What is used of a limit, in its unit", labels, rates
+        )
+        yield labelled_gauge(
+            "tidelog_quota_tokens", "Partitions that may be created or deleted now", labels, tokens
+        )
 
     def _logins_and_certificates(self) -> Iterator[Any]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
         metrics = self.metrics
-        expiry = GaugeMetricFamily(
+        shown = {name: each.certificate for name, each in self.security.tls.contexts.items()}
+        yield labelled_gauge(
             "tidelog_certificate_expiry_timestamp_seconds",
             "When the certificate of a TLS listener expires, Unix time",
-            labels=["listener", "subject"],
+            ["listener", "subject"],
+            (([name, one.subject], one.not_after_ms / 1000) for name, one in shown.items()),
         )
-        for name, contexts in self.security.tls.contexts.items():
-            shown = contexts.certificate
-            expiry.add_metric([name, shown.subject], shown.not_after_ms / 1000)
-        yield expiry
         yield labelled_counter(
             "tidelog_tls_handshakes", "TLS handshakes", ("listener", "result"), metrics.handshakes
         )
@@ -297,10 +280,10 @@ class BrokerCollector:
         rules = 0 if access is None else len(access)
         yield gauge("tidelog_acls", "Rules in force", rules)
         yield gauge("tidelog_users", "SCRAM credentials of users", len(security.credentials))
-        yield CounterMetricFamily(
+        yield counter(
             "tidelog_audit_lines_lost",
             "Lines that are missing in the audit log's file",
-            value=self.security.audit.lost,
+            security.audit.lost,
         )
 
     def _commits(self) -> Iterator[Any]:
@@ -353,33 +336,30 @@ class BrokerCollector:
             yield "".join(lines).encode()
 
     def _groups(self) -> Iterator[Any]:
-        from prometheus_client.core import GaugeMetricFamily
-
-        labels = ["group", *_PARTITION_LABELS]
-        records = GaugeMetricFamily(
-            "tidelog_group_lag_records", "Records not yet committed by the group", labels=labels
-        )
-        seconds = GaugeMetricFamily(
-            "tidelog_group_lag_seconds",
-            "Age of the first record not yet committed by the group",
-            labels=labels,
-        )
-        slopes = GaugeMetricFamily(
-            "tidelog_group_lag_seconds_slope",
-            "Seconds by which the lag in seconds grows per second, over the last 5 minutes",
-            labels=labels,
-        )
+        records, seconds, slopes = _Rows(), _Rows(), _Rows()
         for lag in self.group_lag.figures():
             values = [lag.group, lag.topic, str(lag.partition)]
-            records.add_metric(values, lag.records)
-            if lag.seconds is not None:
-                seconds.add_metric(values, lag.seconds)
-            slope = self.group_lag.slope(lag)
-            if slope is not None:
-                slopes.add_metric(values, slope)
-        yield records
-        yield seconds
-        yield slopes
+            records.add(values, lag.records)
+            seconds.add(values, lag.seconds)
+            slopes.add(values, self.group_lag.slope(lag))
+        yield labelled_gauge(
+            "tidelog_group_lag_records",
+            "Records not yet committed by the group",
+            _GROUP_LABELS,
+            records,
+        )
+        yield labelled_gauge(
+            "tidelog_group_lag_seconds",
+            "Age of the first record not yet committed by the group",
+            _GROUP_LABELS,
+            seconds,
+        )
+        yield labelled_gauge(
+            "tidelog_group_lag_seconds_slope",
+            "Seconds by which the lag in seconds grows per second, over the last 5 minutes",
+            _GROUP_LABELS,
+            slopes,
+        )
 
     def _share_groups(self) -> Iterator[Any]:
         shares = self.shares
@@ -443,20 +423,7 @@ class BrokerCollector:
         self.share_ends = ends
 
     def _share_partitions(self) -> Iterator[Any]:
-        from prometheus_client.core import GaugeMetricFamily
-
-        labels = ["group", *_PARTITION_LABELS]
-        lag = GaugeMetricFamily(
-            "tidelog_share_lag_records", "Records that a share group has not done", labels=labels
-        )
-        records = GaugeMetricFamily(
-            "tidelog_share_in_flight_records",
-            "Records from the first that is not done to the last that was delivered",
-            labels=labels,
-        )
-        ranges = GaugeMetricFamily(
-            "tidelog_share_in_flight_ranges", "Ranges of equal state among them", labels=labels
-        )
+        lags, records, ranges = _Rows(), _Rows(), _Rows()
         places: dict[tuple[str, int], None] = {}
         for key in self.shares.states:
             topic = self.topics.find_by_id(key.topic_id)
@@ -469,16 +436,31 @@ class BrokerCollector:
                 end = self.topics.led_log(*place).high_watermark
             offset = self.shares.offset(key, end)
             if offset.lag >= 0:
-                lag.add_metric([key.group_id, topic.name, str(key.partition)], offset.lag)
+                lags.add([key.group_id, topic.name, str(key.partition)], offset.lag)
         ends_elsewhere(self.topics, places, self._share_ends_found)
         for loaded in self.shares.partitions:
             key = loaded.key
             values = [key.group_id, loaded.log.topic, str(key.partition)]
-            records.add_metric(values, loaded.partition.in_flight)
-            ranges.add_metric(values, loaded.partition.run_count)
-        yield lag
-        yield records
-        yield ranges
+            records.add(values, loaded.partition.in_flight)
+            ranges.add(values, loaded.partition.run_count)
+        yield labelled_gauge(
+            "tidelog_share_lag_records",
+            "Records that a share group has not done",
+            _GROUP_LABELS,
+            lags,
+        )
+        yield labelled_gauge(
+            "tidelog_share_in_flight_records",
+            "Records from the first that is not done to the last that was delivered",
+            _GROUP_LABELS,
+            records,
+        )
+        yield labelled_gauge(
+            "tidelog_share_in_flight_ranges",
+            "Ranges of equal state among them",
+            _GROUP_LABELS,
+            ranges,
+        )
 
     def _remote(self) -> Iterator[Any]:
         remote = self.metrics.remote
@@ -592,7 +574,16 @@ def _time_index_entries(log: Any) -> int:
     return sum(segment.time_index.count for segment in log.segments)
 
 
-_PARTITION_LABELS = ["topic", "partition"]
+class _Rows(list[tuple[Sequence[str], float]]):
+    """The values of a gauge with labels."""
+
+    def add(self, labels: Sequence[str], value: float | None) -> None:
+        """Add a value, unless there is none."""
+        if value is not None:
+            self.append((labels, value))
+
+
+_GROUP_LABELS: Final = ("group", "topic", "partition")
 _PARTITIONS_PER_PIECE: Final = 100
 _OFF_TIMES_SHOWN: Final = 100
 _FAULTS_OF_TIMES: Final = ("ahead", "behind", "without_time", "refused")

@@ -4,7 +4,7 @@ The library is imported at the first scrape: a start does not wait for it.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from broker.metrics import Distribution
@@ -20,13 +20,9 @@ def counter(name: str, help_text: str, value: float) -> Any:
 
 def group_states(name: str, help_text: str, groups: Mapping[str, Any]) -> Any:
     """How many groups there are, by state."""
-    from prometheus_client.core import GaugeMetricFamily
-
-    family = GaugeMetricFamily(name, help_text, labels=["state"])
     states = Counter(group.state.value for group in groups.values())
-    for state, count in sorted(states.items()):
-        family.add_metric([state], count)
-    return family
+    rows = [([state], count) for state, count in sorted(states.items())]
+    return labelled_gauge(name, help_text, ["state"], rows)
 
 
 def gauge(name: str, help_text: str, value: float) -> Any:
@@ -36,16 +32,22 @@ def gauge(name: str, help_text: str, value: float) -> Any:
     return GaugeMetricFamily(name, help_text, value=value)
 
 
-def build_info() -> Any:
-    """``tidelog_build_info``: 1, with the facts of the build as labels."""
+def labelled_gauge(
+    name: str, help_text: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], float]]
+) -> Any:
+    """A gauge with labels; a row has their values, then its own."""
     from prometheus_client.core import GaugeMetricFamily
 
-    facts = build_facts()
-    family = GaugeMetricFamily(
-        "tidelog_build_info", "Always 1; the labels say what runs", labels=list(facts)
-    )
-    family.add_metric(list(facts.values()), 1)
+    family = GaugeMetricFamily(name, help_text, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
     return family
+
+
+def build_info() -> Any:
+    """``tidelog_build_info``: 1, with the facts of the build as labels."""
+    facts, text = build_facts(), "Always 1; the labels say what runs"
+    return labelled_gauge("tidelog_build_info", text, list(facts), [(list(facts.values()), 1)])
 
 
 def labelled_counter(

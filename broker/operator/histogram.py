@@ -38,7 +38,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from broker.operator import queries
-from broker.operator.queries import Asked, Document
+from broker.operator.queries import Asked, Document, TopicQuery
 from protocol.records.layout import INT64_MAX
 from storage.log.histogram import (
     Histogram,
@@ -74,11 +74,10 @@ _SUMMED: Final = (
 _NO_MINIMA: Final = (UNKNOWN_MINIMUM, INT64_MAX)
 
 
-class HistogramAnswers:
+class HistogramAnswers(TopicQuery):
     """Answers to /histogram. Loop thread only; records are counted in `threads`."""
 
     parameters = _PARAMETERS
-    is_of_disk = False
 
     def __init__(self, topics: "TopicRegistry", threads: "Pool") -> None:
         self._topics = topics

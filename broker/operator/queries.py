@@ -4,9 +4,10 @@ Owns the checks that several paths share. A refusal names the parameter, its val
 """
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 from broker.errors import BrokerError
@@ -49,7 +50,7 @@ class Busy(Refused):
         super().__init__(reason, 429)
 
 
-class TopicQuery(Protocol):
+class TopicQuery(ABC):
     """A question about a topic that every worker answers for the partitions that it keeps.
 
     Attributes:
@@ -57,20 +58,18 @@ class TopicQuery(Protocol):
         is_of_disk: whether the answer also needs workers that keep nothing of the topic.
     """
 
-    @property
-    def parameters(self) -> Collection[str] | None:
-        """As above."""
+    parameters: Collection[str] | None
+    is_of_disk = False
 
-    @property
-    def is_of_disk(self) -> bool:
-        """As above."""
-
+    @abstractmethod
     async def part(self, asked: Asked) -> Document:
         """What is known here. Raises what `attempt` expects."""
 
     def again(self, asked: Asked, parts: Sequence[Document]) -> Asked | None:
         """What to ask instead so that the parts fit together; None when they do."""
+        return None
 
+    @abstractmethod
     def whole(
         self, asked: Asked, parts: Sequence[Document], unanswered: Sequence[Document]
     ) -> Document:

@@ -34,7 +34,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.operator import queries
-from broker.operator.queries import Asked, Document
+from broker.operator.queries import Asked, Document, TopicQuery
 from config import ConfigErrors, TopicConfig, topic_config
 from storage.log.forecast import (
     Growth,
@@ -59,7 +59,7 @@ _MS_PER_DAY = 86_400_000
 _PARAMETERS = ("topic", "partition", "at")
 
 
-class RetentionForecast:
+class RetentionForecast(TopicQuery):
     """Answers to /retention. Loop thread only."""
 
     parameters = None
@@ -114,9 +114,6 @@ class RetentionForecast:
             "growth": grows,
             "partitions_without_rate": unknown,
         }
-
-    def again(self, asked: Asked, parts: Sequence[Document]) -> None:
-        """As in `TopicQuery`."""
 
     def whole(
         self, asked: Asked, parts: Sequence[Document], unanswered: Sequence[Document]

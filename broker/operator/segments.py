@@ -50,7 +50,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from broker.operator import queries
-from broker.operator.queries import Asked, Document
+from broker.operator.queries import Asked, Document, TopicQuery
 from broker.operator.retention import RetentionFacts
 from protocol.records.layout import INT64_MAX
 from storage.log.segment_stats import counts_in_memory
@@ -70,11 +70,10 @@ _PARAMETERS: Final = ("topic", "partition", "limit", "after", "before")
 _START: Final = (-1, -1)
 
 
-class SegmentList:
+class SegmentList(TopicQuery):
     """Answers to /segments. Loop thread only; forecasts are made in `threads`."""
 
     parameters = _PARAMETERS
-    is_of_disk = False
 
     def __init__(self, topics: "TopicRegistry", threads: "Pool", now_ms: Callable[[], int]) -> None:
         """List the segments of `topics`; `now_ms` is the time by which retention deletes."""
@@ -113,9 +112,6 @@ class SegmentList:
         return {
             "topic_id": topic_id, "now_ms": now_ms, "is_cut": is_cut, "partitions": partitions,
         }  # fmt: skip
-
-    def again(self, asked: Asked, parts: Sequence[Document]) -> None:
-        """As in `TopicQuery`."""
 
     def whole(
         self, asked: Asked, parts: Sequence[Document], unanswered: Sequence[Document]

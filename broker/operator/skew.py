@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.metrics import ClientTimes, Place
 from broker.operator import queries
-from broker.operator.queries import Asked, Document
+from broker.operator.queries import Asked, Document, TopicQuery
 from protocol.records.lateness import quantile
 from storage.audit.record_times import RecordTimes
 from storage.log.values import Isolation
@@ -60,11 +60,10 @@ _PARAMETERS: Final = ("topic", "partition", "bytes")
 _PLACES: Final = ("most_ahead", "most_behind", "first")
 
 
-class SkewAudit:
+class SkewAudit(TopicQuery):
     """Answers to /skew. Loop thread only; records are counted in `threads`."""
 
     parameters = _PARAMETERS
-    is_of_disk = False
 
     def __init__(self, topics: "TopicRegistry", client_times: ClientTimes, threads: "Pool") -> None:
         """Audit the logs of `topics`; `client_times` was counted when they were appended."""
@@ -92,9 +91,6 @@ class SkewAudit:
             return {"partitions": partitions, "clients": list(self._clients(asked["topic"]))}
         finally:
             self._is_busy = False
-
-    def again(self, asked: Asked, parts: Sequence[Document]) -> None:
-        """As in `TopicQuery`."""
 
     def whole(
         self, asked: Asked, parts: Sequence[Document], unanswered: Sequence[Document]

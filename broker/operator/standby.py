@@ -8,10 +8,10 @@ broker then starts again. Who may send it: `broker.operator.http`. Where rules a
 needs DESCRIBE on the cluster, as /metrics does. The path exists only at a standby.
 """
 
-import json
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.operator.queries import encode
 from storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -28,19 +28,15 @@ class StandbyControl(NamedTuple):
         """The answer to GET."""
         refusal = viewer.refusal_of_cluster()
         if refusal is not None:
-            return 403, _encode({"error": refusal})
-        return 200, _encode(self.reading())
+            return 403, encode({"error": refusal})
+        return 200, encode(self.reading())
 
     async def change(self, query: str) -> tuple[int, bytes]:
         """The answer to POST: take the bucket over."""
         if query != "promote":
-            return 400, _encode({"error": f"{query!r} is no command; there is promote"})
+            return 400, encode({"error": f"{query!r} is no command; there is promote"})
         try:
             epoch = await self.promote()
         except StorageError as error:
-            return 503, _encode({"error": f"not promoted: {error}; try again"})
-        return 200, _encode(self.reading() | {"epoch": epoch})
-
-
-def _encode(value: dict[str, object]) -> bytes:
-    return json.dumps(value).encode() + b"\n"
+            return 503, encode({"error": f"not promoted: {error}; try again"})
+        return 200, encode(self.reading() | {"epoch": epoch})

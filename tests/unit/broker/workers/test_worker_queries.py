@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from broker.operator.queries import Asked, Document
+from broker.operator.queries import Asked, Document, TopicQuery
 from broker.operator.worker_queries import ROUNDS_MAX, WorkerQueries
 
 
-class Counted:
+class Counted(TopicQuery):
     """A question whose parts fit together from round `fitting` on."""
 
     parameters = ("topic", "round")
