@@ -8,6 +8,7 @@ A module carries the name of its `ApiKey` member in lower case and has one entry
 `broker.requests.context` for its signature). `handler_of` finds it by that rule and imports it at
 the first request of its API: a start that loads all handlers and messages takes twice as long.
 `protocol.api_keys.SUPPORTED` alone decides what is served; a test compares the two.
+What each version of an API changed is said in `protocol.api`, by the module of the same name.
 """
 
 from importlib import import_module

@@ -1,8 +1,5 @@
 """AddOffsetsToTxn (key 25, versions 0-4): a group whose offsets the transaction will commit.
 
-Versions: v2 PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH, v3 flexible, v4
-TRANSACTION_ABORTABLE.
-
 Source: Kafka `KafkaApis.handleAddOffsetsToTxnRequest`; KIP-98.
 """
 

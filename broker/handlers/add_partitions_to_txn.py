@@ -5,9 +5,6 @@ OPERATION_NOT_ATTEMPTED. From version 4 on a request is a broker's, needs CLUSTE
 several transactions, each answered by itself; with `verify_only` it asks which partitions are part
 of an open transaction, and adds none.
 
-Versions: v2 PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH, v3 flexible, v4 several
-transactions and verification (KIP-890).
-
 Source: Kafka `KafkaApis.handleAddPartitionsToTxnRequest`; KIP-98, KIP-890.
 """
 

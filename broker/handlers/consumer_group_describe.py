@@ -3,8 +3,6 @@
 A member's assignment is all it may hold, including what it has yet to give up. A group that is not
 of this protocol is GROUP_ID_NOT_FOUND; admin clients then send DescribeGroups.
 
-Versions: v1 the member's type.
-
 Source: KIP-848, KIP-1099; Kafka `ConsumerGroup.asDescribedGroup`.
 """
 

@@ -4,8 +4,6 @@ A member joins with epoch 0, continues with its epoch, and leaves with -1. A sta
 for a while with -2. A member sends what has changed for it, and receives its assignment when that
 has changed.
 
-Versions: v1 subscription by regular expression, and the member makes its own id (KIP-1082).
-
 Source: KIP-848; Kafka `GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid`.
 """
 

@@ -1,6 +1,6 @@
 """DeleteGroups (key 42, versions 0-2): remove empty groups with their offsets.
 
-Answered once the tombstones are on disk. Versions: v2 flexible.
+Answered once the tombstones are on disk.
 
 Source: Kafka `GroupCoordinatorService.deleteGroups`; KIP-229.
 """

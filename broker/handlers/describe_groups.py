@@ -3,9 +3,6 @@
 An unknown group is "Dead" with no error; from v6 on it is GROUP_ID_NOT_FOUND. Members' metadata is
 shown only while a generation is stable, because only then is a protocol chosen.
 
-Versions: v1 throttle time, v3 authorized operations, v4 static membership, v5 flexible, v6 error
-message (KIP-1043).
-
 Source: Kafka `GroupMetadataManager.describeGroups`, `ClassicGroup.describe`.
 """
 

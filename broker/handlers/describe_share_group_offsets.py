@@ -3,7 +3,7 @@
 The offsets are those of the stored state; -1 where no member has fetched yet, which is everywhere
 for a group that does not exist.
 
-Versions: v1 lag: records from the start offset to the high watermark that are not done.
+The lag (v1) counts the records from the start offset to the high watermark that are not done.
 
 Source: KIP-932, KIP-1226; Kafka `GroupCoordinatorService.describeShareGroupOffsets`.
 """

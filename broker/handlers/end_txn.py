@@ -3,9 +3,6 @@
 Answered when every partition that can take it has the marker on disk. The transaction's records are
 then visible to read_committed consumers, or never will be.
 
-Versions: v2 PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH, v3 flexible, v4
-TRANSACTION_ABORTABLE, v5 transaction version 2: the identity for the next transaction (KIP-890).
-
 Source: Kafka `TransactionCoordinator.handleEndTransaction`; KIP-98.
 """
 

@@ -28,11 +28,6 @@ partitions after it.
 
 There are no followers, so a broker that fetches as one is refused.
 
-Versions: v1 throttle time, v3 max_bytes, v4 isolation and last stable offset, v5 log start offset,
-v7 sessions, v9 leader epochs, v10 zstd, v11 rack, v12 flexible and diverging epochs, v13 topic ids,
-v15 replica state as a tag, v16 the current leader beside an error (KIP-951), v17 replica directory,
-v18 high watermark asked.
-
 Source: Kafka `KafkaApis.handleFetchRequest`, `DelayedFetch`; KIP-74, KIP-227, KIP-516.
 """
 

@@ -1,8 +1,7 @@
 """FindCoordinator (key 10, versions 0-6): the coordinator of a group or a transactional id.
 
 One broker coordinates everything. Without an error, the message of a single key is "NONE", of one
-of many keys empty. Versions: v1 key type and message, v3 flexible, v4 many keys, v6 share
-partitions, whose key is "group:topic id:partition".
+of many keys empty. The key of a share partition is "group:topic id:partition".
 
 Source: Kafka `KafkaApis.handleFindCoordinatorRequest`.
 """

@@ -1,7 +1,5 @@
 """Heartbeat (key 12, versions 0-4): a member is alive; the answer says whether to join again.
 
-Versions: v1 throttle time, v3 static membership, v4 flexible.
-
 Source: Kafka `GroupCoordinatorService.heartbeat`.
 """
 

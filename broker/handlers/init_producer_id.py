@@ -4,10 +4,6 @@ Without a transactional id every request gets a new producer id, epoch 0: that i
 producer needs. With one, the producer id stays the same, the epoch grows, and the producer with the
 old epoch is fenced.
 
-Versions: v2 flexible, v3 the producer names its present identity, so that it may recover from its
-own errors (KIP-360), v4 PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH, v5
-TRANSACTION_ABORTABLE.
-
 Source: Kafka `TransactionCoordinator.handleInitProducerId`; KIP-98, KIP-360.
 """
 

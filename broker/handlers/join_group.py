@@ -2,10 +2,7 @@
 
 The answer may take as long as the slowest member's rebalance timeout.
 
-Versions: v1 rebalance timeout (before, or if negative: the session timeout), v2 throttle time,
-v4 a member without an id receives one and must join again (KIP-394), v5 static membership, v6
-flexible, v7 protocol type and nullable protocol name in the answer (KIP-559), v8 reason, v9 the
-answer may let the leader skip the assignment (KIP-814).
+A rebalance timeout below 0 is the session timeout, as before v1.
 
 Source: Kafka `GroupCoordinatorService.joinGroup`, `JoinGroupRequest`.
 """

@@ -3,8 +3,6 @@
 Before v3 one member leaves and the error is the request's. From v3 on there is a list, each member
 has its own error, and a static member may be named by its instance id alone.
 
-Versions: v1 throttle time, v3 many members (KIP-345), v4 flexible, v5 reason.
-
 Source: Kafka `GroupCoordinatorService.leaveGroup`.
 """
 

@@ -1,7 +1,6 @@
 """ListGroups (key 16, versions 0-5): all groups that this broker coordinates.
 
-Versions: v1 throttle time, v3 flexible, v4 states, to show and to filter by, v5 group types
-likewise. Filters ignore case, as people type them.
+Filters ignore case, as people type them.
 
 Source: Kafka `GroupMetadataManager.listGroups`; KIP-518, KIP-848.
 """

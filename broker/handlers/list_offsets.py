@@ -25,9 +25,6 @@ A time window (`broker.topics.windows`) has its own start, end and times.
 Found: the record's own timestamp and offset. Not found: (-1, -1) with no error. Version 0 answers
 with a list of segment base offsets chosen by file age, as brokers before 0.10.1 did.
 
-Versions: v1 one offset with its timestamp, v2 isolation and throttle time, v4 leader epochs, v6
-flexible, v7/v8/v9/v11 the special timestamps above, v10 a timeout (nothing here waits).
-
 Source: KIP-79, KIP-734, KIP-405, KIP-1005; Kafka `KafkaApis.handleListOffsetRequest`,
 `UnifiedLog.fetchOffsetByTimestamp`.
 """

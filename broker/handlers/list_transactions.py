@@ -1,8 +1,5 @@
 """ListTransactions (key 66, versions 0-2): the transactional ids that this broker coordinates.
 
-Versions: v1 only transactions that have been open for at least a given time (KIP-994), v2 a regular
-expression on the id (KIP-1152).
-
 Source: Kafka `TransactionStateManager.listTransactionStates`; KIP-664.
 """
 

@@ -1,13 +1,5 @@
 """Metadata (key 3, versions 0-13): the brokers, the controller, topics and their leaders.
 
-| version | change                                                                  |
-|---------|-------------------------------------------------------------------------|
-| 0       | an empty list means all topics; later null does, and empty means none   |
-| 4       | the client decides if a missing topic may be created (before: it may)   |
-| 8       | authorized operations (the cluster's only up to 10)                     |
-| 12      | topics by id                                                            |
-| 13      | an error code for the whole answer                                      |
-
 Differs from Kafka:
 
 * a missing topic is created before the answer, so the client finds it at once; Kafka answers

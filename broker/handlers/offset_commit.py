@@ -5,10 +5,6 @@ large is refused alone; a wrong generation or member refuses all that exist. Ver
 Kafka 4 has dropped, are served: v0 (once kept in ZooKeeper) and v1 are stored in the same place as
 the rest.
 
-Versions: v1 generation, member and commit timestamp; v2 to v4 a retention in place of the
-timestamp; v3 throttle time; v6 leader epoch; v7 static membership; v8 flexible; v9 new group
-protocol; v10 topic ids.
-
 Source: Kafka `KafkaApis.handleOffsetCommitRequest`, `OffsetMetadataManager.commitOffset`.
 """
 

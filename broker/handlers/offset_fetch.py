@@ -3,10 +3,6 @@
 A partition without an offset is answered with offset -1 and no error, as is an unknown group. Null
 topics mean everything the group has committed.
 
-Versions: v2 null topics and a top-level error, v3 throttle time, v5 leader epoch, v6 flexible,
-v7 `require_stable` (KIP-447), v8 many groups, v9 member and epoch of the new group protocol,
-v10 topic ids.
-
 Source: Kafka `KafkaApis.handleOffsetFetchRequest`, `OffsetMetadataManager.fetchOffsets`.
 """
 

@@ -21,11 +21,6 @@ Short work is done at once. A batch that decompresses to much, or must be rewrit
 the side thread, after the batches before it and before those after it; the loop thread assigns
 offsets. The total size to decompress per request is bounded (`storage.append.opening`).
 
-Versions: v1 throttle time, v2 log append time, v3 transactional id and exactly one v2 batch per
-partition, v5 log start offset, v7 zstd, v8 per-record errors, v9 flexible, v10 the current leader
-beside NOT_LEADER_OR_FOLLOWER (KIP-951), v11 TRANSACTION_ABORTABLE, v12 a partition joins the
-transaction with its first records (KIP-890), v13 topic ids.
-
 Differs from Kafka:
 
 * a refused batch always has an error_message since v8; there some causes have one;

@@ -2,8 +2,6 @@
 
 A state that does not exist is answered as one at its beginning.
 
-Versions: v1 the number of records done (KIP-1226).
-
 Source: KIP-932; Kafka `ShareCoordinatorShard.readStateSummary`.
 """
 

@@ -3,8 +3,6 @@
 Answered when the acknowledgements are on disk: what was accepted is never delivered again. A
 request with the final epoch then gives back what its session still holds.
 
-Versions: v2 renewal, and the time that locks last in the answer.
-
 Source: KIP-932, KIP-1222; Kafka `KafkaApis.handleShareAcknowledgeRequest`.
 """
 

@@ -16,8 +16,6 @@ A group begins in a partition when its first member fetches; a group that begins
 there with OFFSET_NOT_AVAILABLE until there is a record. Partitions that a fetch has to load follow
 one by one: it is answered with as few of them as have `min_bytes`, and the next one has the others.
 
-Versions: v2 strict limits (KIP-1206), renewal (KIP-1222).
-
 Source: KIP-932; Kafka `KafkaApis.handleShareFetchRequest`, `DelayedShareFetch`.
 """
 

@@ -3,9 +3,6 @@
 The leader brings the assignments of all members, the others wait for theirs. A member receives its
 assignment once it is durable. An assignment that does not exist is zero bytes, never null.
 
-Versions: v1 throttle time, v3 static membership, v4 flexible, v5 protocol type and name are
-checked and echoed (KIP-559).
-
 Source: Kafka `GroupCoordinatorService.syncGroup`.
 """
 

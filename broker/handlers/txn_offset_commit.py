@@ -3,9 +3,6 @@
 Partitions that do not exist are refused alone. Then the producer and the group's generation are
 checked, for all the others at once.
 
-Versions: v2 leader epoch, v3 flexible, with member and generation (KIP-447), v4
-TRANSACTION_ABORTABLE, v5 transaction version 2: the group joins the transaction by this request.
-
 Source: Kafka `KafkaApis.handleTxnOffsetCommitRequest`,
 `OffsetMetadataManager.commitTransactionalOffset`; KIP-98, KIP-447.
 """

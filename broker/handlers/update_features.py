@@ -4,8 +4,6 @@ An update to that level succeeds, any other is INVALID_UPDATE_VERSION. Either al
 or none: the first failure is the error of the whole request. The results per feature of versions 0
 and 1 stay empty then.
 
-Versions: v1 the kind of upgrade, v2 no results per feature.
-
 Source: KIP-584, KIP-1022; Kafka `FeatureControlManager.updateFeatures`.
 """
 

@@ -3,8 +3,6 @@
 Refused, in this order: a state that is not initialized, a lower leader epoch, a lower epoch of the
 state, a partition that does not exist. Answered when it is on disk.
 
-Versions: v1 the number of records done (KIP-1226).
-
 Differs from Kafka: ranges that end before they begin, and states of delivery that no broker stores,
 are refused; a share partition that was loaded from them would not know what to deliver.
 

@@ -7,8 +7,8 @@ A partition that a marker names twice gets it once, and the results of a produce
 together. No producer has a negative id. A marker for one is an unknown server error, as is one
 with epoch -1 or a version below 0: Kafka fails inside and has no code for it.
 
-Versions: v1 flexible, v2 transaction version: from 2 on (KIP-890) each transaction ends with an
-epoch of its own, so the marker's must be newer than the producer's.
+From transaction version 2 on (KIP-890) each transaction ends with an epoch of its own, so the
+marker's must be newer than the producer's.
 
 Source: Kafka `KafkaApis.handleWriteTxnMarkersRequest`; KIP-98, KIP-664.
 """
