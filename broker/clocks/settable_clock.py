@@ -54,19 +54,6 @@ class SettableClock:
         sessions: the clock for the sessions of groups, `live` or this one.
     """
 
-    __slots__ = (
-        "_elapsed_ms",
-        "_order",
-        "_real",
-        "_since_ms",
-        "_timers",
-        "_wakeup",
-        "_wall_ms",
-        "live",
-        "rate",
-        "sessions",
-    )
-
     def __init__(self, real: Clock | None = None, *, moves_sessions: bool = False) -> None:
         """Begin at the time of `real` (the system's clock), at its speed."""
         self._real = real or SystemClock()

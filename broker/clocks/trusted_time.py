@@ -89,17 +89,6 @@ class TrustedTime:
         last_step_ms: the newest of them, negative for a step back.
     """
 
-    __slots__ = (
-        "_began_ms",
-        "_held",
-        "_hold_ms",
-        "_newest_known_ms",
-        "_offset_ms",
-        "distrust",
-        "last_step_ms",
-        "steps",
-    )
-
     def __init__(
         self, *, wall_ms: int, monotonic_ms: int, hold_ms: int, newest_known_ms: int = -1
     ) -> None:

@@ -9,7 +9,7 @@ Source: KIP-848, KIP-1099; Kafka `ConsumerGroup.asDescribedGroup`.
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.values import NO_PARTITIONS, ConsumerMember, Partitions
 from broker.requests.context import Context, RequestContext
-from broker.requests.described_groups import described_groups, named_partitions
+from broker.requests.described_groups import assignment, described_groups
 from protocol.api import consumer_group_describe as api
 from storage.disk.steps import Steps
 
@@ -57,18 +57,9 @@ def _member(context: Context, member: ConsumerMember, target: Partitions) -> api
         client_host=f"/{subscription.client_host}",
         subscribed_topic_names=sorted(subscription.names),
         subscribed_topic_regex=subscription.regex or "",
-        assignment=_assignment(
-            context, member.current.assigned | member.current.pending_revocation
+        assignment=assignment(
+            api, context, member.current.assigned | member.current.pending_revocation
         ),
-        target_assignment=_assignment(context, target),
+        target_assignment=assignment(api, context, target),
         member_type=_CLASSIC_MEMBER if member.is_classic else _CONSUMER_MEMBER,
-    )
-
-
-def _assignment(context: Context, partitions: Partitions) -> api.Assignment:
-    return api.Assignment(
-        topic_partitions=[
-            api.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes)
-            for topic_id, name, indexes in named_partitions(context, partitions)
-        ]
     )

@@ -5,12 +5,11 @@ A group that is not a share group is GROUP_ID_NOT_FOUND.
 Source: KIP-932; Kafka `ShareGroup.asDescribedGroup`.
 """
 
-from broker.groups.consumer.values import Partitions
 from broker.groups.share.assignor import SIMPLE
 from broker.groups.share.group import ShareGroup
 from broker.groups.share.group_values import ShareMember
 from broker.requests.context import Context, RequestContext
-from broker.requests.described_groups import described_groups, named_partitions
+from broker.requests.described_groups import assignment, described_groups
 from protocol.api import share_group_describe as api
 from storage.disk.steps import Steps
 
@@ -50,14 +49,5 @@ def _member(context: Context, member: ShareMember) -> api.Member:
         client_id=said.client_id,
         client_host=f"/{said.client_host}",
         subscribed_topic_names=sorted(said.names),
-        assignment=_assignment(context, member.current.assigned),
-    )
-
-
-def _assignment(context: Context, partitions: Partitions) -> api.Assignment:
-    return api.Assignment(
-        topic_partitions=[
-            api.TopicPartitions(topic_id=topic_id, topic_name=name, partitions=indexes)
-            for topic_id, name, indexes in named_partitions(context, partitions)
-        ]
+        assignment=assignment(api, context, member.current.assigned),
     )

@@ -1,7 +1,7 @@
 """What the descriptions of consumer, share and streams groups have in common."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.groups.consumer.values import Partitions, indexes_by_key
 from broker.requests.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
@@ -27,20 +27,16 @@ _Described = TypeVar(
 )
 
 
-class NamedPartitions(NamedTuple):
-    """The partitions of one topic."""
-
-    topic_id: bytes
-    name: str
-    indexes: list[int]
-
-
-def named_partitions(context: Context, partitions: Partitions) -> Iterator[NamedPartitions]:
-    """The partitions by topic; a topic deleted meanwhile has no name and is left out."""
-    for topic_id, indexes in indexes_by_key(partitions).items():
-        topic = context.topics.find_by_id(topic_id)
-        if topic is not None:
-            yield NamedPartitions(topic_id, topic.name, indexes)
+def assignment(api: Any, context: Context, partitions: Partitions) -> Any:
+    """An Assignment of `api`; a topic deleted meanwhile has no name and is left out."""
+    find = context.topics.find_by_id
+    return api.Assignment(
+        topic_partitions=[
+            api.TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=indexes)
+            for topic_id, indexes in indexes_by_key(partitions).items()
+            if (topic := find(topic_id)) is not None
+        ]
+    )
 
 
 def described_groups(

@@ -25,6 +25,7 @@ from broker.rights.guards import (
     on_items,
     parted,
     refused_topic,
+    refusing,
 )
 from broker.rights.topics import cluster_bits
 from protocol.acl import Operation
@@ -55,6 +56,9 @@ _DENIED: Final[Mapping[int, tuple[int, str]]] = {
     ConfigResourceType.TOPIC: (TOPIC_DENIED, TOPIC_MESSAGE),
     ConfigResourceType.GROUP: (GROUP_DENIED, GROUP_MESSAGE),
 }
+_CLUSTER_DENIED: Final[dict[str, Any]] = {
+    "error_code": CLUSTER_DENIED, "error_message": CLUSTER_MESSAGE,
+}  # fmt: skip
 _GROUP_KEY, _TRANSACTION_KEY, _SHARE_KEY = 0, 1, 2
 _REFUSED_KEYS: Final[Mapping[int, tuple[ErrorCode, str]]] = {
     _GROUP_KEY: (GROUP_DENIED, GROUP_MESSAGE),
@@ -64,33 +68,23 @@ _REFUSED_KEYS: Final[Mapping[int, tuple[ErrorCode, str]]] = {
 
 describe_quorum_guard = on_cluster(
     Operation.DESCRIBE,
-    lambda message, request: describe_quorum.DescribeQuorumResponse(
-        error_code=CLUSTER_DENIED, error_message=CLUSTER_MESSAGE
-    ),
+    refusing(describe_quorum.DescribeQuorumResponse, **_CLUSTER_DENIED),
 )
 update_features_guard = on_cluster(
     Operation.ALTER,
-    lambda message, request: update_features.UpdateFeaturesResponse(
-        error_code=CLUSTER_DENIED, error_message=CLUSTER_MESSAGE
-    ),
+    refusing(update_features.UpdateFeaturesResponse, **_CLUSTER_DENIED),
 )
 unregister_broker_guard = on_cluster(
     Operation.ALTER,
-    lambda message, request: unregister_broker.UnregisterBrokerResponse(
-        error_code=CLUSTER_DENIED, error_message=CLUSTER_MESSAGE
-    ),
+    refusing(unregister_broker.UnregisterBrokerResponse, **_CLUSTER_DENIED),
 )
 alter_partition_reassignments_guard = on_cluster(
     Operation.ALTER,
     lambda message, request: alter_partition_reassignments.AlterPartitionReassignmentsResponse(
-        error_code=CLUSTER_DENIED,
-        error_message=CLUSTER_MESSAGE,
+        **_CLUSTER_DENIED,
         responses=[
             refused_topic(
-                alter_partition_reassignments.ReassignableTopicResponse,
-                topic,
-                error_code=CLUSTER_DENIED,
-                error_message=CLUSTER_MESSAGE,
+                alter_partition_reassignments.ReassignableTopicResponse, topic, **_CLUSTER_DENIED
             )
             for topic in message.topics
         ],
@@ -99,8 +93,7 @@ alter_partition_reassignments_guard = on_cluster(
 list_partition_reassignments_guard = on_cluster(
     Operation.DESCRIBE,
     lambda message, request: list_partition_reassignments.ListPartitionReassignmentsResponse(
-        error_code=CLUSTER_DENIED,
-        error_message=CLUSTER_MESSAGE,
+        **_CLUSTER_DENIED,
         topics=[
             refused_topic(list_partition_reassignments.OngoingTopicReassignment, topic)
             for topic in message.topics or ()
@@ -109,22 +102,18 @@ list_partition_reassignments_guard = on_cluster(
 )
 list_config_resources_guard = on_cluster(
     Operation.DESCRIBE_CONFIGS,
-    lambda message, request: list_config_resources.ListConfigResourcesResponse(
-        error_code=CLUSTER_DENIED
-    ),
+    refusing(list_config_resources.ListConfigResourcesResponse, error_code=CLUSTER_DENIED),
 )
 describe_client_quotas_guard = on_cluster(
     Operation.DESCRIBE_CONFIGS,
-    lambda message, request: describe_client_quotas.DescribeClientQuotasResponse(
-        error_code=CLUSTER_DENIED, error_message=CLUSTER_MESSAGE, entries=None
-    ),
+    refusing(describe_client_quotas.DescribeClientQuotasResponse, **_CLUSTER_DENIED, entries=None),
 )
 alter_client_quotas_guard = on_cluster(
     Operation.ALTER_CONFIGS,
     lambda message, request: alter_client_quotas.AlterClientQuotasResponse(
         entries=[
             alter_client_quotas.AlterClientQuotasResponseEntryData(
-                error_code=CLUSTER_DENIED, error_message=CLUSTER_MESSAGE, entity=entry.entity
+                **_CLUSTER_DENIED, entity=entry.entity
             )
             for entry in message.entries
         ]
@@ -155,12 +144,7 @@ elect_leaders_guard = on_cluster(
     lambda message, request: elect_leaders.ElectLeadersResponse(
         error_code=CLUSTER_DENIED if request.api_version >= _ELECT_ERROR_SINCE else 0,
         replica_election_results=[
-            refused_topic(
-                elect_leaders.ReplicaElectionResult,
-                topic,
-                error_code=CLUSTER_DENIED,
-                error_message=CLUSTER_MESSAGE,
-            )
+            refused_topic(elect_leaders.ReplicaElectionResult, topic, **_CLUSTER_DENIED)
             for topic in message.topic_partitions or ()
         ],
     ),

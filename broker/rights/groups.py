@@ -24,6 +24,7 @@ from broker.rights.guards import (
     parted,
     refuse_topics,
     refused_topic,
+    refusing,
     whole,
 )
 from protocol.acl import CLUSTER_NAME, Operation, ResourceType
@@ -66,11 +67,10 @@ join_group_guard = on_group(
     ),
 )
 heartbeat_guard = on_group(
-    Operation.READ, lambda message, request: heartbeat.HeartbeatResponse(error_code=GROUP_DENIED)
+    Operation.READ, refusing(heartbeat.HeartbeatResponse, error_code=GROUP_DENIED)
 )
 leave_group_guard = on_group(
-    Operation.READ,
-    lambda message, request: leave_group.LeaveGroupResponse(error_code=GROUP_DENIED),
+    Operation.READ, refusing(leave_group.LeaveGroupResponse, error_code=GROUP_DENIED)
 )
 
 

@@ -133,6 +133,11 @@ def on_cluster(operation: Operation, refuse: Callable[[Any, RequestContext], Any
     )
 
 
+def refusing(response: Callable[..., Any], **fields: Any) -> Callable[[Any, RequestContext], Any]:
+    """Refuses with `response`, whatever the request says; `fields` are those of the answer."""
+    return lambda message, request: response(**fields)
+
+
 def on_group(operation: Operation, refuse: Callable[[Any, RequestContext], Any]) -> Guard:
     """Serve the whole request or refuse it, by a right on its `group_id`."""
     return whole(

@@ -24,6 +24,7 @@ from broker.rights.guards import (
     on_group,
     parted,
     refused_topic,
+    refusing,
 )
 from protocol.acl import Operation
 from protocol.api import describe_share_group_offsets as describe_offsets
@@ -37,9 +38,7 @@ from protocol.registry import response_class
 
 
 def _on_group(operation: Operation, response: Any, text: str | None = None) -> Guard:
-    def refuse(message: Any, request: RequestContext) -> Any:
-        return response(error_code=GROUP_DENIED, error_message=text)
-
+    refuse = refusing(response, error_code=GROUP_DENIED, error_message=text)
     guarded = on_group(operation, refuse)
 
     def unless_null(

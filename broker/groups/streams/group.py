@@ -4,15 +4,9 @@ Owns one group: members, epochs, the topology, the target assignment and each me
 towards it. Refuses to know connections, clocks, the wire and the log. A heartbeat gives an answer;
 `drain` gives the changes to store, and the answer counts once they are durable.
 
-```
- members, topics or standbys change ──▶ group epoch + 1 ──▶ new target (once per interval)
-
- each member, at its own heartbeats:     must give up something that it owns
-        STABLE ────────────────────────────────────────▶ UNREVOKED ──┐ given up
-          ▲  ▲                                              ▲        │
-          │  └── everything released ── UNRELEASED ◀────────┼────────┤ waits for others
-          └─────────────────────────────────────────────────┴────────┘
-```
+A change of members, topics or standbys raises the group epoch, and a new target follows, once per
+interval. Each member goes there in the steps of `broker.groups.consumer.group`, with tasks in place
+of partitions.
 
 Invariants: an active task belongs to one process at a time, also while it is given up; a process
 never has two copies of a task; epochs only grow. Nothing changes in a heartbeat that is refused.
@@ -507,13 +501,9 @@ class StreamsGroup:
     def _next(
         self, member: StreamsMember, epoch: int, target: _Target, owned: TaskSet | None
     ) -> CurrentTasks:
-        """One member's next step towards its target.
+        """One member's next step towards its target, as in a consumer group (`_next_assignment`).
 
-        | tasks to give up       | tasks to receive         | it becomes                           |
-        |------------------------|--------------------------|--------------------------------------|
-        | some is still its own  | any                      | UNREVOKED, in `epoch`, with the rest |
-        | nothing is left        | another still holds some | UNRELEASED, in the target's epoch    |
-        | nothing is left        | everything is free       | STABLE, in the target's epoch        |
+        It is UNREVOKED in `epoch`, UNRELEASED or STABLE in the epoch of the target.
         """
         current, wanted = member.current, target.tasks
         kept = TaskSet(
