@@ -64,15 +64,6 @@ SOON_S: Final = 0.2
 DurableCallback: TypeAlias = "Callable[[StorageError | None], object]"
 
 
-def _nothing() -> None:
-    """Nothing waits for an object store."""
-
-
-def _no_store(log: Log) -> bool:
-    """Without an object store no sync is held: nothing would ever complete it."""
-    return False
-
-
 class _Sync:
     """One sync on its way through a thread; the ticket keeps its outcome."""
 
@@ -118,8 +109,9 @@ class GroupCommit:
         self._busy_threads = 0
         self._held: dict[Log, _Sync] = {}
         self._recovered: dict[Log, int] = {}
-        self.when_held: Callable[[], object] = _nothing
-        self.waits_for_store: Callable[[Log], bool] = _no_store
+        self.when_held: Callable[[], object] = lambda: None
+        # Without an object store no sync is held: nothing would ever complete it.
+        self.waits_for_store: Callable[[Log], bool] = lambda log: False
         self._waiting: dict[Log, deque[tuple[int, DurableCallback]]] = {}
         self._acknowledged: dict[Log, int] = {}
         self.failing: set[Log] = set()

@@ -320,10 +320,7 @@ class GroupCoordinator:
             before += records
         self._consumers.heartbeat(group_id, request, answer, before=before, made=made)
         if group_id in self.consumer_groups:
-            logger.info("group %s is of the consumer protocol now", group_id)
-            self._carry_out(classic, classic.retire(ErrorCode.REBALANCE_IN_PROGRESS))
-            del self.classic_groups[group_id]
-            self._state_since_ms.pop(group_id, None)
+            self._retire(classic, "of the consumer protocol")
 
     def share_heartbeat(
         self,
@@ -372,10 +369,13 @@ class GroupCoordinator:
             before.append((encode_group_key(group_id), None))
         self.streams.heartbeat(group_id, request, answer, before=before)
         if classic is not None and group_id in self.streams_groups:
-            logger.info("group %s is a streams group now", group_id)
-            self._carry_out(classic, classic.retire(ErrorCode.REBALANCE_IN_PROGRESS))
-            del self.classic_groups[group_id]
-            self._state_since_ms.pop(group_id, None)
+            self._retire(classic, "a streams group")
+
+    def _retire(self, classic: ClassicGroup, now: str) -> None:
+        logger.info("group %s is %s now", classic.group_id, now)
+        self._carry_out(classic, classic.retire(ErrorCode.REBALANCE_IN_PROGRESS))
+        del self.classic_groups[classic.group_id]
+        self._state_since_ms.pop(classic.group_id, None)
 
     # -- offsets -------------------------------------------------------------------------------
 

@@ -90,7 +90,8 @@ def _of_brokers(context: Context, message: api.AddPartitionsToTxnRequest) -> Ste
             continue
         producer = transaction.producer_id, transaction.producer_epoch
         if transaction.verify_only:
-            verify = partial(context.transactions.verify, transaction.transactional_id, producer)
+            check = context.transactions.append_error
+            verify = partial(check, transaction.transactional_id, producer)
             answered = yield from _each_once(named.results, verify)
             response.results_by_transaction[-1].topic_results = answered
             continue

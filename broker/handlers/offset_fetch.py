@@ -7,6 +7,7 @@ Source: Kafka `KafkaApis.handleOffsetFetchRequest`, `OffsetMetadataManager.fetch
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from broker.groups.offsets.records import CommittedOffset
 from broker.requests.context import Context, RequestContext
@@ -42,18 +43,8 @@ def handle(
         asked = []
     response = api.OffsetFetchResponse(error_code=_availability(context, message.group_id))
     for name, indexes in _asked_or_all(context, message.group_id, asked):
-        partitions = [
-            api.OffsetFetchResponsePartition(
-                partition_index=index,
-                committed_offset=found.offset,
-                committed_leader_epoch=found.leader_epoch,
-                metadata=found.metadata,
-                error_code=error,
-            )
-            for index, found, error in _look_up(
-                context, message.group_id, name, indexes, message.require_stable
-            )
-        ]
+        found = _look_up(context, message.group_id, name, indexes, message.require_stable)
+        partitions = [api.OffsetFetchResponsePartition(**one) for one in found]
         response.topics.append(api.OffsetFetchResponseTopic(name=name, partitions=partitions))
         yield None
     return response
@@ -85,22 +76,12 @@ def _group(
         known = context.topics.find(name)
         if uses_ids and known is None:
             continue
+        looked_up = _look_up(context, group.group_id, name, indexes, require_stable)
         response.topics.append(
             api.OffsetFetchResponseTopics(
                 name=name,
                 topic_id=NO_TOPIC_ID if known is None else known.topic_id,
-                partitions=[
-                    api.OffsetFetchResponsePartitions(
-                        partition_index=index,
-                        committed_offset=committed.offset,
-                        committed_leader_epoch=committed.leader_epoch,
-                        metadata=committed.metadata,
-                        error_code=error,
-                    )
-                    for index, committed, error in _look_up(
-                        context, group.group_id, name, indexes, require_stable
-                    )
-                ],
+                partitions=[api.OffsetFetchResponsePartitions(**one) for one in looked_up],
             )
         )
     return response
@@ -155,15 +136,22 @@ def _asked_or_all(
 
 def _look_up(
     context: Context, group_id: str, topic: str, indexes: Iterable[int], require_stable: bool
-) -> Iterator[tuple[int, CommittedOffset, ErrorCode]]:
+) -> Iterator[dict[str, Any]]:
+    """The fields of the answer to each partition, whose classes differ with the version."""
     table = context.groups.offsets.table
     offsets = table.of_group(group_id)
     unavailable = _availability(context, group_id)
     for index in indexes:
         tp = (topic, index)
-        if unavailable:
-            yield index, _ABSENT, unavailable
-        elif require_stable and table.is_unstable(group_id, tp):
-            yield index, _ABSENT, ErrorCode.UNSTABLE_OFFSET_COMMIT
-        else:
-            yield index, offsets.get(tp, _ABSENT), ErrorCode.NONE
+        found, error = offsets.get(tp, _ABSENT), unavailable
+        if not error and require_stable and table.is_unstable(group_id, tp):
+            error = ErrorCode.UNSTABLE_OFFSET_COMMIT
+        if error:
+            found = _ABSENT
+        yield {
+            "partition_index": index,
+            "committed_offset": found.offset,
+            "committed_leader_epoch": found.leader_epoch,
+            "metadata": found.metadata,
+            "error_code": error,
+        }

@@ -242,15 +242,6 @@ class TransactionCoordinator:
         else:
             self._store(entry, plan.next, answer)
 
-    def verify(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, partition: TopicPartition
-    ) -> ErrorCode:
-        """Whether the partition is part of the producer's open transaction: NONE, or why not."""
-        entry = self._entries.get(transactional_id)
-        if entry is None:
-            return _no_entry(transactional_id)
-        return _write_error(entry, producer, partition)
-
     def _find_ready(self, transactional_id: str) -> tuple[TransactionalId | None, ErrorCode]:
         """The entry, or the error: an unknown id, or a pending decision."""
         entry = self._entries.get(transactional_id)

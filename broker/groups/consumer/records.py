@@ -22,25 +22,15 @@ from broker.groups.consumer.values import (
     indexes_by_key,
 )
 from broker.groups.record_keys import RecordKey, RecordKeys
+from protocol.stored import consumer_group_log as stored
 from protocol.stored.codec import UnknownRecord, decode, encode, version_of
-from protocol.stored.consumer_group_log import (
-    ClassicMemberMetadata,
-    ClassicProtocol,
-    CurrentAssignmentValue,
-    GroupEpochValue,
-    GroupKey,
-    MemberKey,
-    MemberMetadataValue,
-    TargetAssignmentValue,
-    TopicPartitions,
-)
 
 _VALUE_VERSION: Final = 0
 KEYS: Final = RecordKeys(
     kinds=ChangeKind,
     about_members=frozenset({ChangeKind.SUBSCRIPTION, ChangeKind.TARGET, ChangeKind.CURRENT}),
-    group=GroupKey,
-    member=MemberKey,
+    group=stored.GroupKey,
+    member=stored.MemberKey,
 )
 DERIVED_KINDS: Final = frozenset({4, 16})
 """Kinds that Kafka writes and that are derived here."""
@@ -48,20 +38,18 @@ DERIVED_KINDS: Final = frozenset({4, 16})
 
 def encode_change(group_id: str, change: Change) -> tuple[bytes, bytes | None]:
     """Key and value of one change; no value is a tombstone."""
-    value = None if change.value is None else encode(_stored(change), _VALUE_VERSION)
+    value = None if change.value is None else encode(_value(change), _VALUE_VERSION)
     return KEYS.encode(change.kind, group_id, change.member_id), value
 
 
-def _stored(
-    change: Change,
-) -> GroupEpochValue | MemberMetadataValue | CurrentAssignmentValue | TargetAssignmentValue:
+def _value(change: Change) -> object:
     value = change.value
     if isinstance(value, int):
-        return GroupEpochValue(epoch=value)
+        return stored.GroupEpochValue(epoch=value)
     if isinstance(value, Subscription):
         return _member_metadata(value)
     if isinstance(value, CurrentAssignment):
-        return CurrentAssignmentValue(
+        return stored.CurrentAssignmentValue(
             member_epoch=value.member_epoch,
             previous_member_epoch=value.previous_epoch,
             state=value.state,
@@ -69,12 +57,12 @@ def _stored(
             partitions_pending_revocation=_with_epochs(value, value.pending_revocation),
         )
     assert value is not None, "tombstones have no value to encode"
-    return TargetAssignmentValue(topic_partitions=_by_topic(value))
+    return stored.TargetAssignmentValue(topic_partitions=_by_topic(value))
 
 
-def _member_metadata(said: Subscription) -> MemberMetadataValue:
+def _member_metadata(said: Subscription) -> stored.MemberMetadataValue:
     classic = said.classic
-    return MemberMetadataValue(
+    return stored.MemberMetadataValue(
         instance_id=said.instance_id,
         rack_id=said.rack_id,
         client_id=said.client_id,
@@ -85,24 +73,26 @@ def _member_metadata(said: Subscription) -> MemberMetadataValue:
         server_assignor=said.server_assignor,
         classic_member_metadata=None
         if classic is None
-        else ClassicMemberMetadata(
+        else stored.ClassicMemberMetadata(
             session_timeout_ms=classic.session_timeout_ms,
             supported_protocols=[
-                ClassicProtocol(name=name, metadata=metadata)
+                stored.ClassicProtocol(name=name, metadata=metadata)
                 for name, metadata in classic.protocols
             ],
         ),
     )
 
 
-def _by_topic(partitions: Partitions) -> list[TopicPartitions]:
+def _by_topic(partitions: Partitions) -> list[stored.TopicPartitions]:
     return [
-        TopicPartitions(topic_id=topic_id, partitions=indexes)
+        stored.TopicPartitions(topic_id=topic_id, partitions=indexes)
         for topic_id, indexes in indexes_by_key(partitions).items()
     ]
 
 
-def _with_epochs(current: CurrentAssignment, partitions: Partitions) -> list[TopicPartitions]:
+def _with_epochs(
+    current: CurrentAssignment, partitions: Partitions
+) -> list[stored.TopicPartitions]:
     topics = _by_topic(partitions)
     for topic in topics:
         topic.assignment_epochs = [
@@ -128,27 +118,27 @@ def decode_consumer_key(key: bytes) -> RecordKey[ChangeKind] | None:
     return None if version_of(key) in DERIVED_KINDS else KEYS.decode(key)
 
 
-def take_record(stored: StoredConsumerGroup, about: RecordKey[ChangeKind], value: bytes) -> None:
-    """Put the newest value of a key into its field of `stored`.
+def take_record(group: StoredConsumerGroup, about: RecordKey[ChangeKind], value: bytes) -> None:
+    """Put the newest value of a key into its field of `group`.
 
     Raises:
         UnknownRecord: a newer version, or torn.
     """
     member_id = about.member_id or ""
     if about.kind is ChangeKind.GROUP_EPOCH:
-        stored.epoch = decode(GroupEpochValue, value).epoch
+        group.epoch = decode(stored.GroupEpochValue, value).epoch
     elif about.kind is ChangeKind.ASSIGNMENT_EPOCH:
-        stored.assignment_epoch = decode(GroupEpochValue, value).epoch
+        group.assignment_epoch = decode(stored.GroupEpochValue, value).epoch
     elif about.kind is ChangeKind.SUBSCRIPTION:
-        stored.subscriptions[member_id] = _subscription(decode(MemberMetadataValue, value))
+        group.subscriptions[member_id] = _subscription(decode(stored.MemberMetadataValue, value))
     elif about.kind is ChangeKind.TARGET:
-        found = decode(TargetAssignmentValue, value)
-        stored.targets[member_id] = _partitions(found.topic_partitions)
+        found = decode(stored.TargetAssignmentValue, value)
+        group.targets[member_id] = _partitions(found.topic_partitions)
     else:
-        stored.current[member_id] = _current(decode(CurrentAssignmentValue, value))
+        group.current[member_id] = _current(decode(stored.CurrentAssignmentValue, value))
 
 
-def _subscription(found: MemberMetadataValue) -> Subscription:
+def _subscription(found: stored.MemberMetadataValue) -> Subscription:
     classic = found.classic_member_metadata
     return Subscription(
         instance_id=found.instance_id,
@@ -168,7 +158,7 @@ def _subscription(found: MemberMetadataValue) -> Subscription:
     )
 
 
-def _current(found: CurrentAssignmentValue) -> CurrentAssignment:
+def _current(found: stored.CurrentAssignmentValue) -> CurrentAssignment:
     try:
         state = MemberState(found.state)
     except ValueError as error:
@@ -186,7 +176,7 @@ def _current(found: CurrentAssignmentValue) -> CurrentAssignment:
     )
 
 
-def _epochs(topics: Iterable[TopicPartitions], default_epoch: int) -> dict[Partition, int]:
+def _epochs(topics: Iterable[stored.TopicPartitions], default_epoch: int) -> dict[Partition, int]:
     """Partitions with the epochs in which they were assigned; older brokers do not write these."""
     found: dict[Partition, int] = {}
     for topic in topics:
@@ -198,5 +188,5 @@ def _epochs(topics: Iterable[TopicPartitions], default_epoch: int) -> dict[Parti
     return found
 
 
-def _partitions(topics: Iterable[TopicPartitions]) -> Partitions:
+def _partitions(topics: Iterable[stored.TopicPartitions]) -> Partitions:
     return frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)

@@ -18,7 +18,7 @@ import stat
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.security.tls.contexts import (
     Built,
@@ -30,7 +30,6 @@ from broker.security.tls.contexts import (
 from config.security.keys import STORE_KEYS, TlsSettings, listener_security, scoped_name
 
 if TYPE_CHECKING:
-    from broker.security.audit import Audit
     from broker.security.tls.certificate import Certificate
     from broker.threads import Pool
     from config import BrokerConfig
@@ -38,6 +37,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tidelog.broker.security.tls.listeners")
 
 _DAY_MS: Final = 86_400_000
+
+
+class CertificateLog(Protocol):
+    """What is asked of `broker.security.audit.Audit`."""
+
+    def certificate_replaced(self, listener: str, certificate: "Certificate") -> None:
+        """A listener shows another certificate from now on."""
+
+    def certificate_read_again(self, listener: str, certificate: "Certificate") -> None:
+        """A listener has read its stores again, and shows the same certificate as before."""
+
+    def certificate_kept(self, listener: str, certificate: "Certificate", why: str) -> None:
+        """A listener's key or certificate was to be read again, and cannot be used."""
 
 
 class TlsListeners:
@@ -48,7 +60,7 @@ class TlsListeners:
         contexts: Mapping[str, TlsContexts],
         wall_ms: Callable[[], int],
         threads: "Pool",
-        audit: "Audit",
+        audit: CertificateLog,
     ) -> None:
         """Replace contexts of `contexts`; files are read by `threads`."""
         self.contexts = contexts
