@@ -8,28 +8,12 @@ Source: KIP-848, KIP-1099; Kafka `ConsumerGroup.asDescribedGroup`.
 
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.values import NO_PARTITIONS, ConsumerMember, Partitions
-from broker.requests.context import Context, RequestContext
-from broker.requests.described_groups import assignment, described_groups
+from broker.requests.context import Context
+from broker.requests.described_groups import assignment, describing
 from protocol.api import consumer_group_describe as api
-from storage.disk.steps import Steps
 
 _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1
-
-
-def handle(
-    context: Context, request: RequestContext, message: api.ConsumerGroupDescribeRequest
-) -> Steps[api.ConsumerGroupDescribeResponse]:
-    """Each requested group, in the order of the request."""
-    groups = yield from described_groups(
-        context,
-        message,
-        context.groups.consumer_groups,
-        lambda group: _describe(context, group),
-        blank=api.DescribedGroup,
-        group_type="consumer",
-    )
-    return api.ConsumerGroupDescribeResponse(groups=groups)
 
 
 def _describe(context: Context, group: ConsumerGroup) -> api.DescribedGroup:
@@ -63,3 +47,13 @@ def _member(context: Context, member: ConsumerMember, target: Partitions) -> api
         target_assignment=assignment(api, context, target),
         member_type=_CLASSIC_MEMBER if member.is_classic else _CONSUMER_MEMBER,
     )
+
+
+handle = describing(
+    api.ConsumerGroupDescribeResponse,
+    api.DescribedGroup,
+    lambda context: context.groups.consumer_groups,
+    _describe,
+    group_type="consumer",
+)
+"""Each requested group, in the order of the request."""

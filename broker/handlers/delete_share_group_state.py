@@ -6,18 +6,9 @@ Source: KIP-932; Kafka `ShareCoordinatorShard.deleteState`.
 """
 
 from broker.groups.internal_topic import WhenDone
-from broker.requests.context import Context, Reply, RequestContext
-from broker.requests.shares.states import AskedState, answer_states
+from broker.requests.shares.states import AskedState, answering_states
 from protocol.api import delete_share_group_state as api
 from protocol.error_codes import ErrorCode
-
-
-def handle(
-    context: Context, request: RequestContext, message: api.DeleteShareGroupStateRequest
-) -> Reply:
-    """Delete each state on its own."""
-    response, changes = api.DeleteShareGroupStateResponse, "deleted the states"
-    return answer_states(context, request, message, response, _delete, changes=changes)
 
 
 def _delete(about: AskedState, when_done: WhenDone) -> None:
@@ -26,3 +17,7 @@ def _delete(about: AskedState, when_done: WhenDone) -> None:
         about.states.forget([about.key], when_done)
     else:
         when_done(ErrorCode.NONE)
+
+
+handle = answering_states(api.DeleteShareGroupStateResponse, _delete, "deleted the states")
+"""Delete each state on its own."""

@@ -10,17 +10,8 @@ Source: KIP-932; Kafka `ShareCoordinatorShard.initializeState`.
 
 from broker.groups.internal_topic import WhenDone
 from broker.groups.share.values import UNKNOWN_START
-from broker.requests.context import Context, Reply, RequestContext
-from broker.requests.shares.states import AskedState, answer_states, check_range
+from broker.requests.shares.states import AskedState, answering_states, check_range
 from protocol.api import initialize_share_group_state as api
-
-
-def handle(
-    context: Context, request: RequestContext, message: api.InitializeShareGroupStateRequest
-) -> Reply:
-    """Begin each state on its own."""
-    response, changes = api.InitializeShareGroupStateResponse, "began the states"
-    return answer_states(context, request, message, response, _initialize, changes=changes)
 
 
 def _initialize(about: AskedState, when_done: WhenDone) -> None:
@@ -31,3 +22,7 @@ def _initialize(about: AskedState, when_done: WhenDone) -> None:
     about.check_partition()
     check_range("start_offset", asked.start_offset, UNKNOWN_START)
     about.states.initialize_as_asked(about.key, asked.start_offset, asked.state_epoch, when_done)
+
+
+handle = answering_states(api.InitializeShareGroupStateResponse, _initialize, "began the states")
+"""Begin each state on its own."""

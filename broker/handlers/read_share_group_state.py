@@ -8,17 +8,9 @@ Source: KIP-932; Kafka `ShareCoordinatorShard.readStateAndMaybeUpdateLeaderEpoch
 from broker.groups.internal_topic import WhenDone
 from broker.groups.share.persister import StateChange
 from broker.groups.share.stored_state import UNKNOWN_EPOCH
-from broker.requests.context import Context, Reply, RequestContext
-from broker.requests.shares.states import AskedState, answer_states
+from broker.requests.shares.states import AskedState, answering_states
 from protocol.api import read_share_group_state as api
 from protocol.error_codes import ErrorCode
-
-
-def handle(
-    context: Context, request: RequestContext, message: api.ReadShareGroupStateRequest
-) -> Reply:
-    """Read each state on its own."""
-    return answer_states(context, request, message, api.ReadShareGroupStateResponse, _read)
 
 
 def _read(about: AskedState, when_done: WhenDone) -> None:
@@ -57,3 +49,7 @@ def _read(about: AskedState, when_done: WhenDone) -> None:
         leader_epoch=leader_epoch,
     )
     about.states.write(change, stored)
+
+
+handle = answering_states(api.ReadShareGroupStateResponse, _read)
+"""Read each state on its own."""

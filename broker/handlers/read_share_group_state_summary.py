@@ -7,18 +7,9 @@ Source: KIP-932; Kafka `ShareCoordinatorShard.readStateSummary`.
 
 from broker.groups.internal_topic import WhenDone
 from broker.groups.share.values import UNKNOWN_START
-from broker.requests.context import Context, Reply, RequestContext
-from broker.requests.shares.states import AskedState, answer_states
+from broker.requests.shares.states import AskedState, answering_states
 from protocol.api import read_share_group_state_summary as api
 from protocol.error_codes import ErrorCode
-
-
-def handle(
-    context: Context, request: RequestContext, message: api.ReadShareGroupStateSummaryRequest
-) -> Reply:
-    """Sum up each state on its own."""
-    response = api.ReadShareGroupStateSummaryResponse
-    return answer_states(context, request, message, response, _sum_up)
 
 
 def _sum_up(about: AskedState, when_done: WhenDone) -> None:
@@ -33,3 +24,7 @@ def _sum_up(about: AskedState, when_done: WhenDone) -> None:
         outcome.start_offset = state.start_offset
         outcome.delivery_complete_count = state.done_count
     when_done(ErrorCode.NONE)
+
+
+handle = answering_states(api.ReadShareGroupStateSummaryResponse, _sum_up)
+"""Sum up each state on its own."""

@@ -8,25 +8,9 @@ Source: KIP-932; Kafka `ShareGroup.asDescribedGroup`.
 from broker.groups.share.assignor import SIMPLE
 from broker.groups.share.group import ShareGroup
 from broker.groups.share.group_values import ShareMember
-from broker.requests.context import Context, RequestContext
-from broker.requests.described_groups import assignment, described_groups
+from broker.requests.context import Context
+from broker.requests.described_groups import assignment, describing
 from protocol.api import share_group_describe as api
-from storage.disk.steps import Steps
-
-
-def handle(
-    context: Context, request: RequestContext, message: api.ShareGroupDescribeRequest
-) -> Steps[api.ShareGroupDescribeResponse]:
-    """Each requested group, in the order of the request."""
-    groups = yield from described_groups(
-        context,
-        message,
-        context.groups.share_groups,
-        lambda group: _describe(context, group),
-        blank=api.DescribedGroup,
-        group_type="share",
-    )
-    return api.ShareGroupDescribeResponse(groups=groups)
 
 
 def _describe(context: Context, group: ShareGroup) -> api.DescribedGroup:
@@ -51,3 +35,13 @@ def _member(context: Context, member: ShareMember) -> api.Member:
         subscribed_topic_names=sorted(said.names),
         assignment=assignment(api, context, member.current.assigned),
     )
+
+
+handle = describing(
+    api.ShareGroupDescribeResponse,
+    api.DescribedGroup,
+    lambda context: context.groups.share_groups,
+    _describe,
+    group_type="share",
+)
+"""Each requested group, in the order of the request."""

@@ -9,30 +9,14 @@ Source: KIP-1071; Kafka `StreamsGroup.asDescribedGroup`.
 from broker.groups.streams.group import StreamsGroup
 from broker.groups.streams.records import key_values
 from broker.groups.streams.values import NOTHING, StreamsMember, TaskSet
-from broker.requests.context import Context, RequestContext
-from broker.requests.described_groups import described_groups
+from broker.requests.context import Context
+from broker.requests.described_groups import describing
 from broker.requests.streams_requests import task_ids
 from protocol.api import streams_group_describe as api
 from protocol.streams import Endpoint
-from storage.disk.steps import Steps
 
 
-def handle(
-    context: Context, request: RequestContext, message: api.StreamsGroupDescribeRequest
-) -> Steps[api.StreamsGroupDescribeResponse]:
-    """Each requested group, in the order of the request."""
-    groups = yield from described_groups(
-        context,
-        message,
-        context.groups.streams_groups,
-        _describe,
-        blank=api.DescribedGroup,
-        group_type="streams",
-    )
-    return api.StreamsGroupDescribeResponse(groups=groups)
-
-
-def _describe(group: StreamsGroup) -> api.DescribedGroup:
+def _describe(_: Context, group: StreamsGroup) -> api.DescribedGroup:
     return api.DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,
@@ -101,3 +85,13 @@ def _assignment(tasks: TaskSet) -> api.Assignment:
     return api.Assignment(
         active_tasks=task_ids(tasks.active), standby_tasks=task_ids(tasks.standby)
     )
+
+
+handle = describing(
+    api.StreamsGroupDescribeResponse,
+    api.DescribedGroup,
+    lambda context: context.groups.streams_groups,
+    _describe,
+    group_type="streams",
+)
+"""Each requested group, in the order of the request."""

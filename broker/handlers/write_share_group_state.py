@@ -15,20 +15,11 @@ from broker.groups.internal_topic import WhenDone
 from broker.groups.share.persister import StateChange
 from broker.groups.share.stored_state import UNKNOWN_COUNT
 from broker.groups.share.values import UNKNOWN_START, Delivery, StateBatch
-from broker.requests.context import Context, Reply, RequestContext
-from broker.requests.shares.states import AskedState, StateRefused, answer_states, check_range
+from broker.requests.shares.states import AskedState, StateRefused, answering_states, check_range
 from protocol.api import write_share_group_state as api
 from protocol.error_codes import ErrorCode
 
 _STORED: Final = (Delivery.AVAILABLE, Delivery.ACKNOWLEDGED, Delivery.ARCHIVED)
-
-
-def handle(
-    context: Context, request: RequestContext, message: api.WriteShareGroupStateRequest
-) -> Reply:
-    """Add to each state on its own."""
-    response, changes = api.WriteShareGroupStateResponse, "wrote the states"
-    return answer_states(context, request, message, response, _write, changes=changes)
 
 
 def _write(about: AskedState, when_done: WhenDone) -> None:
@@ -61,3 +52,7 @@ def _batch(asked: api.StateBatch) -> StateBatch:
         )
     state = Delivery(asked.delivery_state)
     return StateBatch(asked.first_offset, asked.last_offset, state, asked.delivery_count)
+
+
+handle = answering_states(api.WriteShareGroupStateResponse, _write, "wrote the states")
+"""Add to each state on its own."""

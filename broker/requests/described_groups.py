@@ -1,30 +1,15 @@
 """What the descriptions of consumer, share and streams groups have in common."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from broker.groups.consumer.values import Partitions, indexes_by_key
 from broker.requests.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
-from broker.requests.context import Context
+from broker.requests.context import Context, Handler, RequestContext
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import Steps
 
-if TYPE_CHECKING:
-    from protocol.api import consumer_group_describe, share_group_describe, streams_group_describe
-
-    Request = (
-        consumer_group_describe.ConsumerGroupDescribeRequest
-        | share_group_describe.ShareGroupDescribeRequest
-        | streams_group_describe.StreamsGroupDescribeRequest
-    )
-
 _Group = TypeVar("_Group")
-_Described = TypeVar(
-    "_Described",
-    "consumer_group_describe.DescribedGroup",
-    "share_group_describe.DescribedGroup",
-    "streams_group_describe.DescribedGroup",
-)
 
 
 def assignment(api: Any, context: Context, partitions: Partitions) -> Any:
@@ -39,37 +24,41 @@ def assignment(api: Any, context: Context, partitions: Partitions) -> Any:
     )
 
 
-def described_groups(
-    context: Context,
-    message: "Request",
-    groups: Mapping[str, _Group],
-    describe: Callable[[_Group], _Described],
+def describing(
+    response: Callable[..., Any],
+    blank: Callable[..., Any],
+    groups: Callable[[Context], Mapping[str, _Group]],
+    describe: Callable[[Context, _Group], Any],
     *,
-    blank: type[_Described],
     group_type: str,
-) -> Steps[list[_Described]]:
-    """Each requested group, in the order of the request: as `describe` does, or its error.
+) -> Handler:
+    """A handler that describes each requested group, or says why not, in the order of the request.
 
-    `groups` are those of the type that the request is for; `blank` is the class of the answer.
+    `groups` are those of the type; `response` and `blank` are the classes of the answer and of a
+    group in it.
     """
-    operations = GROUP_OPERATIONS if message.include_authorized_operations else NOT_ASKED
-    found: list[_Described] = []
-    for group_id in message.group_ids:
-        group = groups.get(group_id)
-        if not group_id:
-            described = blank(group_id="", error_code=ErrorCode.INVALID_GROUP_ID)
-        elif group is None:
-            described = blank(
-                group_id=group_id,
-                error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-                error_message=absence(context, group_id, group_type),
-            )
-        else:
-            described = describe(group)
-            described.authorized_operations = operations
-        found.append(described)
-        yield None
-    return found
+
+    def handle(context: Context, request: RequestContext, message: Any) -> Steps[Any]:
+        operations = GROUP_OPERATIONS if message.include_authorized_operations else NOT_ASKED
+        found = []
+        for group_id in message.group_ids:
+            group = groups(context).get(group_id)
+            if not group_id:
+                described = blank(group_id="", error_code=ErrorCode.INVALID_GROUP_ID)
+            elif group is None:
+                described = blank(
+                    group_id=group_id,
+                    error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+                    error_message=absence(context, group_id, group_type),
+                )
+            else:
+                described = describe(context, group)
+                described.authorized_operations = operations
+            found.append(described)
+            yield None
+        return response(groups=found)
+
+    return handle
 
 
 def absence(context: Context, group_id: str, group_type: str) -> str:

@@ -22,7 +22,7 @@ from broker.groups.internal_topic import WhenDone
 from broker.groups.share.stored_state import UNKNOWN_EPOCH, ShareKey, StoredState
 from broker.groups.share_states import ShareStates
 from broker.replies.pending import Pending
-from broker.requests.context import Context, Reply, RequestContext
+from broker.requests.context import Context, Handler, Reply, RequestContext
 from protocol.declare.primitives import field_specs
 from protocol.error_codes import ErrorCode
 from storage.disk.steps import Slice, Steps
@@ -95,26 +95,22 @@ Serve = Callable[[AskedState, WhenDone], object]
 """Serves a partition: raises StateRefused, or calls back once, when all of it is durable."""
 
 
-def answer_states(
-    context: Context,
-    request: RequestContext,
-    message: Any,
-    response: type[Any],
-    serve: Serve,
-    *,
-    changes: str | None = None,
-) -> Reply:
-    """Let `serve` answer each partition of `message`; the answer comes when all are done.
+def answering_states(response: type[Any], serve: Serve, changes: str | None = None) -> Handler:
+    """A handler that lets `serve` answer each partition; it answers when all are done.
 
     `response` is declared like those of Kafka: results, which have a topic id and partitions.
     `changes` says in the audit log what became of the partitions that were served.
     """
-    if not message.group_id or not all(topic.partitions for topic in message.topics):
-        return response()
-    answering = _Answering(context, request, message, response, changes)
-    if context.groups.shares.states.is_open:
-        return answering.serve(serve)
-    return answering.open_first(serve)
+
+    def handle(context: Context, request: RequestContext, message: Any) -> Reply:
+        if not message.group_id or not all(topic.partitions for topic in message.topics):
+            return response()
+        answering = _Answering(context, request, message, response, changes)
+        if context.groups.shares.states.is_open:
+            return answering.serve(serve)
+        return answering.open_first(serve)
+
+    return handle
 
 
 class _Answering:
