@@ -88,10 +88,6 @@ class SharePartitions:
         self.acknowledged: Counter[int] = Counter()
         """Records that members have acknowledged durably, by type (`Ack`)."""
 
-    def __len__(self) -> int:
-        """How many are in memory."""
-        return len(self._loaded)
-
     def __contains__(self, key: ShareKey) -> bool:
         """Whether a share partition is in memory."""
         return key in self._loaded

@@ -59,10 +59,6 @@ class GroupTimers(Generic[Name]):
         heapq.heappush(self._heap, (due_ms, name))
         self._set_timer()
 
-    def __len__(self) -> int:
-        """How many entries wait, stale ones included."""
-        return len(self._heap)
-
     def cancel_all(self) -> None:
         """Cancel all entries and the timer."""
         if self._timer is not None:

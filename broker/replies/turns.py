@@ -72,10 +72,6 @@ class Turns:
 
         self.taken = 0
 
-    def __len__(self) -> int:
-        """The number of waiters."""
-        return len(self._waiting)
-
     def slice_end_ns(self) -> int:
         """The end of a slice that begins now (`time.perf_counter_ns`)."""
         return time.perf_counter_ns() + (SHORT_SLICE_NS if self._waiting else SLICE_NS)

@@ -31,10 +31,6 @@ class FailedLogins:
         self._delay_ms = delay_ms
         self._failed: dict[str, tuple[int, int]] = {}
 
-    def __len__(self) -> int:
-        """How many addresses are remembered."""
-        return len(self._failed)
-
     def count(self, host: str) -> int:
         """Count a failure of the address `host`; how long its answer waits."""
         now_ms = self._monotonic_ms()

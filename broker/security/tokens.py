@@ -142,10 +142,6 @@ class Tokens:
         """All tokens, expired ones that have not been removed yet too."""
         return iter(self._known.values())
 
-    def __len__(self) -> int:
-        """How many tokens there are."""
-        return len(self._known)
-
     @property
     def are_enabled(self) -> bool:
         """Whether `delegation.token.secret.key` is set."""

@@ -206,10 +206,6 @@ class TopicRegistry:
         """All topics, internal ones included, in no particular order."""
         return iter(list(self._data_dir.topics.values()))
 
-    def __len__(self) -> int:
-        """How many topics there are."""
-        return len(self._data_dir.topics)
-
     def logs(self) -> Iterator[Log]:
         """Every partition that is kept here."""
         for topic in self:

@@ -105,7 +105,7 @@ async def test_abandoned_work_is_closed_and_takes_no_further_step(turns: Turns) 
     for _ in range(10):
         await asyncio.sleep(0)
     assert len(seen) == 1
-    assert len(turns) == 0
+    assert len(turns._waiting) == 0
 
 
 async def _result(work: Pending[int]) -> int:

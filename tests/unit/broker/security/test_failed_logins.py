@@ -50,5 +50,5 @@ def test_what_is_remembered_is_bounded_and_flooding_frees_no_one_at_once() -> No
         failures.count(f"host-{number}")
         if number % 100 == 0:
             last = failures.count("10.0.0.1")
-    assert len(failures) == ADDRESSES_MAX
+    assert len(failures._failed) == ADDRESSES_MAX
     assert last == DELAY_MAX_MS, "who fails all the time is not the oldest"

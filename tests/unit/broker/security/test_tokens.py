@@ -173,7 +173,7 @@ class TestChanges:
             assert (
                 refused(lambda s=stranger: tokens.expire(secret, -1, by=s, now_ms=NOW)) == mismatch
             )
-        assert len(tokens) == 1
+        assert len(list(tokens)) == 1
 
     def test_renewal_is_bounded_by_both_lifetimes(self, journal: Journal) -> None:
         tokens = journal.tokens()
@@ -194,7 +194,7 @@ class TestChanges:
         assert refused(lambda: tokens.renew(secret, 1, by=ANN, now_ms=last + 1)) == expired
         assert refused(lambda: tokens.expire(secret, 1, by=BOB, now_ms=last + 1)) == expired
         assert tokens.expire(secret, -1, by=CARL, now_ms=last + 1).expires_ms == last + 1
-        assert (len(tokens), journal.documents) == (0, {})
+        assert (len(list(tokens)), journal.documents) == (0, {})
         not_found = ErrorCode.DELEGATION_TOKEN_NOT_FOUND
         assert refused(lambda: tokens.expire(secret, -1, by=BOB, now_ms=NOW)) == not_found
 
