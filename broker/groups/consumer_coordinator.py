@@ -23,7 +23,6 @@ from broker.groups.classic.values import JoinAnswer, JoinRequest, SyncAnswer, Sy
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.records import encode_change
 from broker.groups.consumer.values import (
-    Change,
     ConsumerLimits,
     HeartbeatAnswer,
     HeartbeatRequest,
@@ -98,19 +97,17 @@ class ConsumerGroupCoordinator:
         known = self.groups.get(group_id)
         group = known or made or ConsumerGroup(group_id, self._limits)
         group.limits = self._limits_of(group_id)
-        outcome = group.heartbeat(request, self.topics(), self._clock.monotonic_ms())
-        if known is None and outcome.answer.error is not ErrorCode.NONE:
-            answer(outcome.answer)
+        answered = group.heartbeat(request, self.topics(), self._clock.monotonic_ms())
+        if known is None and answered.error is not ErrorCode.NONE:
+            answer(answered)
             return
         self.groups[group_id] = group
 
         def stored(error: ErrorCode) -> None:
-            if error is ErrorCode.NONE:
-                answer(outcome.answer)
-            else:
-                answer(HeartbeatAnswer(error=error, member_id=request.member_id))
+            is_good, who = error is ErrorCode.NONE, request.member_id
+            answer(answered if is_good else HeartbeatAnswer(error=error, member_id=who))
 
-        self._store(group, outcome.changes, stored, before=before)
+        self._store(group, stored, before=before)
 
     # -- members of the classic protocol -------------------------------------------------------
 
@@ -134,7 +131,7 @@ class ConsumerGroupCoordinator:
             is_good = error is ErrorCode.NONE
             answer(answered if is_good else JoinAnswer(error=error, member_id=request.member_id))
 
-        self._store(group, group.drain(), stored)
+        self._store(group, stored)
 
     def sync(self, group: ConsumerGroup, request: SyncRequest) -> SyncAnswer:
         """Take a SyncGroup: the member's partitions, which are durable since it joined."""
@@ -159,7 +156,7 @@ class ConsumerGroupCoordinator:
             topics=self.topics(),
             now_ms=self._clock.monotonic_ms(),
         )
-        self._store(group, group.drain())
+        self._store(group)
         return error
 
     def leave(
@@ -167,7 +164,7 @@ class ConsumerGroupCoordinator:
     ) -> ErrorCode:
         """Remove one member, of either protocol."""
         error = migration.leave(group, member_id, group_instance_id)
-        self._store(group, group.drain())
+        self._store(group)
         return error
 
     # -- offsets -------------------------------------------------------------------------------
@@ -259,19 +256,19 @@ class ConsumerGroupCoordinator:
         group = self.groups.get(group_id)
         if group is not None:
             before = list(group.members.values())
-            changes = group.tick(now_ms)
+            group.tick(now_ms)
             log_silent_of(group_id, before, group.members)
-            self._store(group, changes)
+            self._store(group)
 
     def _store(
         self,
         group: ConsumerGroup,
-        changes: Sequence[Change],
         when_done: WhenDone = _ignore,
         *,
         before: Sequence[KeyValue] = (),
     ) -> None:
         """Store changes; if the log refuses, a restart finds the group as it was before them."""
+        changes = group.drain()
         records = [*before, *(encode_change(group.group_id, change) for change in changes)]
         if changes and self._policy.may_downgrade and group.is_classic_only:
             self._give_back(group, records, when_done)

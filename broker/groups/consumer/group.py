@@ -46,7 +46,6 @@ from broker.groups.consumer.values import (
     HeartbeatRefused,
     HeartbeatRequest,
     MemberState,
-    Outcome,
     Partition,
     Partitions,
     StoredConsumerGroup,
@@ -122,19 +121,17 @@ class ConsumerGroup:
 
     # -- requests ------------------------------------------------------------------------------
 
-    def heartbeat(self, request: HeartbeatRequest, topics: Topics, now_ms: int) -> Outcome:
-        """Take a heartbeat: join, continue, or leave."""
+    def heartbeat(self, request: HeartbeatRequest, topics: Topics, now_ms: int) -> HeartbeatAnswer:
+        """Take a heartbeat: join, continue, or leave. `drain` gives the changes to store."""
         self._view.look_as(request.sees)
         try:
             if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
-                answer = self._leave(request, now_ms)
-            else:
-                answer = self._go_on(request, topics, now_ms)
+                return self._leave(request, now_ms)
+            return self._go_on(request, topics, now_ms)
         except HeartbeatRefused as refusal:
-            answer = HeartbeatAnswer(
+            return HeartbeatAnswer(
                 error=refusal.error, error_message=str(refusal), member_id=request.member_id
             )
-        return Outcome(answer, self.drain())
 
     def offset_error(
         self, member_id: str, member_epoch: int, committed: Iterable[Partition] | None = None
@@ -158,7 +155,7 @@ class ConsumerGroup:
 
     # -- what happens without a request --------------------------------------------------------
 
-    def tick(self, now_ms: int) -> list[Change]:
+    def tick(self, now_ms: int) -> None:
         """Remove members that were silent, or too slow to give up partitions; set `wake_ms`."""
         for member in list(self.members.values()):
             if is_due(earliest((member.session_due_ms, member.rebalance_due_ms)), now_ms):
@@ -168,7 +165,6 @@ class ConsumerGroup:
             for member in self.members.values()
             for due_ms in (member.session_due_ms, member.rebalance_due_ms)
         )
-        return self.drain()
 
     def restore(self, stored: StoredConsumerGroup, now_ms: int) -> None:
         """Take the stored state; members get a full session from now to come back."""

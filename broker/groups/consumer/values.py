@@ -234,13 +234,6 @@ class Change(NamedTuple):
     value: int | Subscription | Partitions | CurrentAssignment | None
 
 
-class Outcome(NamedTuple):
-    """An answer that counts once the changes are durable."""
-
-    answer: HeartbeatAnswer
-    changes: list[Change]
-
-
 class HeartbeatRefused(Exception):
     """The request is refused with `error`, and nothing changes."""
 

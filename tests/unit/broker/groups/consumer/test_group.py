@@ -59,9 +59,9 @@ class Table:
 
     def beat(self, member_id: str, epoch: int, **fields: Any) -> HeartbeatAnswer:
         request = HeartbeatRequest(member_id=member_id, member_epoch=epoch, **fields)
-        outcome = self.group.heartbeat(request, self.topics, self.now_ms)
-        self.store(outcome.changes)
-        return outcome.answer
+        answer = self.group.heartbeat(request, self.topics, self.now_ms)
+        self.store(self.group.drain())
+        return answer
 
     def join(self, member_id: str, **fields: Any) -> HeartbeatAnswer:
         given_fields: dict[str, Any] = {
@@ -73,7 +73,8 @@ class Table:
 
     def wait(self, delta_ms: int) -> None:
         self.now_ms += delta_ms
-        self.store(self.group.tick(self.now_ms))
+        self.group.tick(self.now_ms)
+        self.store(self.group.drain())
 
     def store(self, changes: list[Change]) -> None:
         self.log.update(encode_change("g", change) for change in changes)
