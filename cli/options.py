@@ -84,12 +84,10 @@ def _broker_options(function: _Command, prefix: str) -> _Command:
         try:
             return function(broker=broker, **options)
         except BrokerRefused as error:
-            near = nearest_topic(broker, error, options)
+            near = nearest_name(broker, error, options)
             if near is None:
                 raise
-            raise CommandFailed(
-                f"{error}; did you mean the topic {near}?", ExitCode.NOT_FOUND
-            ) from None
+            raise CommandFailed(f"{error}; did you mean {near}?", ExitCode.NOT_FOUND) from None
 
     with_options: _Command = command
     for decorator in reversed(_decorators(prefix)):
@@ -132,20 +130,25 @@ def none_to_see(what: str, broker: BrokerOptions) -> str:
     return f"there are no {what} yet, or none that this user may see (DESCRIBE; tidelog acl)"
 
 
-def nearest_topic(
+def nearest_name(
     broker: BrokerOptions, error: BrokerRefused, options: Mapping[str, Any]
 ) -> str | None:
-    """The topic that was meant, if `error` says that the one in `options` does not exist."""
-    if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+    """The topic or group that was meant, if `error` says that the one in `options` is not there."""
+    if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        kind, names = "topic", TOPIC.names
+        named = [options.get("topic"), options.get("name"), *(options.get("names") or ())]
+    elif error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+        kind, names, named = "group", GROUP.names, [options.get("group_id")]
+    else:
         return None
     try:
-        known = ask_admin(broker, lambda admin: admin.topics())
+        known = list(ask_admin(broker, names))
     except ClientError:
         return None
-    named = [options.get("topic"), options.get("name"), *(options.get("names") or ())]
     for name in named:
         if name and name not in known:
-            return next(iter(get_close_matches(name, known, n=1)), None)
+            near = get_close_matches(name, known, n=1)
+            return f"the {kind} {near[0]}" if near else None
     return None
 
 
@@ -347,7 +350,7 @@ class NameType(click.ParamType[str]):
 
     def __init__(self, names: "Callable[[Admin], Coroutine[Any, Any, Iterable[str]]]") -> None:
         """`names` asks for what there is."""
-        self._names = names
+        self.names = names
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -358,7 +361,7 @@ class NameType(click.ParamType[str]):
         async def ask(broker: BrokerOptions) -> list[str]:
             wait_ms = _COMPLETION_MS
             async with Admin(**broker, request_timeout_ms=wait_ms, timeout_ms=wait_ms) as admin:
-                return [name for name in await self._names(admin) if name.startswith(incomplete)]
+                return [name for name in await self.names(admin) if name.startswith(incomplete)]
 
         try:
             found = run_async(ask(broker_of({name: ctx.params.get(name) for name in _GIVEN})))

@@ -4,9 +4,11 @@ from typing import Any
 
 import click
 
+from cli.changes import check_topic_settings
 from cli.options import BrokerOptions, parse_pairs
 from cli.output import RIGHT, format_count, format_size, print_table
 from cli.time.options import ask_about, note_unanswered, print_document, topic_options
+from client.errors import InvalidUse
 from client.times import format_duration, format_time
 
 _ROWS = 20
@@ -52,14 +54,18 @@ def command(
     Example: tidelog retention flights --set retention.ms=86400000
     """
     settings = parse_pairs(pairs, "--set")
-    found = ask_about(
-        broker,
-        topic,
-        partition,
-        lambda admin, _: admin.forecast_retention(
-            topic, settings, partition=partition, metrics_url=metrics_url
-        ),
-    )
+    try:
+        found = ask_about(
+            broker,
+            topic,
+            partition,
+            lambda admin, _: admin.forecast_retention(
+                topic, settings, partition=partition, metrics_url=metrics_url
+            ),
+        )
+    except InvalidUse:
+        check_topic_settings(settings)
+        raise
     note_unanswered(found)
     if as_json:
         print_document(found)

@@ -4,11 +4,11 @@ from typing import Any
 
 import click
 
+from cli.changes import change_options, change_settings, changes_of
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import BrokerOptions, ask_admin, broker_options, json_option
 from cli.output import RIGHT, format_size, print_json, print_table
-from cli.topics.topic import change_options, changes_of, check_known
 from client.admin import Admin
 from client.descriptions import ConfigEntry
 from client.errors import UnsupportedByBroker
@@ -156,9 +156,14 @@ def alter(
 
     async def work(admin: Admin) -> int:
         number = await _node(admin, node)
-        known = await admin.broker_configs(number) if names else {}
-        check_known(names, known, "brokers", "tidelog config list")
-        await admin.alter_broker_configs(number, changes)
+        await change_settings(
+            lambda: admin.broker_configs(number),
+            lambda: admin.alter_broker_configs(number, changes),
+            names,
+            changes,
+            "brokers",
+            "tidelog config list",
+        )
         return number
 
     click.echo(f"Changed broker {ask_admin(broker, work)}.")

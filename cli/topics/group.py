@@ -221,7 +221,7 @@ async def _reset(admin: Admin, group_id: str, move: Move) -> list[Moved]:
         await admin.require_no_members(group_id)
     except BrokerRefused as error:
         await check_kind(admin, group_id, error, is_share=False)
-        move.check_absence(error, f"group {group_id}")
+        await move.check_absence(admin, error, group_id)
     stored = await admin.group_offsets(group_id)
     committed = {tp: position.offset for tp, position in stored.items()}
     new = await move.offsets(admin, group_id, committed)

@@ -5,11 +5,11 @@ And the sentence for a command that got the name of a group of the other kind.
 
 import click
 
+from cli.changes import change_options, change_settings, changes_of
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import GROUP, BrokerOptions, ask_admin, broker_options, json_option
 from cli.output import print_json, print_table
-from cli.topics.topic import change_options, changes_of, check_known
 from client.admin import Admin
 from client.core.sharing.admin import SHARE_TYPE
 from client.errors import BrokerRefused
@@ -58,9 +58,14 @@ def alter(
     changes = changes_of(pairs, names)
 
     async def work(admin: Admin) -> None:
-        known = await admin.group_configs(group_id) if names else {}
-        check_known(names, known, "groups", f"tidelog group configs {group_id}")
-        await admin.alter_group_configs(group_id, changes)
+        await change_settings(
+            lambda: admin.group_configs(group_id),
+            lambda: admin.alter_group_configs(group_id, changes),
+            names,
+            changes,
+            "groups",
+            f"tidelog group configs {group_id}",
+        )
 
     ask_admin(broker, work)
     click.echo(f"Changed the group {group_id}.")

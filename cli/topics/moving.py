@@ -5,6 +5,7 @@ What ``tidelog group reset`` and ``tidelog share reset`` have in common.
 
 import json
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from functools import wraps
 from typing import Any, Final, TextIO
 
@@ -119,7 +120,7 @@ class Move:
             note(f"Left as they are, because they do not exist any more: {', '.join(gone)}")
         return await self.aim.offsets(admin, known, ends)
 
-    def check_absence(self, error: BrokerRefused, what: str) -> None:
+    async def check_absence(self, admin: Admin, error: BrokerRefused, group_id: str) -> None:
         """Pass over a group that does not exist if it may be made.
 
         Raises:
@@ -129,9 +130,11 @@ class Move:
         if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
             raise error
         if not self.may_be_new:
+            known = [group.group_id for group in await admin.groups()]
+            near = get_close_matches(group_id, known, n=1)
+            cure = f"did you mean {near[0]}? Or" if near else "see tidelog group list, or"
             raise CommandFailed(
-                f"there is no {what}: see tidelog group list, or give --new --topic NAME to make "
-                "it",
+                f"there is no group {group_id}: {cure} give --new --topic NAME to make it",
                 ExitCode.NOT_FOUND,
             ) from None
 

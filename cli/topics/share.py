@@ -263,7 +263,7 @@ async def _reset(admin: Admin, group_id: str, move: Move) -> list[Moved]:
         members = (await admin.describe_share_group(group_id)).members
     except BrokerRefused as error:
         await check_kind(admin, group_id, error, is_share=True)
-        move.check_absence(error, f"share group {group_id}")
+        await move.check_absence(admin, error, group_id)
         members = ()
     if members:
         raise BrokerRefused(

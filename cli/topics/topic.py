@@ -1,12 +1,16 @@
 """``tidelog topic``: create, list, describe, alter, grow and delete topics, and their records."""
 
-from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 import click
 
-from cli.exit_codes import ExitCode
+from cli.changes import (
+    OF_TOPICS,
+    change_options,
+    change_settings,
+    changes_of,
+    check_topic_settings,
+)
 from cli.failures import CommandFailed
 from cli.options import (
     TOPIC,
@@ -76,6 +80,8 @@ def create(
                 configs=configs,
             )
         except BrokerRefused as error:
+            if error.code is ErrorCode.INVALID_CONFIG:
+                check_topic_settings(configs)
             if not if_not_exists or error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
             return False
@@ -86,49 +92,6 @@ def create(
         print_json({"topic": name, "created": is_new})
     else:
         click.echo(f"Created {name}." if is_new else f"{name} exists already.")
-
-
-def change_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``--set`` and ``--unset``; the command gets them as `pairs` and `names`."""
-    unset = click.option(
-        "--unset", "names", metavar="KEY", multiple=True, help="Back to the default."
-    )
-    return click.option(
-        "--set", "pairs", metavar="KEY=VALUE", multiple=True, help="Change a setting."
-    )(unset(function))
-
-
-def changes_of(pairs: tuple[str, ...], names: tuple[str, ...]) -> dict[str, str | None]:
-    """The changes that ``--set`` and ``--unset`` ask for; None is back to the default.
-
-    Raises:
-        click.UsageError: there are none, or both for one setting.
-    """
-    given = parse_pairs(pairs, "--set")
-    if both := given.keys() & set(names):
-        raise click.UsageError(f"--set and --unset of {min(both)} contradict each other")
-    changes: dict[str, str | None] = {**given, **dict.fromkeys(names)}
-    if not changes:
-        raise click.UsageError("nothing to change: give --set KEY=VALUE or --unset KEY")
-    return changes
-
-
-def check_known(
-    names: tuple[str, ...], known: Mapping[str, object], owners: str, overview: str
-) -> None:
-    """Refuse ``--unset`` of settings that do not exist: brokers answer that it is done.
-
-    Raises:
-        CommandFailed: names the nearest setting, or the command that lists them.
-    """
-    for name in names:
-        if name not in known:
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"see {overview}"
-            raise CommandFailed(
-                f"{owners} have no setting {name}; {hint} (nothing was changed)",
-                ExitCode.NOT_FOUND,
-            )
 
 
 @command.command("list")
@@ -259,9 +222,13 @@ def alter(
     changes = changes_of(pairs, names)
 
     async def work(admin: Admin) -> None:
-        known = await admin.topic_configs(name) if names else {}
-        check_known(names, known, "topics", "tidelog config list --topic")
-        await admin.alter_topic_configs(name, changes)
+        await change_settings(
+            lambda: admin.topic_configs(name),
+            lambda: admin.alter_topic_configs(name, changes),
+            names,
+            changes,
+            *OF_TOPICS,
+        )
 
     ask_admin(broker, work)
     click.echo(f"Changed {name}.")

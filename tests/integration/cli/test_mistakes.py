@@ -95,6 +95,32 @@ def test_an_unknown_setting_is_not_unset(server: RunningBroker) -> None:
     ok(*words, server=server)
 
 
+def test_an_unknown_setting_is_not_set(server: RunningBroker) -> None:
+    """With the code and the sentence of ``--unset``; a wrong value is the broker's to refuse."""
+    ok("topic", "create", "set", server=server)
+    for words in (["topic", "alter", "set"], ["topic", "create", "other"], ["retention", "set"]):
+        done = tidelog(*words, "--set", "retention.m=1", server=server)
+        assert (done.returncode, done.stdout) == (ExitCode.NOT_FOUND, "")
+        assert "topics have no setting retention.m; did you mean retention.ms?" in done.stderr
+    assert "other" not in ok("topic", "list", server=server)
+    sentence = said("cluster", "alter", "--set", "log.retention.m=1", server=server)
+    assert "brokers have no setting log.retention.m; did you mean log.retention.ms?" in sentence
+    both = ["--set", "retention.ms=x", "--set", "retention.bytes=1"]
+    assert "not a whole number" in said("topic", "alter", "set", *both, server=server)
+
+
+def test_a_missing_group_is_named_with_the_nearest(server: RunningBroker) -> None:
+    ok("produce", "bills", "-q", server=server, given="1\n")
+    ok("consume", "bills", "-g", "billing", "-f", "earliest", "-n", "1", server=server)
+    for words in (["group", "describe"], ["group", "delete", "-y"], ["share", "describe"]):
+        done = tidelog(*words, "biling", server=server)
+        assert done.returncode == ExitCode.NOT_FOUND
+        assert "did you mean the group billing?" in done.stderr
+    sentence = said("group", "reset", "biling", "--to-earliest", server=server)
+    assert "no group biling: did you mean billing? Or give --new" in sentence
+    assert "did you mean" not in said("group", "describe", "quite-other", server=server)
+
+
 def test_too_many_partitions_are_not_answered_with_more(server: RunningBroker) -> None:
     sentence = said("topic", "create", "many", "-p", "1000000", server=server)
     assert "max.partitions allows" in sentence
