@@ -6,6 +6,7 @@
 * Long names and values in cells break at their dots, commas and the like, so that a table of
   settings fits beside the navigation.
 * The pages below ``api`` are made from the public names: the docstrings are the only text.
+* The search finds the pages for users before those about the code and its history.
 * Nothing is loaded from another host: a page that does fails the build.
 """
 
@@ -35,6 +36,14 @@ API_PAGES = {
     "api/spark.md": ("tidelog.spark", "Spark's functions"),
 }
 """A page made of docstrings, the module whose public names it has, and its title."""
+
+_WEIGHTS = (
+    (re.compile(r"adr/|(ARCHITECTURE|CHANGELOG|CONTRIBUTING|code-in-figures|parity)\.md"), 0.2),
+    (re.compile(r"(benchmarks|performance)\.md"), 0.2),
+    (re.compile(r"api/|(compatibility|configuration|density|formats)"), 0.5),
+    (re.compile(r"how-to/|(groups|install|security|spark|time)\.md"), 2.0),
+)
+"""How much a hit in a page counts for the search, by the beginning of its path; else 1."""
 
 _LINK = re.compile(r"(\[(?:[^\]\[]|\[[^\]]*\])*\]\()(?!https?://|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
@@ -77,8 +86,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Rewrite the links that leave ``docs``."""
+    """Rewrite the links that leave ``docs``, and say how much the page counts for the search."""
     uri = page.file.src_uri
+    page.meta["search"] = {"boost": _weight(uri)}
 
     def rewritten(match: "re.Match[str]") -> str:
         opening, target, anchor = match[1], match[2], match[3] or ""
@@ -86,6 +96,10 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         return f"{opening}{_relative(place, uri)}{anchor})" if place else match[0]
 
     return _LINK.sub(rewritten, markdown)
+
+
+def _weight(uri: str) -> float:
+    return next((weight for pattern, weight in _WEIGHTS if pattern.match(uri)), 1.0)
 
 
 def on_page_content(html: str, **_: Any) -> str:

@@ -69,3 +69,14 @@ def test_search_in_a_folder_needs_no_network() -> None:
     (script,) = yaml.safe_load(text.partition("extra:")[2].partition("plugins:")[0])["polyfills"]
     assert "iframe-worker" in script
     assert (HOOKS.parent / Path(script).name).is_file()
+
+
+def test_the_search_finds_pages_for_users_first() -> None:
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("griffe")
+    weigh = runpy.run_path(str(HOOKS))["_weight"]
+    internal = ("ARCHITECTURE.md", "adr/0006-flush-policy.md", "CHANGELOG.md", "benchmarks.md")
+    for page in internal:
+        assert weigh(page) < weigh("configuration.md") < weigh("index.md") < weigh("time.md")
+    named = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert {weigh(page) for page in named} == {0.2, 0.5, 1.0, 2.0}

@@ -27,7 +27,7 @@ def test_a_page_is_found_by_each_form_of_its_name(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["docs", name]) == ExitCode.OK
-    assert capsys.readouterr().out.startswith("# Security\n")
+    assert capsys.readouterr().out.startswith("# Security: TLS, users, rights\n")
 
 
 def test_a_page_that_is_not_there_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
