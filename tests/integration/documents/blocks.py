@@ -20,6 +20,7 @@ RUN_PAGES: Final = (
     "docs/how-to/keep-a-year.md",
     "docs/how-to/back-up-and-restore.md",
     "docs/how-to/move-from-kafka.md",
+    "docs/how-to/upgrade.md",
     "docs/how-to/test-your-application.md",
     "docs/testing.md",
 )
@@ -37,6 +38,7 @@ _SPARK = "test: tests/pipeline/test_documentation.py::"
 _TESTING = "test: tests/integration/testing/test_documentation.py::test_the_example_passes"
 _RECIPES = "test: tests/integration/cli/test_security_recipes.py::"
 _BUCKET = "test: tests/integration/remote/test_documentation.py::"
+_SINGLE = "test: tests/integration/documents/test_single_blocks.py::"
 _CRASH = "not run: a campaign of minutes to hours; the same modules run small in tests/crash"
 _KAFKA = "similar: tests/compat/test_kafka_tools.py"
 _SHOWN = "shown: "
@@ -49,7 +51,7 @@ CLASSES: Final[dict[str, dict[str, str]]] = {
     "ARCHITECTURE.md": {"values  |  config": _SHOWN + "a picture"},
     "CONTRIBUTING.md": {"make setup": "not run: installs the checkout; every checkout does it"},
     "docs/cli.md": {
-        '{"key": "k"': "similar: tests/unit/cli/records",
+        '{"key": "k"': _SINGLE + "test_a_json_line_becomes_the_record",
         "": _CLI,
     },
     "docs/client.md": {
@@ -59,9 +61,11 @@ CLASSES: Final[dict[str, dict[str, str]]] = {
     "docs/client-telemetry.md": {
         "pip install": "not run: installs; tests/compat/test_kafka_tools.py has the tool"
     },
-    "docs/code-in-figures.md": {"git archive": "not run: needs the history of the repository"},
+    "docs/code-in-figures.md": {
+        "mkdir /tmp": _SINGLE + "test_the_figures_of_the_old_code_are_counted"
+    },
     "docs/console.md": {
-        "pip install": "not run: installs; docs/tutorial.md runs the console",
+        "pip install": _SINGLE + "test_the_console_starts_with_the_command_of_its_page",
         "value.user.id": _SHOWN + "filters",
     },
     "docs/crash-safety.md": {
@@ -71,11 +75,13 @@ CLASSES: Final[dict[str, dict[str, str]]] = {
         "TXN_TORTURE_ROUNDS": _CRASH,
     },
     "docs/density.md": {
-        "tidelog topic alter": "similar: tests/integration/operator/test_density.py"
+        "tidelog topic alter": _SINGLE + "test_the_density_of_a_topic_is_changed_and_shown"
     },
     "docs/formats.md": {"magic 2": _SHOWN + "a layout of bytes"},
     "docs/groups.md": {"kafka-configs": _KAFKA},
-    "docs/operations.md": {"tidelog serve --set workers": "similar: tests/integration/workers"},
+    "docs/operations.md": {
+        "tidelog serve --set workers": _SINGLE + "test_four_workers_serve_four_ports"
+    },
     "docs/security.md": {
         "tidelog serve\n": _RECIPES + "test_the_recipe_of_a_laptop",
         "tidelog serve --tls-self-signed\n": _RECIPES + "test_the_recipe_of_a_laptop_with_tls",
@@ -104,7 +110,7 @@ CLASSES: Final[dict[str, dict[str, str]]] = {
         "export KAFKA_BOOTSTRAP_SERVERS=localhost:9092 TIDELOG": _RECIPES
         + "test_the_recipe_of_the_metrics_port",
         "/var/log/tidelog": _SHOWN + "a file for logrotate, which needs root",
-        "tidelog doctor": "not run: judges this machine; tests/unit/cli/server has its checks",
+        "tidelog doctor": _SINGLE + "test_the_doctor_judges_a_secured_directory",
     },
     "docs/share-groups.md": {
         "kafka-configs": _KAFKA,
@@ -138,27 +144,30 @@ CLASSES: Final[dict[str, dict[str, str]]] = {
         "::test_the_commands_of_the_page_make_faults_and_heal_them",
     },
     "docs/tiered-storage.md": {
-        "pip install": "not run: installs packages, and needs a bucket at Amazon",
-        "tidelog topic create prices": "similar: tests/integration/remote",
-        "tidelog serve --set remote.storage.url": "similar: tests/integration/remote/test_lease.py",
+        "pip install": _SINGLE + "test_a_topic_is_made_in_a_bucket_and_a_compacted_one",
+        "tidelog topic create prices": _SINGLE
+        + "test_a_topic_is_made_in_a_bucket_and_a_compacted_one",
+        "tidelog serve --set remote.storage.url": _SINGLE + "test_a_standby_follows_a_lease",
         "tidelog serve --data-dir old": _BUCKET + "test_the_recipe_of_a_lost_machine",
         "tidelog serve --data-dir first": _BUCKET + "test_the_recipe_of_a_standby",
-        "tidelog tier status": "not run: needs a bucket at Amazon; tests/integration/remote has it",
+        "tidelog tier status": _SINGLE + "test_a_bucket_is_examined",
         "python -m tests.crash": _CRASH,
     },
     "docs/time.md": {
         "offset ": _SHOWN + "a log and its index",
-        "curl 'localhost:9464/segments": "similar: tests/integration/operator/test_segments.py",
-        "curl 'localhost:9464/histogram": "similar: tests/integration/operator/test_histogram.py",
-        "curl localhost:9464/clock": "similar: tests/integration/operator/test_settable_clock.py",
+        "curl 'localhost:9464/segments": _SINGLE
+        + "test_the_metrics_port_answers_about_segments_and_times",
+        "curl 'localhost:9464/histogram": _SINGLE
+        + "test_the_metrics_port_answers_about_segments_and_times",
+        "curl localhost:9464/clock": _SINGLE + "test_the_clock_is_asked_and_set_over_http",
         '{"wall_ms"': _SHOWN + "an answer",
         "tidelog serve": "test: tests/integration/cli/test_window.py"
         "::test_the_example_of_the_page_on_time",
         "newest timestamp": _SHOWN + "a rule",
     },
     "docs/how-to/move-from-kafka.md": {
-        "tidelog import": "similar: tests/roundtrip/test_from_kafka.py",
-        "tidelog export-kraft": "similar: tests/roundtrip/test_to_kafka.py",
+        "tidelog import": _SINGLE + "test_a_directory_of_kafka_comes_and_goes",
+        "tidelog export-kraft": _SINGLE + "test_a_directory_of_kafka_comes_and_goes",
     },
 }
 """Page -> beginning of a block -> why it does not run here.

@@ -8,12 +8,7 @@ with exit code 0, and by the shell's ``-e`` so does each of its commands.
 
 import re
 import shutil
-import signal
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,112 +16,16 @@ import pytest
 from protocol.error_codes import ErrorCode
 from tests.integration.documents.blocks import (
     CLASSES,
-    PYTHON,
     RUN_PAGES,
-    Block,
     blocks,
     commands,
     verdict,
     wrong_test,
 )
-from tests.support.cli import ROOT, environment
-from tests.support.kafka_peer import free_ports
-from tidelog.testing import running_broker
+from tests.integration.documents.terminal import SERVING, Terminal, terminal
+from tests.support.cli import ROOT
 
 COMING = "docs/coming-from.md"
-SERVING = ("tidelog serve", "tidelog console")
-SETTINGS = {"time.windows.enable": "true", "log.retention.ms": "-1"}
-LIMIT_S = 300
-"""Only so that a hanging command ends; nothing here is measured."""
-
-
-class Terminal:
-    """A directory, its broker's address, and what runs there until the page ends."""
-
-    def __init__(self, place: Path, bootstrap: str) -> None:
-        self.place = place
-        self._bootstrap = bootstrap
-        self._serving: list[subprocess.Popen[str]] = []
-        scripts = place / ".venv" / "bin"
-        scripts.mkdir(parents=True)
-        (scripts / "activate").write_text("")  # the environment is active already
-        (place / "notes.txt").write_text("two\nlines\n")
-
-    def _command(self, text: str) -> tuple[list[str], dict[str, str]]:
-        for written in ("127.0.0.1:9092", "localhost:9092"):
-            text = text.replace(written, self._bootstrap)
-        text = text.replace("console --bootstrap", "console --listen 127.0.0.1:0 --bootstrap")
-        variables = environment(None) | {
-            "PATH": f"{Path(sys.executable).parent}:{environment(None)['PATH']}",
-            "KAFKA_BOOTSTRAP_SERVERS": self._bootstrap,
-            "TIDELOG_METRICS_LISTENER": "127.0.0.1:0",
-            "B": self._bootstrap,
-        }
-        return ["bash", "-e", "-o", "pipefail", "-c", text], variables
-
-    def run(self, block: Block) -> None:
-        """Run one block to its end, or until it serves."""
-        if block.mark == "stop":
-            self.stop()
-        if block.text.startswith(SERVING):
-            self._serve(block.text)
-            return
-        text = block.text
-        if block.language == PYTHON:
-            (self.place / "block.py").write_text(text.replace("127.0.0.1:9092", self._bootstrap))
-            text = "python block.py"
-        done = self.shell(text)
-        assert done.returncode == 0, f"{block.page}:{block.line}\n{done.stdout}{done.stderr}"
-        assert "Traceback" not in done.stderr, f"{block.page}:{block.line}\n{done.stderr}"
-
-    def shell(self, text: str) -> "subprocess.CompletedProcess[str]":
-        command, variables = self._command(text)
-        return subprocess.run(
-            command, cwd=self.place, env=variables, capture_output=True, text=True,
-            timeout=LIMIT_S, check=False,
-        )  # fmt: skip
-
-    def _serve(self, text: str) -> None:
-        command, variables = self._command("exec " + text)
-        process = subprocess.Popen(
-            command, cwd=self.place, env=variables, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        self._serving.append(process)
-        assert process.stdout is not None
-        assert any("ready" in line or "http://" in line for line in process.stdout), text
-
-    def stop(self) -> None:
-        """Stop what serves, the last first; each stops in order."""
-        for process in reversed(self._serving):
-            process.send_signal(signal.SIGTERM)
-            code = process.wait(timeout=LIMIT_S)
-            assert process.stdout is not None
-            process.stdout.close()
-            assert code in (0, -signal.SIGTERM), process.args
-        self._serving.clear()
-
-    def end(self) -> None:
-        """After a failure, too, nothing runs on."""
-        for process in self._serving:
-            process.kill()
-            process.wait()
-
-
-@contextmanager
-def terminal(place: Path, *, has_broker: bool) -> Iterator[Terminal]:
-    """A terminal with a broker, or with the port of the one that its page starts."""
-    if has_broker:
-        (port,) = free_ports(1)
-        given = Terminal(place, f"127.0.0.1:{port}")
-        try:
-            yield given
-            given.stop()
-        finally:
-            given.end()
-        return
-    with running_broker(settings=SETTINGS) as broker:
-        yield Terminal(place, broker.bootstrap)
 
 
 def test_every_block_has_a_class(capsys: pytest.CaptureFixture[str]) -> None:
