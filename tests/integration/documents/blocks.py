@@ -39,7 +39,7 @@ _TESTING = "test: tests/integration/testing/test_documentation.py::test_the_exam
 _RECIPES = "test: tests/integration/cli/test_security_recipes.py::"
 _BUCKET = "test: tests/integration/remote/test_documentation.py::"
 _SINGLE = "test: tests/integration/documents/test_single_blocks.py::"
-_CRASH = "not run: a campaign of minutes to hours; the same modules run small in tests/crash"
+_CRASH = "similar: tests/crash/test_documentation.py"
 _KAFKA = "similar: tests/compat/test_kafka_tools.py"
 _SHOWN = "shown: "
 
