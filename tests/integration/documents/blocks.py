@@ -40,7 +40,7 @@ _RECIPES = "test: tests/integration/cli/test_security_recipes.py::"
 _BUCKET = "test: tests/integration/remote/test_documentation.py::"
 _SINGLE = "test: tests/integration/documents/test_single_blocks.py::"
 _CRASH = "similar: tests/crash/test_documentation.py"
-_KAFKA = "similar: tests/compat/test_kafka_tools.py"
+_KAFKA = "test: tests/compat/test_pages_with_kafkas_tools.py::"
 _SHOWN = "shown: "
 
 CLASSES: Final[dict[str, dict[str, str]]] = {
@@ -59,7 +59,7 @@ CLASSES: Final[dict[str, dict[str, str]]] = {
         "": _CLIENT,
     },
     "docs/client-telemetry.md": {
-        "pip install": "not run: installs; tests/compat/test_kafka_tools.py has the tool"
+        "pip install": _KAFKA + "test_clients_push_what_a_subscription_asks_for"
     },
     "docs/code-in-figures.md": {
         "mkdir /tmp": _SINGLE + "test_the_figures_of_the_old_code_are_counted"
@@ -78,7 +78,7 @@ CLASSES: Final[dict[str, dict[str, str]]] = {
         "tidelog topic alter": _SINGLE + "test_the_density_of_a_topic_is_changed_and_shown"
     },
     "docs/formats.md": {"magic 2": _SHOWN + "a layout of bytes"},
-    "docs/groups.md": {"kafka-configs": _KAFKA},
+    "docs/groups.md": {"kafka-configs": _KAFKA + "test_a_setting_of_one_group"},
     "docs/operations.md": {
         "tidelog serve --set workers": _SINGLE + "test_four_workers_serve_four_ports"
     },
@@ -113,7 +113,7 @@ CLASSES: Final[dict[str, dict[str, str]]] = {
         "tidelog doctor": _SINGLE + "test_the_doctor_judges_a_secured_directory",
     },
     "docs/share-groups.md": {
-        "kafka-configs": _KAFKA,
+        "kafka-configs": _KAFKA + "test_a_share_group_is_set_read_and_described",
         "tidelog share alter": _CLI,
     },
     "docs/spark.md": {

@@ -38,7 +38,8 @@ class Terminal:
         (scripts / "activate").write_text("")  # the environment is active already
         (place / "notes.txt").write_text("two\nlines\n")
 
-    def _command(self, text: str) -> tuple[list[str], dict[str, str]]:
+    def command(self, text: str) -> tuple[list[str], dict[str, str]]:
+        """The words that run `text`, and their environment."""
         for written in ("127.0.0.1:9092", "localhost:9092"):
             text = text.replace(written, self._bootstrap)
         text = text.replace("console --bootstrap", "console --listen 127.0.0.1:0 --bootstrap")
@@ -84,14 +85,14 @@ class Terminal:
         return shown
 
     def shell(self, text: str) -> "subprocess.CompletedProcess[str]":
-        command, variables = self._command(text)
+        command, variables = self.command(text)
         return subprocess.run(
             command, cwd=self.place, env=variables, capture_output=True, text=True,
             timeout=LIMIT_S, check=False,
         )  # fmt: skip
 
     def _serve(self, text: str) -> None:
-        command, variables = self._command("exec " + text)
+        command, variables = self.command("exec " + text)
         process = subprocess.Popen(
             command, cwd=self.place, env=variables, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
