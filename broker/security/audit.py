@@ -55,6 +55,15 @@ _REASON_MAX: Final = 512
 _DECISIONS: Final = {"refused": (logging.INFO, "may not"), "allowed": (logging.DEBUG, "may")}
 """The level and the verb of the events about rights."""
 
+_CERTIFICATES: Final = {
+    "replaced": "uses the certificate of {subject} with the SHA-256 {fingerprint} until "
+    "{not_after}",
+    "read again": "has read its stores again, it uses the same certificate of {subject} with the "
+    "SHA-256 {fingerprint}",
+    "kept": "keeps the certificate with the SHA-256 {fingerprint}: {reason}",
+}
+"""What became of a listener's certificate, in words."""
+
 
 class Request(TimedRequest, Protocol):
     """What is asked of `broker.requests.context.RequestContext`."""
@@ -266,32 +275,23 @@ class Audit:
             },
         )
 
-    def certificate_replaced(self, listener: str, certificate: "Certificate") -> None:
-        """A listener shows another certificate from now on."""
-        fields = _certificate("certificate replaced", listener, certificate)
-        line = (
-            f"listener {listener} uses the certificate of {certificate.subject} with the SHA-256 "
-            f"{certificate.fingerprint} until {fields['not_after']}"
-        )
-        self._write(logging.INFO, line, fields, is_kept=True)
+    def certificate(self, outcome: str, listener: str, shown: "Certificate", why: str = "") -> None:
+        """A listener's key and certificate are `replaced`, `read again` as they were, or `kept`.
 
-    def certificate_read_again(self, listener: str, certificate: "Certificate") -> None:
-        """A listener has read its stores again, and shows the same certificate as before."""
-        fields = _certificate("certificate read again", listener, certificate)
-        line = (
-            f"listener {listener} has read its stores again, it uses the same certificate of "
-            f"{certificate.subject} with the SHA-256 {certificate.fingerprint}"
-        )
-        self._write(logging.INFO, line, fields, is_kept=True)
-
-    def certificate_kept(self, listener: str, certificate: "Certificate", why: str) -> None:
-        """A listener's key or certificate was to be read again, and cannot be used."""
-        fields = {**_certificate("certificate kept", listener, certificate), "reason": why}
-        line = (
-            f"listener {listener} keeps the certificate with the SHA-256 "
-            f"{certificate.fingerprint}: {why}"
-        )
-        self._write(logging.WARNING, line, fields, is_kept=True)
+        The last since what was read cannot be used; `why` says the reason.
+        """
+        moment = datetime.fromtimestamp(shown.not_after_ms / 1000, UTC)
+        fields = {
+            "event": f"certificate {outcome}",
+            "listener": listener,
+            "subject": shown.subject,
+            "fingerprint": shown.fingerprint,
+            "not_after": moment.isoformat(timespec="seconds").replace("+00:00", "Z"),
+            **({"reason": why} if why else {}),
+        }
+        level = logging.WARNING if why else logging.INFO
+        line = f"listener {listener} {_CERTIFICATES[outcome].format(**fields)}"
+        self._write(level, line, fields, is_kept=True)
 
     def changed(self, request: Request, what: str) -> None:
         """An administrator has changed something."""
@@ -399,17 +399,6 @@ class Audit:
 
 _OTHERS: Final = object()
 """The kind of all events above `KINDS_MAX`."""
-
-
-def _certificate(event: str, listener: str, certificate: "Certificate") -> dict[str, Any]:
-    moment = datetime.fromtimestamp(certificate.not_after_ms / 1000, UTC)
-    return {
-        "event": event,
-        "listener": listener,
-        "subject": certificate.subject,
-        "fingerprint": certificate.fingerprint,
-        "not_after": moment.isoformat(timespec="seconds").replace("+00:00", "Z"),
-    }
 
 
 def _where(event: str, peer_host: str, listener: str) -> dict[str, Any]:

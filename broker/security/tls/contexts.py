@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from broker.security.tls.certificate import Certificate, read_certificate
 from broker.security.tls.keystores import Store, StoreUnusable, is_store, read_store
@@ -43,7 +43,6 @@ _NAMES: Final = {version: name for name, version in _VERSIONS.items()}
 _PEM_BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 
 Reveal = Callable[[Secret], str]
-_T = TypeVar("_T")
 
 
 class TlsUnusable(Exception):
@@ -142,43 +141,37 @@ def _load_key(context: ssl.SSLContext, settings: TlsSettings, reveal: Reveal) ->
         if settings.keystore_type == "PEM":
             place = contextlib.nullcontext(settings.keystore_location)
         else:
-            store = _read(
-                settings.keystore_location,
-                what,
-                _revealed(settings.keystore_password, reveal),
-                password or None,
-            )
-            place, password = _as_file(_taken(store.key_and_chain, what)), ""
-    try:
-        with place as path:
-            # Without this OpenSSL would ask for a missing password on the terminal.
-            context.load_cert_chain(path, password=lambda: password)
-    except ssl.SSLError as error:
-        problem = _reason(error)
-        if settings.keystore_type == "PEM" and _is_store(settings.keystore_location):
-            problem = "it is a key store of Java; set ssl.keystore.type to PKCS12 or JKS"
-        raise TlsUnusable(f"{what}: {problem}") from error
-    except OSError as error:
-        raise TlsUnusable(f"{what}: {error.strerror or error}") from error
+            of_store = _revealed(settings.keystore_password, reveal)
+            with _problems_of(what):
+                store = _read(settings.keystore_location, of_store, password or None)
+                place, password = _as_file(store.key_and_chain()), ""
+    with _problems_of(what):
+        try:
+            with place as path:
+                # Without this OpenSSL would ask for a missing password on the terminal.
+                context.load_cert_chain(path, password=lambda: password)
+        except ssl.SSLError as error:
+            if settings.keystore_type == "PEM" and _is_store(settings.keystore_location):
+                problem = "it is a key store of Java; set ssl.keystore.type to PKCS12 or JKS"
+                raise TlsUnusable(f"{what}: {problem}") from error
+            raise
 
 
 def _load_trusted(context: ssl.SSLContext, settings: TlsSettings, reveal: Reveal) -> None:
     what = f"ssl.truststore.location = {settings.truststore_location}"
+    if settings.truststore_certificates is not None:
+        what = "ssl.truststore.certificates"
     try:
-        if settings.truststore_certificates is not None:
-            what = "ssl.truststore.certificates"
-            text = _wrapped(_revealed(settings.truststore_certificates, reveal) or "")
-            context.load_verify_locations(cadata=text)
-        elif settings.truststore_type == "PEM":
-            context.load_verify_locations(cafile=settings.truststore_location)
-        else:
-            password = _revealed(settings.truststore_password, reveal)
-            store = _read(settings.truststore_location, what, password, None)
-            context.load_verify_locations(cadata=_taken(store.authorities, what))
-    except ssl.SSLError as error:
-        raise TlsUnusable(f"{what}: {_reason(error)}") from error
-    except OSError as error:
-        raise TlsUnusable(f"{what}: {error.strerror or error}") from error
+        with _problems_of(what):
+            if settings.truststore_certificates is not None:
+                text = _wrapped(_revealed(settings.truststore_certificates, reveal) or "")
+                context.load_verify_locations(cadata=text)
+            elif settings.truststore_type == "PEM":
+                context.load_verify_locations(cafile=settings.truststore_location)
+            else:
+                password = _revealed(settings.truststore_password, reveal)
+                store = _read(settings.truststore_location, password, None)
+                context.load_verify_locations(cadata=store.authorities())
     except (ValueError, TypeError) as error:
         raise TlsUnusable(f"{what}: there is no certificate in it ({error})") from error
     if not context.cert_store_stats()["x509"]:
@@ -195,13 +188,8 @@ def _load_trusted(context: ssl.SSLContext, settings: TlsSettings, reveal: Reveal
 
 def _revocations(settings: TlsSettings) -> list[str]:
     """The revocation lists that the settings name, each in PEM."""
-    what = f"ssl.crl.location = {settings.crl_location}"
-    try:
+    with _problems_of(f"ssl.crl.location = {settings.crl_location}"):
         return lists_in(Path(settings.crl_location).read_text("ascii", "replace"))
-    except OSError as error:
-        raise TlsUnusable(f"{what}: {error.strerror or error}") from error
-    except RevocationsUnusable as error:
-        raise TlsUnusable(f"{what}: {error}") from error
 
 
 def revocations_in_force_ms(settings: TlsSettings) -> tuple[int, int | None] | None:
@@ -214,26 +202,26 @@ def revocations_in_force_ms(settings: TlsSettings) -> tuple[int, int | None] | N
     """
     if not settings.crl_location or settings.client_auth == "none":
         return None
-    try:
+    with _problems_of(f"ssl.crl.location = {settings.crl_location}"):
         times = [in_force_ms(pem) for pem in _revocations(settings)]
-    except RevocationsUnusable as error:
-        raise TlsUnusable(f"ssl.crl.location = {settings.crl_location}: {error}") from error
     ends = [end for _, end in times if end is not None]
     return max(begin for begin, _ in times), min(ends, default=None)
 
 
-def _read(path: str, what: str, password: str | None, key_password: str | None) -> Store:
+def _read(path: str, password: str | None, key_password: str | None) -> Store:
+    return read_store(Path(path).read_bytes(), password, key_password)
+
+
+@contextlib.contextmanager
+def _problems_of(what: str) -> Iterator[None]:
+    """A file of the block that cannot be read or used becomes TlsUnusable, which names `what`."""
     try:
-        content = Path(path).read_bytes()
+        yield
+    except ssl.SSLError as error:
+        raise TlsUnusable(f"{what}: {_reason(error)}") from error
     except OSError as error:
         raise TlsUnusable(f"{what}: {error.strerror or error}") from error
-    return _taken(lambda: read_store(content, password, key_password), what)
-
-
-def _taken(take: Callable[[], _T], what: str) -> _T:
-    try:
-        return take()
-    except StoreUnusable as error:
+    except (StoreUnusable, RevocationsUnusable) as error:
         raise TlsUnusable(f"{what}: {error}") from error
 
 

@@ -42,14 +42,8 @@ _DAY_MS: Final = 86_400_000
 class CertificateLog(Protocol):
     """What is asked of `broker.security.audit.Audit`."""
 
-    def certificate_replaced(self, listener: str, certificate: "Certificate") -> None:
-        """A listener shows another certificate from now on."""
-
-    def certificate_read_again(self, listener: str, certificate: "Certificate") -> None:
-        """A listener has read its stores again, and shows the same certificate as before."""
-
-    def certificate_kept(self, listener: str, certificate: "Certificate", why: str) -> None:
-        """A listener's key or certificate was to be read again, and cannot be used."""
+    def certificate(self, outcome: str, listener: str, shown: "Certificate", why: str = "") -> None:
+        """A listener's key and certificate are `replaced`, `read again` as they were, or `kept`."""
 
 
 class TlsListeners:
@@ -168,10 +162,8 @@ class TlsListeners:
             certificate.subject,
             (certificate.not_after_ms - self._wall_ms()) // _DAY_MS,
         )
-        if certificate.fingerprint == former.fingerprint:
-            self._audit.certificate_read_again(name, certificate)
-        else:
-            self._audit.certificate_replaced(name, certificate)
+        is_same = certificate.fingerprint == former.fingerprint
+        self._audit.certificate("read again" if is_same else "replaced", name, certificate)
 
     def _failed(self, name: str, contexts: TlsContexts, error: TlsUnusable) -> None:
         logger.error(
@@ -181,7 +173,7 @@ class TlsListeners:
             max(0, contexts.certificate.not_after_ms - self._wall_ms()) // _DAY_MS,
             error,
         )
-        self._audit.certificate_kept(name, contexts.certificate, str(error))
+        self._audit.certificate("kept", name, contexts.certificate, str(error))
 
 
 def _warn_of_readers(listener: str, path: str) -> None:
