@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from broker.errors import BrokerError
 from broker.groups.consumer.values import (
     LEAVE_EPOCH,
+    ConsumerLimits,
     HeartbeatAnswer,
     HeartbeatRefused,
     Partition,
@@ -225,10 +226,10 @@ class ShareGroupCoordinator:
         group.limits = limits
         return group
 
-    def _limits_of(self, group_id: str) -> "group_values.ShareGroupLimits":
+    def _limits_of(self, group_id: str) -> ConsumerLimits:
         overrides: Mapping[str, str] = self._registry.group_overrides.get(group_id, _NO_OVERRIDES)
         config = self._registry.broker_config
-        return group_values.ShareGroupLimits(
+        return ConsumerLimits(
             session_timeout_ms=group_value(SHARE_SESSION_TIMEOUT, overrides, config),
             heartbeat_interval_ms=group_value(SHARE_HEARTBEAT_INTERVAL, overrides, config),
             assignment_interval_ms=group_value(SHARE_ASSIGNMENT_INTERVAL, overrides, config),

@@ -29,8 +29,7 @@ from dataclasses import replace
 from broker.groups.classic.group import ClassicGroup
 from broker.groups.classic.values import (
     Action,
-    AnswerJoin,
-    AnswerSync,
+    Answer,
     GroupLimits,
     GroupState,
     JoinAnswer,
@@ -157,10 +156,10 @@ class Dialogue:
     def _carry_out(self, actions: list[Action]) -> None:
         for action in actions:
             match action:
-                case AnswerJoin():
-                    self.lines.append(f"{action.waiter}: {_join_text(action.answer)}")
-                case AnswerSync():
-                    self.lines.append(f"{action.waiter}: {_sync_text(action.answer)}")
+                case Answer(answer=JoinAnswer() as joined):
+                    self.lines.append(f"{action.waiter}: {_join_text(joined)}")
+                case Answer(answer=SyncAnswer() as synced):
+                    self.lines.append(f"{action.waiter}: {_sync_text(synced)}")
                 case StoreGroup():
                     self._store(action)
 

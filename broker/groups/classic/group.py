@@ -26,8 +26,7 @@ from broker.groups.classic.values import (
     NO_LEADER,
     NO_MEMBER_ID,
     Action,
-    AnswerJoin,
-    AnswerSync,
+    Answer,
     AssignmentReceipt,
     GroupLimits,
     GroupState,
@@ -107,14 +106,14 @@ class ClassicGroup:
         """Take a SyncGroup; followers wait until the leader's assignments are durable."""
         error = _sync_error(self, request)
         if error is not ErrorCode.NONE:
-            self._actions.append(AnswerSync(waiter=waiter, answer=SyncAnswer(error=error)))
+            self._actions.append(Answer(waiter=waiter, answer=SyncAnswer(error=error)))
             return self._drain()
         member = self.members.get(request.member_id)
         self._unsynced.discard(request.member_id)
         if not self._unsynced:
             self._sync_due_ms = None
         if self.state is GroupState.STABLE:
-            self._actions.append(AnswerSync(waiter=waiter, answer=self.sync_answer(member)))
+            self._actions.append(Answer(waiter=waiter, answer=self.sync_answer(member)))
             self._expect(member, now_ms)
             return self._drain()
         self._release_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -285,7 +284,7 @@ class ClassicGroup:
             return
         member = self.members.get(request.member_id)
         if _is_settled(self, member, request):
-            self._actions.append(AnswerJoin(waiter=waiter, answer=self.join_answer(member)))
+            self._actions.append(Answer(waiter=waiter, answer=self.join_answer(member)))
             return
         self._update(member, request, waiter)
         self._maybe_prepare_rebalance(now_ms)
@@ -348,7 +347,7 @@ class ClassicGroup:
         answer = receipt.answer
         if error is not ErrorCode.NONE:
             answer = JoinAnswer(error=error, member_id=NO_MEMBER_ID)
-        self._actions.append(AnswerJoin(waiter=receipt.waiter, answer=answer))
+        self._actions.append(Answer(waiter=receipt.waiter, answer=answer))
 
     # -- rebalancing ---------------------------------------------------------------------------
 
@@ -422,7 +421,7 @@ class ClassicGroup:
             member.is_new = False
             self._expect(member, now_ms)
             if waiter is not None:
-                self._actions.append(AnswerJoin(waiter=waiter, answer=self.join_answer(member)))
+                self._actions.append(Answer(waiter=waiter, answer=self.join_answer(member)))
 
     # -- assignments ---------------------------------------------------------------------------
 
@@ -494,7 +493,7 @@ class ClassicGroup:
         waiter, member.sync_waiter = member.sync_waiter, None
         is_good = error is ErrorCode.NONE
         answer = self.sync_answer(member) if is_good else SyncAnswer(error=error)
-        self._actions.append(AnswerSync(waiter=waiter, answer=answer))
+        self._actions.append(Answer(waiter=waiter, answer=answer))
 
     def _store(
         self, receipt: Receipt | None = None, assignments: dict[str, bytes] | None = None
@@ -504,7 +503,7 @@ class ClassicGroup:
 
     def _reject_join(self, waiter: Waiter, error: ErrorCode, member_id: str) -> None:
         answer = JoinAnswer(error=error, member_id=member_id)
-        self._actions.append(AnswerJoin(waiter=waiter, answer=answer))
+        self._actions.append(Answer(waiter=waiter, answer=answer))
 
     def _expect(self, member: ClassicMember, now_ms: int) -> None:
         """Give a member a full session from now, unless it waits and cannot send heartbeats."""

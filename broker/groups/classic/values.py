@@ -134,19 +134,11 @@ Receipt: TypeAlias = AssignmentReceipt | StaticMemberReceipt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerJoin:
-    """Answer this waiting JoinGroup."""
+class Answer:
+    """Answer this waiting JoinGroup or SyncGroup."""
 
     waiter: Waiter
-    answer: JoinAnswer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerSync:
-    """Answer this waiting SyncGroup."""
-
-    waiter: Waiter
-    answer: SyncAnswer
+    answer: JoinAnswer | SyncAnswer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,4 +149,4 @@ class StoreGroup:
     receipt: Receipt | None = None
 
 
-Action: TypeAlias = AnswerJoin | AnswerSync | StoreGroup
+Action: TypeAlias = Answer | StoreGroup

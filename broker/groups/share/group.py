@@ -23,6 +23,7 @@ from broker.groups.consumer.values import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     NO_PARTITIONS,
+    ConsumerLimits,
     HeartbeatAnswer,
     HeartbeatRefused,
     Partition,
@@ -34,7 +35,6 @@ from broker.groups.share.assignor import assign_shares
 from broker.groups.share.group_values import (
     ShareChange,
     ShareChangeKind,
-    ShareGroupLimits,
     ShareGroupState,
     ShareHeartbeat,
     ShareMember,
@@ -54,7 +54,7 @@ class ShareGroup:
     A crash keeps only the changes that were stored; `restore` starts from those.
     """
 
-    def __init__(self, group_id: str, limits: ShareGroupLimits) -> None:
+    def __init__(self, group_id: str, limits: ConsumerLimits) -> None:
         """Create an empty group of epoch 1, as Kafka does."""
         self.group_id = group_id
         self.limits = limits

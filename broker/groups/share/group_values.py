@@ -26,16 +26,6 @@ class ShareGroupState(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareGroupLimits:
-    """The settings that the membership obeys; times in ms."""
-
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 5_000
-    assignment_interval_ms: int = 1_000
-    size_max: int = 200
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ShareHeartbeat:
     """A heartbeat; `names` None means an unchanged subscription."""
 

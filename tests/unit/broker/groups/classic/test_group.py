@@ -16,14 +16,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker.groups.classic.group import ClassicGroup
 from broker.groups.classic.values import (
-    AnswerJoin,
-    AnswerSync,
     GroupLimits,
     GroupState,
     JoinAnswer,
     JoinRequest,
     Receipt,
     StoreGroup,
+    SyncAnswer,
     SyncRequest,
 )
 from protocol.error_codes import ErrorCode
@@ -153,10 +152,10 @@ class GroupMachine(RuleBasedStateMachine):
             assert action.waiter in self.waiting, "answered twice, or never asked"
             self.waiting.remove(action.waiter)
             client = self.clients[action.waiter[0]]
-            if isinstance(action, AnswerJoin):
+            if isinstance(action.answer, JoinAnswer):
                 self._note_join(client, action.answer)
             else:
-                self._note_sync(client, action)
+                self._note_sync(client, action.answer)
 
     def _note_join(self, client: Client, answer: JoinAnswer) -> None:
         if answer.error is ErrorCode.NONE:
@@ -169,11 +168,11 @@ class GroupMachine(RuleBasedStateMachine):
         elif answer.error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             client.member_id, client.joined = "", None
 
-    def _note_sync(self, client: Client, action: AnswerSync) -> None:
-        if action.answer.error is not ErrorCode.NONE or not action.answer.assignment:
+    def _note_sync(self, client: Client, answer: SyncAnswer) -> None:
+        if answer.error is not ErrorCode.NONE or not answer.assignment:
             return
         owners = self.owners.setdefault(self.group.generation_id, {})
-        owner = owners.setdefault(action.answer.assignment, client.name)
+        owner = owners.setdefault(answer.assignment, client.name)
         assert owner == client.name, "one owner per assignment and generation"
 
     # -- what must hold ----------------------------------------------------------------------------
