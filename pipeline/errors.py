@@ -5,8 +5,6 @@ all facts. What brokers refuse, or do not answer, is in `client.errors`. Codes f
 `jobs.outcome`.
 """
 
-from collections.abc import Sequence
-
 
 class PipelineError(Exception):
     """Base of all errors that this package raises on purpose."""
@@ -19,9 +17,9 @@ class BadOptions(PipelineError):
         problems: one sentence each: option, value, allowed form, cure.
     """
 
-    def __init__(self, problems: Sequence[str]) -> None:
+    def __init__(self, *problems: str) -> None:
         """Keep the problems; the message lists them."""
-        self.problems = tuple(problems)
+        self.problems = problems
         super().__init__("; ".join(self.problems))
 
 

@@ -15,7 +15,8 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from client.errors import ClientError, InvalidTime
 from pipeline.errors import BadOptions, PipelineError
@@ -25,6 +26,8 @@ from pipeline.options.reader import OptionReader
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_T = TypeVar("_T")
 
 Arguments = argparse.Namespace
 Start = Callable[[], "SparkSession"]
@@ -144,15 +147,8 @@ def _run_archive(arguments: Arguments, start: Start, progress: Progress) -> Outc
     if arguments.oldest:
         options["startingTimestamp"] = arguments.oldest
         options.setdefault("startingOffsetsByTimestampStrategy", "latest")
-    settings = ArchiveSettings(
-        options=options,
-        target=arguments.target,
-        state_dir=arguments.state_dir,
-        lake=arguments.lake,
-        min_rows=arguments.min_rows,
-        grace_ms=duration_ms("--grace", arguments.grace),
-        dry_run=arguments.dry_run,
-    )
+    grace_ms = duration_ms("--grace", arguments.grace)
+    settings = _settings(ArchiveSettings, arguments, options=options, grace_ms=grace_ms)
     session = _session_unless_dry(arguments, start)
     return _repeated(arguments, progress, lambda: archive(session, settings, progress))
 
@@ -180,13 +176,12 @@ def _run_compact_files(arguments: Arguments, start: Start, progress: Progress) -
     from pipeline.jobs.compact_files import CompactFilesSettings, compact_files
 
     sizes = OptionReader({"--small": arguments.small, "--file-size": arguments.file_size})
-    settings = CompactFilesSettings(
-        target=arguments.target,
-        state_dir=arguments.state_dir,
+    settings = _settings(
+        CompactFilesSettings,
+        arguments,
         small_bytes=sizes.size("--small", 0),
         file_bytes=sizes.size("--file-size", 0),
         keep_ms=duration_ms("--keep", arguments.keep),
-        dry_run=arguments.dry_run,
     )
     sizes.raise_problems()
     return compact_files(_session_unless_dry(arguments, start), settings, progress)
@@ -207,19 +202,13 @@ def _describe_restore(job: argparse.ArgumentParser) -> None:
 def _run_restore(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
     from pipeline.jobs.restore import RestoreSettings, restore
 
-    settings = RestoreSettings(
+    settings = _settings(
+        RestoreSettings,
+        arguments,
         options=_base_options(arguments),
-        source=arguments.source,
-        state_dir=arguments.state_dir,
-        topic=arguments.topic,
-        name=arguments.name,
-        oldest_ms=_time("--from", arguments.oldest),
-        newest_ms=_time("--to", arguments.newest),
-        from_topic=arguments.from_topic,
+        **_window_ms(arguments),
         keep_partitions=not arguments.by_key,
         rows_per_second=arguments.rate,
-        force=arguments.force,
-        dry_run=arguments.dry_run,
     )
     return restore(start(), settings, progress)
 
@@ -243,25 +232,14 @@ def _run_skew(arguments: Arguments, start: Start, progress: Progress) -> Outcome
 
     problems = _skew_problems(arguments)
     if problems:
-        raise BadOptions(problems)
+        raise BadOptions(*problems)
+    future_ms = duration_ms("--future", arguments.future)
     if arguments.state_dir:
-        alone = LakeSkewSettings(
-            state_dir=arguments.state_dir,
-            source=arguments.source,
-            topics=_names(arguments.topic),
-            oldest_ms=_time("--from", arguments.oldest),
-            newest_ms=_time("--to", arguments.newest),
-            future_ms=duration_ms("--future", arguments.future),
-            output=arguments.output,
-            dry_run=arguments.dry_run,
-        )
+        window, topics = _window_ms(arguments), _names(arguments.topic)
+        alone = _settings(LakeSkewSettings, arguments, topics=topics, future_ms=future_ms, **window)
         return skew_lake(_session_unless_dry(arguments, start), alone, progress)
-    settings = SkewSettings(
-        options=_windowed_options(arguments),
-        future_ms=duration_ms("--future", arguments.future),
-        output=arguments.output,
-        dry_run=arguments.dry_run,
-    )
+    options = _windowed_options(arguments)
+    settings = _settings(SkewSettings, arguments, options=options, future_ms=future_ms)
     return skew(_session_unless_dry(arguments, start), settings, progress)
 
 
@@ -294,11 +272,7 @@ def _describe_audit(job: argparse.ArgumentParser) -> None:
 def _run_audit(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
     from pipeline.jobs.audit import AuditSettings, audit
 
-    settings = AuditSettings(
-        options=_source_options(arguments),
-        state_dir=arguments.state_dir,
-        dry_run=arguments.dry_run,
-    )
+    settings = _settings(AuditSettings, arguments, options=_source_options(arguments))
     return audit(_session_unless_dry(arguments, start), settings, progress)
 
 
@@ -314,13 +288,8 @@ def _describe_lateness(job: argparse.ArgumentParser) -> None:
 def _run_lateness(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
     from pipeline.jobs.lateness import LatenessSettings, lateness
 
-    settings = LatenessSettings(
-        options=_source_options(arguments),
-        state_dir=arguments.state_dir,
-        share=arguments.share,
-        future_ms=duration_ms("--future", arguments.future),
-        dry_run=arguments.dry_run,
-    )
+    options, future_ms = _source_options(arguments), duration_ms("--future", arguments.future)
+    settings = _settings(LatenessSettings, arguments, options=options, future_ms=future_ms)
     session = _session_unless_dry(arguments, start)
     return _repeated(arguments, progress, lambda: lateness(session, settings, progress))
 
@@ -335,16 +304,16 @@ def _run_diff(arguments: Arguments, start: Start, progress: Progress) -> Outcome
     from pipeline.jobs.diff import DiffSettings, diff
 
     if not arguments.oldest:
-        raise BadOptions(["--from is missing: give the earlier of the two times, such as -1d"])
+        raise BadOptions("--from is missing: give the earlier of the two times, such as -1d")
     now_ms = time.time_ns() // 1_000_000
-    earlier_ms, later_ms = _time("--from", arguments.oldest), _time("--to", arguments.newest)
-    assert earlier_ms is not None
-    settings = DiffSettings(
+    window = _window_ms(arguments)
+    later_ms = now_ms if window["newest_ms"] is None else window["newest_ms"]
+    settings = _settings(
+        DiffSettings,
+        arguments,
         options=_source_options(arguments),
-        earlier_ms=earlier_ms,
-        later_ms=now_ms if later_ms is None else later_ms,
-        output=arguments.output,
-        dry_run=arguments.dry_run,
+        earlier_ms=window["oldest_ms"],
+        later_ms=later_ms,
     )
     return diff(_session_unless_dry(arguments, start), settings, progress)
 
@@ -364,13 +333,12 @@ def _describe_retention(job: argparse.ArgumentParser) -> None:
 def _run_retention(arguments: Arguments, start: Start, progress: Progress) -> Outcome:
     from pipeline.jobs.retention import RetentionSettings, parse_trial, retention
 
-    settings = RetentionSettings(
-        state_dir=arguments.state_dir,
-        source=arguments.source,
+    settings = _settings(
+        RetentionSettings,
+        arguments,
         trials=tuple(map(parse_trial, arguments.trials)),
         topics=_names(arguments.topic),
         at_ms=_time("--at", arguments.at),
-        dry_run=arguments.dry_run,
     )
     return retention(_session_unless_dry(arguments, start), settings, progress)
 
@@ -471,11 +439,19 @@ _JOBS: Final[Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None], 
 # --- shared parts --------------------------------------------------------------------------------
 
 
+def _settings(kind: Callable[..., _T], arguments: Arguments, **others: Any) -> _T:
+    """The settings of a job: the options of the names of its fields, and `others` over them."""
+    given = vars(arguments)
+    return kind(
+        **{name: given[name] for name in signature(kind).parameters if name in given} | others
+    )
+
+
 def duration_ms(name: str, text: str) -> int:
     """A duration such as 90s, 15m, 1h or 7d in ms; raises BadOptions."""
     match = re.fullmatch(r"(\d+)(ms|s|m|h|d)", text)
     if match is None:
-        raise BadOptions([f"{name} {text!r}: write a duration such as 90s, 15m, 1h or 7d"])
+        raise BadOptions(f"{name} {text!r}: write a duration such as 90s, 15m, 1h or 7d")
     units = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
     return int(match[1]) * units[match[2]]
 
@@ -486,7 +462,7 @@ def pairs(name: str, texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise BadOptions([f"{name} {text!r}: write KEY=VALUE"])
+            raise BadOptions(f"{name} {text!r}: write KEY=VALUE")
         found[key] = value
     return found
 
@@ -516,13 +492,21 @@ def _windowed_options(arguments: Arguments) -> dict[str, str]:
     return options
 
 
+def _window_ms(arguments: Arguments) -> dict[str, int | None]:
+    """`--from` and `--to` as settings of jobs call them."""
+    return {
+        "oldest_ms": _time("--from", arguments.oldest),
+        "newest_ms": _time("--to", arguments.newest),
+    }
+
+
 def _time(name: str, text: str | None) -> int | None:
     if not text:
         return None
     try:
         return time_of(text, time.time_ns() // 1_000_000)
     except InvalidTime as error:
-        raise BadOptions([f"{name}: {error}"]) from error
+        raise BadOptions(f"{name}: {error}") from error
 
 
 def _session(arguments: Arguments) -> SparkSession:

@@ -43,7 +43,7 @@ from pipeline.jobs.files import (
     sweep,
     write_ranges,
 )
-from pipeline.jobs.lake import LAKES, Lake
+from pipeline.jobs.lake import LAKES, ParquetLake
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
 from pipeline.jobs.plan import describe_plan, parse_job_options
 from pipeline.jobs.spreading import run_tasks
@@ -111,7 +111,7 @@ def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress =
         why="to an archive, which takes all rows",
     )  # fmt: skip
     if settings.lake not in LAKES:
-        raise BadOptions([f"format {settings.lake!r} is unknown: write {', '.join(LAKES)}"])
+        raise BadOptions(f"format {settings.lake!r} is unknown: write {', '.join(LAKES)}")
     lake = LAKES[settings.lake](settings.target, settings.state_dir)
     journal = Journal(settings.state_dir)
     with Cluster(options.connection) as cluster:
@@ -175,7 +175,11 @@ def _put(journal: Journal, name: str, document: dict[str, Any]) -> None:
 
 
 def _write(
-    spark: SparkSession, options: SourceOptions, lake: Lake, plan: ArchivePlan, journal: Journal
+    spark: SparkSession,
+    options: SourceOptions,
+    lake: ParquetLake,
+    plan: ArchivePlan,
+    journal: Journal,
 ) -> list[WrittenFile]:
     """Have the workers write the files of `plan`, and check that the driver sees them.
 
@@ -216,7 +220,7 @@ def _pending(journal: Journal) -> ArchivePlan | None:
     return None
 
 
-def _mark_days(lake: Lake, last: Mapping[str, Any] | None) -> None:
+def _mark_days(lake: ParquetLake, last: Mapping[str, Any] | None) -> None:
     """Write the markers of days that the last commit completed, unless they exist."""
     if last is not None:
         for day in last.get("complete_days", ()):
@@ -305,7 +309,9 @@ def _check_loss(
             )
 
 
-def _check_owner(cluster: Cluster, journal: Journal, settings: ArchiveSettings, lake: Lake) -> None:
+def _check_owner(
+    cluster: Cluster, journal: Journal, settings: ArchiveSettings, lake: ParquetLake
+) -> None:
     """Check that the last plan in the state directory, if any, is one of this archive.
 
     Raises:
@@ -338,11 +344,9 @@ def _check_isolation(journal: Journal, options: SourceOptions, *, dry_run: bool)
         kept = journal.put(ISOLATION, level)
     if kept not in (None, level):
         raise BadOptions(
-            [
-                f"option kafka.isolation.level={level}: this archive was begun with {kept}, and "
-                "one archive holds one view of transactions; keep that level, or begin an archive "
-                "with a target and a state directory of its own"
-            ]
+            f"option kafka.isolation.level={level}: this archive was begun with {kept}, and "
+            "one archive holds one view of transactions; keep that level, or begin an archive "
+            "with a target and a state directory of its own"
         )
 
 
@@ -361,7 +365,7 @@ def _finish(
     settings: ArchiveSettings,
     plan: ArchivePlan,
     files: Sequence[WrittenFile],
-    lake: Lake,
+    lake: ParquetLake,
 ) -> Outcome:
     """Write the commit, then the markers of days that it completed."""
     last = _last_commit(journal) or {"reached": [], "youngest": {}}

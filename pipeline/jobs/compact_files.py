@@ -94,10 +94,8 @@ def compact_files(
     journal = Journal(settings.state_dir)
     if archive.files and not lake.has_table:
         raise BadOptions(
-            [
-                f"target {settings.target!r}: the archive in {settings.state_dir} has no such "
-                "Iceberg table; give the --target of `tidelog spark archive --format iceberg`"
-            ]
+            f"target {settings.target!r}: the archive in {settings.state_dir} has no such "
+            "Iceberg table; give the --target of `tidelog spark archive --format iceberg`"
         )
     progress("plan")
     groups = _groups(archive.files, lake.app_id, settings)

@@ -146,7 +146,7 @@ def _parsed(settings: DiffSettings) -> SourceOptions:
             "give the earlier time first"
         )
     if problems:
-        raise BadOptions(problems)
+        raise BadOptions(*problems)
     return parse_source_options(_options(settings), is_stream=False)
 
 

@@ -12,10 +12,10 @@ import contextlib
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import pyarrow.parquet as pq
 
@@ -35,37 +35,13 @@ _TRIES: Final = 5
 _PAUSE_S: Final = 0.2
 
 
-class Lake(Protocol):
-    """The interface of an archive's target."""
-
-    folder: str
-    """Where data files go."""
-
-    target: str
-    """Its name in the plans of the archive: an absolute path, or a table's name."""
-
-    @property
-    def has_dated_files(self) -> bool:
-        """Whether files have their date in a column, not in the name of their directory alone."""
-
-    def target_of(self, planned: str) -> str:
-        """This release's name for the target of a plan."""
-
-    def has_batch(self, number: int) -> bool:
-        """Whether the batch is committed."""
-
-    def commit(self, number: int, files: Sequence[WrittenFile]) -> None:
-        """Make the files of a batch part of the table."""
-
-    def is_complete(self, day: str) -> bool:
-        """Whether the day has its marker."""
-
-    def mark_complete(self, day: str, number: int) -> None:
-        """Write the day's marker; the first one stays."""
-
-
 class ParquetLake:
-    """Files in a folder, listed by the journal of the archive."""
+    """Files in a folder, listed by the journal of the archive.
+
+    Attributes:
+        folder: where data files go.
+        target: its name in the plans of the archive: an absolute path, or a table's name.
+    """
 
     def __init__(self, target: str, state_dir: str) -> None:
         """Use the folder `target`, a path or the address of a store.
@@ -79,11 +55,17 @@ class ParquetLake:
 
     @property
     def has_dated_files(self) -> bool:
-        """No: readers take the date from the directory, or from the table's log."""
+        """Whether files have their date in a column, not in the name of their directory alone.
+
+        No: readers take the date from the directory, or from the table's log.
+        """
         return False
 
     def target_of(self, planned: str) -> str:
-        """Absolute, also where an earlier release has kept the user's relative path."""
+        """This release's name for the target of a plan.
+
+        Absolute, also where an earlier release has kept the user's relative path.
+        """
         return folder_of(planned).address
 
     @property
@@ -93,18 +75,18 @@ class ParquetLake:
         return f"{APPLICATION}-{self._state.put('identity', made)['id']}"
 
     def has_batch(self, number: int) -> bool:
-        """The journal's commit is all there is, and it is written last."""
+        """Whether the batch is committed: by the journal's commit, which is written last."""
         return self._state.find(f"commits/{number:08d}") is not None
 
     def commit(self, number: int, files: Sequence[WrittenFile]) -> None:
-        """Nothing: the journal's commit lists the files."""
+        """Make the files of a batch part of the table: here the journal's commit lists them."""
 
     def is_complete(self, day: str) -> bool:
         """Whether `_complete/DAY.json` is there."""
         return bool(day) and self._markers.find(day) is not None
 
     def mark_complete(self, day: str, number: int) -> None:
-        """Write `_complete/DAY.json`."""
+        """Write `_complete/DAY.json`; the first one stays."""
         self._markers.put(day, {"date": day, "batch": number})
 
 
@@ -167,13 +149,11 @@ class IcebergLake(ParquetLake):
     def __init__(self, target: str, state_dir: str) -> None:
         """Open or make the catalogue. Raises BadOptions for a target that names no table."""
         if target.count(".") != 1 or "/" in target:
-            raise BadOptions([f"target {target!r}: for iceberg write NAMESPACE.TABLE"])
+            raise BadOptions(f"target {target!r}: for iceberg write NAMESPACE.TABLE")
         if is_store(state_dir):
             raise BadOptions(
-                [
-                    f"state directory {state_dir!r}: Iceberg's catalogue and files are in it, and "
-                    "they need a file system; give a path, or take --format parquet or delta"
-                ]
+                f"state directory {state_dir!r}: Iceberg's catalogue and files are in it, and "
+                "they need a file system; give a path, or take --format parquet or delta"
             )
         state = str(local_path(state_dir))
         Path(state).mkdir(parents=True, exist_ok=True)
@@ -188,7 +168,7 @@ class IcebergLake(ParquetLake):
     @property
     def has_dated_files(self) -> bool:
         """Whether the table has the column; a new one has it."""
-        if not self._catalog.table_exists(self.target):
+        if not self.has_table:
             return True
         schema = self._catalog.load_table(self.target).schema()
         return EVENT_DATE.name in schema.column_names
@@ -199,21 +179,13 @@ class IcebergLake(ParquetLake):
 
     def has_batch(self, number: int) -> bool:
         """Whether a snapshot carries the batch's number."""
-        if not self._catalog.table_exists(self.target):
-            return False
-        snapshots = self._catalog.load_table(self.target).metadata.snapshots
-        wanted, name = str(number), self.app_id
-        return any(
-            snapshot.summary is not None
-            and snapshot.summary.additional_properties.get(name) == wanted
-            for snapshot in snapshots
-        )
+        return self.has_table and any(self._snapshots_with(self.app_id, number))
 
     def commit(self, number: int, files: Sequence[WrittenFile]) -> None:
         """One snapshot that adds the files, with the batch's number."""
         namespace = self.target.split(".")[0]
         self._catalog.create_namespace_if_not_exists(namespace)
-        if not self._catalog.table_exists(self.target):
+        if not self.has_table:
             self._create(files[0])
         table = self._catalog.load_table(self.target)
         table.add_files(
@@ -269,16 +241,15 @@ class IcebergLake(ParquetLake):
 
     def replaced_ms(self, number: int) -> int:
         """When the table learnt of a compaction, in ms; 0 where no snapshot knows any more."""
-        wanted, name = str(number), self._compacted
-        return max(
-            (
-                snapshot.timestamp_ms
-                for snapshot in self._catalog.load_table(self.target).metadata.snapshots
-                if snapshot.summary is not None
-                and snapshot.summary.additional_properties.get(name) == wanted
-            ),
-            default=0,
-        )
+        made = self._snapshots_with(self._compacted, number)
+        return max((snapshot.timestamp_ms for snapshot in made), default=0)
+
+    def _snapshots_with(self, name: str, number: int) -> Iterator[Any]:
+        """The snapshots whose property `name` is `number`."""
+        for snapshot in self._catalog.load_table(self.target).metadata.snapshots:
+            summary = snapshot.summary
+            if summary is not None and summary.additional_properties.get(name) == str(number):
+                yield snapshot
 
     @property
     def _compacted(self) -> str:
@@ -314,7 +285,7 @@ class IcebergLake(ParquetLake):
                 spec.add_identity(EVENT_DATE.name)
 
 
-LAKES: Final[Mapping[str, Callable[[str, str], Lake]]] = {
+LAKES: Final[Mapping[str, type[ParquetLake]]] = {
     "parquet": ParquetLake,
     "delta": DeltaLake,
     "iceberg": IcebergLake,
@@ -339,5 +310,5 @@ def _needed(module: str, package: str = "") -> Any:
         return import_module(module)
     except ImportError as error:
         raise BadOptions(
-            [f"this format needs the package {package or module}: pip install 'tidelog[spark]'"]
+            f"this format needs the package {package or module}: pip install 'tidelog[spark]'"
         ) from error

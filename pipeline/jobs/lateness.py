@@ -96,7 +96,7 @@ def lateness(
         Fenced: another run has written the round meanwhile.
     """
     if not 0 < settings.share <= 1:
-        raise BadOptions([f"share {settings.share}: give a number above 0 and up to 1"])
+        raise BadOptions(f"share {settings.share}: give a number above 0 and up to 1")
     options = parse_job_options(
         settings.options, {"onMalformedTimestamp": "clamp"}, unfit=_UNFIT,
         why="here: every round takes all new rows",

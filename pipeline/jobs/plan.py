@@ -33,14 +33,12 @@ def parse_job_options(
     """
     given = {name.lower() for name in options}
     if wrong := [name for name in unfit if name.lower() in given]:
-        raise BadOptions([f"option {name} means nothing {why}" for name in wrong])
+        raise BadOptions(*[f"option {name} means nothing {why}" for name in wrong])
     parsed = parse_source_options({**defaults, **options}, is_stream=False)
     if parsed.read_from == "remote":
         raise BadOptions(
-            [
-                "option readFrom=remote is for format('tidelog') alone: a job reads from the "
-                "broker; leave it and segments.remote out"
-            ]
+            "option readFrom=remote is for format('tidelog') alone: a job reads from the "
+            "broker; leave it and segments.remote out"
         )
     return parsed
 

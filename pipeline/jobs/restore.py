@@ -92,14 +92,12 @@ def restore(spark: SparkSession, settings: RestoreSettings, progress: Progress =
         problems = find_spoilers(cluster.settings(settings.topic), oldest_ms, _now_ms())
         tasks = len(cluster.partitions(TopicChoice(names=(settings.topic,))))
     if problems and not settings.force:
-        raise BadOptions([f"topic {settings.topic}: {one} (or --force)" for one in problems])
+        raise BadOptions(*[f"topic {settings.topic}: {one} (or --force)" for one in problems])
     if settings.keep_partitions and facts["highest"] >= tasks:
         raise BadOptions(
-            [
-                f"topic {settings.topic} has {tasks} partitions, and the archive has records of "
-                f"partition {facts['highest']}: add partitions until it has "
-                f"{facts['highest'] + 1}, or let the keys decide (--by-key)"
-            ]
+            f"topic {settings.topic} has {tasks} partitions, and the archive has records of "
+            f"partition {facts['highest']}: add partitions until it has "
+            f"{facts['highest'] + 1}, or let the keys decide (--by-key)"
         )
     if settings.name and settings.rows_per_second:
         _check_duration(facts["rows"], tasks, settings.rows_per_second, options)
@@ -177,12 +175,10 @@ def _check_duration(rows: int, tasks: int, rate: int, options: SinkOptions) -> N
     needed_ms = rows * 1000 // (rate * tasks)
     if needed_ms > timeout_ms:
         raise BadOptions(
-            [
-                f"--rate {rate}: {rows:,} rows take {needed_ms // 60_000} min and more, and a "
-                f"named restore is one transaction, open for {timeout_ms // 60_000} min at most: "
-                "raise the rate, restore by windows (--from, --to) under a name each, or set "
-                "--option kafka.transaction.timeout.ms"
-            ]
+            f"--rate {rate}: {rows:,} rows take {needed_ms // 60_000} min and more, and a "
+            f"named restore is one transaction, open for {timeout_ms // 60_000} min at most: "
+            "raise the rate, restore by windows (--from, --to) under a name each, or set "
+            "--option kafka.transaction.timeout.ms"
         )
 
 
@@ -215,7 +211,7 @@ def read_archive(spark: SparkSession, source: str, state_dir: str = "") -> DataF
     archive = Archive(state_dir, name="--state-dir ")
     files = archive.files
     if not files:
-        raise BadOptions([f"state directory {state_dir} lists no archived file"])
+        raise BadOptions(f"state directory {state_dir} lists no archived file")
     paths = [committed_path(folder, file) for file in files]
     if is_store(source):
         archive.files = [replace(file, path=path) for file, path in zip(files, paths, strict=True)]
@@ -237,10 +233,7 @@ def _check_archived(source: str) -> None:
     if next(folder.glob("event_date=*"), None) is None:
         what = "holds no event_date=... directories" if folder.exists() else "does not exist"
         raise BadOptions(
-            [
-                f"source {source!r}: {folder} {what}; give the directory that was the archive's "
-                "target"
-            ]
+            f"source {source!r}: {folder} {what}; give the directory that was the archive's target"
         )
 
 

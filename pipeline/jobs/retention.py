@@ -179,7 +179,7 @@ def parse_trial(text: str) -> Trial:
         segment_ms=reader.duration("segment.ms", defaults.segment_ms),
     )
     if problems or reader.problems:
-        raise BadOptions([*problems, *(f"--try {text!r}: {one}" for one in reader.problems)])
+        raise BadOptions(*problems, *(f"--try {text!r}: {one}" for one in reader.problems))
     return replace(trial, **{name.replace(".", "_"): _UNLIMITED for name in unlimited})
 
 

@@ -172,7 +172,7 @@ def open_lake(
     known = {one.topic for one in ranges}
     if missing := sorted(set(topics) - known):
         raise BadOptions(
-            [
+            *[
                 f"topic {name}: the archive {state_dir!r} has no record of it, only "
                 f"of {', '.join(sorted(known)) or 'no topic'}"
                 for name in missing

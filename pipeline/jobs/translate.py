@@ -104,7 +104,7 @@ def _check_topics(target: Cluster, offsets: Mapping[TopicPartition, int]) -> Non
                 "are not those of the records"
             )
     if problems:
-        raise BadOptions(problems)
+        raise BadOptions(*problems)
 
 
 def _time_of(origin: Cluster, tp: TopicPartition, offset: int) -> int | None:

@@ -70,11 +70,9 @@ class Cluster:
         except BadFile as error:
             name = f"kafka.ssl.{_OPTION_OF.get(error.field, error.field)}.location"
             raise BadOptions(
-                [
-                    f"option {name}={error.path!r}: {error.problem}; give a PEM file that is at "
-                    "this path on the driver and on every executor, or the name of one that "
-                    "--files brings to both"
-                ]
+                f"option {name}={error.path!r}: {error.problem}; give a PEM file that is at "
+                "this path on the driver and on every executor, or the name of one that "
+                "--files brings to both"
             ) from error
 
     def __enter__(self) -> Self:
@@ -168,11 +166,9 @@ class Cluster:
             count = self.count_partitions(topic)
             if not 0 <= partition < count:
                 raise BadOptions(
-                    [
-                        f"column partition={partition}: topic {topic} has {count} partitions, so 0 "
-                        f"to {count - 1} are allowed: add partitions to the topic, or change the "
-                        "column; where it is null or left out the key decides"
-                    ]
+                    f"column partition={partition}: topic {topic} has {count} partitions, so 0 "
+                    f"to {count - 1} are allowed: add partitions to the topic, or change the "
+                    "column; where it is null or left out the key decides"
                 )
 
     def topic_id(self, topic: str) -> str:

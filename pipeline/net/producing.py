@@ -174,7 +174,7 @@ class TaskProducer:
         if not topic:
             for name, numbers in groups(batch.column("topic")):
                 if name is None:
-                    raise BadOptions(["column topic is null: name a topic in every row"])
+                    raise BadOptions("column topic is null: name a topic in every row")
                 self.add_batch(name, batch.take(numbers))
             return
         rate = self._options.max_rows_per_second

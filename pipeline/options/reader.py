@@ -169,7 +169,7 @@ class OptionReader:
     def raise_problems(self) -> None:
         """Raise the collected problems, if any."""
         if self.problems:
-            raise BadOptions(self.problems)
+            raise BadOptions(*self.problems)
 
 
 def local_path(address: str) -> Path:
@@ -185,10 +185,8 @@ def local_path(address: str) -> Path:
     text = address.removeprefix("file://").removeprefix("file:")
     if not text or is_address(text):
         raise BadOptions(
-            [
-                f"directory {address!r} is no path of a file system, nor here the address of a "
-                "store: give a path that the driver and all executors have in common"
-            ]
+            f"directory {address!r} is no path of a file system, nor here the address of a "
+            "store: give a path that the driver and all executors have in common"
         )
     return Path(text).absolute()
 

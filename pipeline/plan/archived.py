@@ -150,11 +150,9 @@ class Archive:
         starts = self._journal.find(START)
         if starts is None:
             raise BadOptions(
-                [
-                    f"{name}{state_dir!r}: {self._journal.address} is no state "
-                    "directory of an archive (it has no start.json); give the --state-dir of "
-                    "`tidelog spark archive`"
-                ]
+                f"{name}{state_dir!r}: {self._journal.address} is no state "
+                "directory of an archive (it has no start.json); give the --state-dir of "
+                "`tidelog spark archive`"
             )
         self._starts = {(topic, index): offset for topic, index, offset in starts}
         self._commits = 0
@@ -216,10 +214,8 @@ class Archive:
         level = isolation_level(read_committed=read_committed)
         if kept is not None and kept != level:
             raise BadOptions(
-                [
-                    f"{where}: the archive was written with kafka.isolation.level={kept}, and this "
-                    f"query reads {level}: set the query's kafka.isolation.level to {kept}"
-                ]
+                f"{where}: the archive was written with kafka.isolation.level={kept}, and this "
+                f"query reads {level}: set the query's kafka.isolation.level to {kept}"
             )
         plan = self._last
         if plan is None:

@@ -82,17 +82,15 @@ class Bucket:
             with answers("the list of clusters"):
                 found = list_clusters(url)
         except BadStoreUrl as error:
-            raise BadOptions([f"option segments.remote: {error}"]) from error
+            raise BadOptions(f"option segments.remote: {error}") from error
         except FileNotFoundError:
             found = []
         if self._cluster_id not in found:
             raise BadOptions(
-                [
-                    f"option segments.remote={url!r}: kafka.bootstrap.servers is cluster "
-                    f"{self._cluster_id}, and what is there is of "
-                    f"{', '.join(found) or 'no cluster'}: give the remote.storage.url of this "
-                    "broker"
-                ]
+                f"option segments.remote={url!r}: kafka.bootstrap.servers is cluster "
+                f"{self._cluster_id}, and what is there is of "
+                f"{', '.join(found) or 'no cluster'}: give the remote.storage.url of this "
+                "broker"
             )
 
     def refresh(self) -> None:

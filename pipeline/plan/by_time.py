@@ -156,9 +156,10 @@ def _early_bound(
     """
     best = high = one.end
     low, place = lowest, lowest
+    rules = _rules(options, when_ms)
     for _ in range(_PROBES_MAX):
         asked = OffsetRange(one.topic, one.partition, place, high)
-        found = _first_in(cluster, options, asked, when_ms)
+        found = _first_row(cluster, asked, rules)
         if found is None:
             low = place
         else:
@@ -167,13 +168,6 @@ def _early_bound(
             break
         place = (low + high) // 2
     return best
-
-
-def _first_in(
-    cluster: Cluster, options: SourceOptions, one: OffsetRange, when_ms: int
-) -> int | None:
-    """The first offset of `one` at or after `when_ms` within one small fetch from its start."""
-    return _first_row(cluster, one, _rules(options, when_ms))
 
 
 def _rules(options: SourceOptions, when_ms: int) -> DecodeRules:
@@ -188,6 +182,7 @@ def _rules(options: SourceOptions, when_ms: int) -> DecodeRules:
 def _first_row(
     cluster: Cluster, one: OffsetRange, rules: DecodeRules, fetched: Fetched | None = None
 ) -> int | None:
+    """The first offset of `one` by the rules within one small fetch from its start."""
     try:
         fetched = fetched or cluster.fetch(
             one.topic_partition,

@@ -294,7 +294,7 @@ def _store_at(address: str) -> Any:
         from obstore import store as stores
     except ImportError as error:
         raise BadOptions(
-            [f"address {address!r} needs the package obstore: pip install 'tidelog[spark]'"]
+            f"address {address!r} needs the package obstore: pip install 'tidelog[spark]'"
         ) from error
     scheme, _, rest = address.partition("://")
     try:
@@ -305,7 +305,7 @@ def _store_at(address: str) -> Any:
             retry_config={"max_retries": _RETRIES, "retry_timeout": _TIMEOUT},
         )
     except Exception as error:
-        raise BadOptions([f"address {address!r}: {_first_line(error)}"]) from error
+        raise BadOptions(f"address {address!r}: {_first_line(error)}") from error
 
 
 @contextlib.contextmanager

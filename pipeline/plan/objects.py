@@ -157,7 +157,7 @@ def store_at(url: str, cluster_id: str) -> "ObjectStore":
     try:
         return open_store(url, cluster_id)
     except BadStoreUrl as error:
-        raise BadOptions([f"option segments.remote: {error}"]) from error
+        raise BadOptions(f"option segments.remote: {error}") from error
 
 
 @contextlib.contextmanager

@@ -313,7 +313,7 @@ def window_of(options: SourceOptions, now_ms: int) -> tuple[int, int]:
     newest = time_of(end, now_ms) if end else NO_UPPER_TIME
     if newest < oldest:
         raise BadOptions(
-            [f"option endingTimestamp={end!r}: the window would end before it starts at {start!r}"]
+            f"option endingTimestamp={end!r}: the window would end before it starts at {start!r}"
         )
     return oldest, newest
 
@@ -332,11 +332,9 @@ def check_order(
     if wrong:
         topic, index = wrong[0]
         raise BadOptions(
-            [
-                f"option {options.starting.option} is after option {options.ending.option} in "
-                f"{describe_partitions(wrong)}: {topic}-{index} would start at "
-                f"{starts[topic, index]} and end at {ends[topic, index]}; exchange or correct them"
-            ]
+            f"option {options.starting.option} is after option {options.ending.option} in "
+            f"{describe_partitions(wrong)}: {topic}-{index} would start at "
+            f"{starts[topic, index]} and end at {ends[topic, index]}; exchange or correct them"
         )
 
 
@@ -442,7 +440,7 @@ def _check_assigned(
         problems.append(f"option {option} names {describe_partitions(extra)}, not subscribed to")
     if problems:
         cure = "give exactly the partitions that are read, or one value for all"
-        raise BadOptions([f"{problem}: {cure}" for problem in problems])
+        raise BadOptions(*[f"{problem}: {cure}" for problem in problems])
 
 
 def _narrow_offsets(ranges: Sequence[OffsetRange], narrowing: Narrowing) -> list[OffsetRange]:

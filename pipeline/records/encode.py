@@ -213,10 +213,8 @@ def _header_cells(column: pa.Array | None) -> HeaderColumn | None:
         return None
     if column.flatten().null_count:
         raise BadOptions(
-            [
-                "column headers holds an array with a null element, which is no header: leave "
-                "nulls out, for example by filter(headers, one -> one is not null)"
-            ]
+            "column headers holds an array with a null element, which is no header: leave "
+            "nulls out, for example by filter(headers, one -> one is not null)"
         )
     names, contents = map(_cells, column.values.flatten())
     assert names is not None

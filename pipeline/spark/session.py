@@ -79,12 +79,10 @@ def _check_python(spark: SparkSession) -> None:
     ).returncode  # fmt: skip
     if not works:
         raise BadOptions(
-            [
-                f"Spark starts {program or context.pythonExec} for its workers, which cannot "
-                f"import {package} and pyarrow, and this process is {sys.executable}: set "
-                f"PYSPARK_PYTHON={sys.executable} (or activate its environment) before the "
-                "session is made, or bring the package by --py-files (tidelog spark bundle)"
-            ]
+            f"Spark starts {program or context.pythonExec} for its workers, which cannot "
+            f"import {package} and pyarrow, and this process is {sys.executable}: set "
+            f"PYSPARK_PYTHON={sys.executable} (or activate its environment) before the "
+            "session is made, or bring the package by --py-files (tidelog spark bundle)"
         )
 
 
@@ -187,7 +185,7 @@ def by_partition(
         count = len(cluster.partitions(TopicChoice(names=(topic,))))
     if partitions is not None and not 1 <= partitions <= count:
         raise BadOptions(
-            [f"partitions={partitions}: topic {topic} has {count}, so 1 to {count} are allowed"]
+            f"partitions={partitions}: topic {topic} has {count}, so 1 to {count} are allowed"
         )
     basis = F.col("value").cast("binary")
     if "key" in frame.columns:

@@ -143,7 +143,7 @@ class BatchWriter(TopicWriter, DataSourceArrowWriter):
             BadOptions: the mode is overwrite, or as `TopicWriter`.
         """
         if overwrite:
-            raise BadOptions(["mode overwrite: a topic can only be appended to; use mode append"])
+            raise BadOptions("mode overwrite: a topic can only be appended to; use mode append")
         super().__init__(options, schema)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -182,7 +182,7 @@ def check_columns(options: SinkOptions, schema: StructType) -> None:
             "task; use tidelog.spark.by_partition(df, bootstrap, topic)"
         )
     if problems:
-        raise BadOptions(problems)
+        raise BadOptions(*problems)
 
 
 def current_batch(prefix: str, run: str) -> Batch:
@@ -208,10 +208,8 @@ def _write_once(
             for partition, numbers in groups(part.column("partition")):
                 if partition is None:
                     raise BadOptions(
-                        [
-                            "column partition is null: exactly-once needs it in every row "
-                            "(by_partition)"
-                        ]
+                        "column partition is null: exactly-once needs it in every row "
+                        "(by_partition)"
                     )
                 if partition not in producers:
                     producers[partition], tallies[partition] = _open(

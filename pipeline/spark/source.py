@@ -180,5 +180,5 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
                 f"declare it as {expected.simpleString()} and cast it in the query"
             )
     if problems:
-        raise BadOptions(problems)
+        raise BadOptions(*problems)
     return tuple(schema.names)

@@ -68,12 +68,10 @@ class StreamReader(DataSourceStreamReader):
         """
         if not options.journal_dir and not options.starting.is_fixed:
             raise BadOptions(
-                [
-                    "option journalDir is missing: a stream that starts at a place or time must "
-                    "remember where that was; give a directory of this query's own that stays "
-                    "over restarts, for example beside its checkpoint (or give startingOffsets "
-                    "as JSON with a number for every partition)"
-                ]
+                "option journalDir is missing: a stream that starts at a place or time must "
+                "remember where that was; give a directory of this query's own that stays "
+                "over restarts, for example beside its checkpoint (or give startingOffsets "
+                "as JSON with a number for every partition)"
             )
         self.options = options
         self._columns = columns

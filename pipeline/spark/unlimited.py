@@ -37,7 +37,7 @@ class UnlimitedReader(StreamReader):
         """
         if limits := [name for name, field in _LIMITS.items() if getattr(options, field)]:
             raise BadOptions(
-                [
+                *[
                     f"option {name}: Spark has limits of micro-batches for Python sources since "
                     "4.2, and this is an earlier release; leave the option out, or take PySpark 4.2"
                     for name in limits

@@ -59,7 +59,7 @@ def decode(
     if bad in frame.columns:
         problems.append(f"bad={bad!r} is in the frame already: give another name")
     if problems:
-        raise BadOptions(problems)
+        raise BadOptions(*problems)
     schema = find_schema(_address(registry), subject, version=version, message=message)
     both = pa.struct([("value", coder_of(schema).shape.arrow), ("bad", BAD_TYPE)])
 
@@ -100,13 +100,13 @@ def encode(
     from pipeline.values.coding import coder_of, find_schema
 
     if column not in frame.columns:
-        raise BadOptions([f"column={column!r} is not in the frame: {', '.join(frame.columns)}"])
+        raise BadOptions(f"column={column!r} is not in the frame: {', '.join(frame.columns)}")
     new = None if schema is None else Schema(kind, schema)
     found = find_schema(_address(registry), subject, version=version, message=message, register=new)
     have = to_arrow_type(frame.schema[column].dataType, timezone="UTC")
     problems = coder_of(found).misfits(have, column)
     if problems:
-        raise BadOptions(problems)
+        raise BadOptions(*problems)
 
     def encoded(values: pa.Array) -> pa.Array:
         return coder_of(found).encode(values)

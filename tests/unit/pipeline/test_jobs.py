@@ -139,7 +139,7 @@ def test_a_topic_that_would_spoil_a_restore_is_refused() -> None:
 
 
 def test_errors_have_the_codes_that_the_documentation_lists() -> None:
-    assert code_of(BadOptions(["x"])) == JobCode.USAGE
+    assert code_of(BadOptions("x")) == JobCode.USAGE
     assert code_of(NoJava("x")) == JobCode.FAILED, "as for other commands that lack a package"
     assert code_of(CorruptData("x")) == JobCode.DAMAGED
     assert code_of(Fenced("x")) == JobCode.FENCED
