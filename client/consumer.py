@@ -21,7 +21,7 @@ from client.aio.fetching import Fetcher, FetchOptions, PartitionReader
 from client.aio.listeners import Listener, Reporter, check_listeners
 from client.aio.membership.options import group_options
 from client.aio.membership.own_group import OwnGroup
-from client.aio.membership.rebalance import PartitionsListener
+from client.aio.membership.rebalance import Listeners, PartitionsListener
 from client.aio.positions import Positions, consumed_positions, start_timestamp, to_timestamp
 from client.aio.record_times import first_records
 from client.aio.topics import Subscribed, TopicWatch
@@ -184,9 +184,8 @@ class Consumer(Generic[KeyT, ValueT]):
             partition_max_bytes=partition_max_bytes,
         )  # fmt: skip
         self._group = OwnGroup(
-            self._cluster, group_id, options, on_assigned=on_assigned, on_revoked=on_revoked,
-            on_lost=on_lost, commits_every_ms=auto_commit and auto_commit_interval_ms,
-            on_failure=self._note,
+            self._cluster, group_id, options, Listeners(on_assigned, on_revoked, on_lost),
+            commits_every_ms=auto_commit and auto_commit_interval_ms, on_failure=self._note,
         )  # fmt: skip
         self._subscribed = Subscribed(topics, pattern, broker_matches=self._group.broker_matches)
         begin, metadata = start_timestamp(start), self._group.metadata

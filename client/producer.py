@@ -13,6 +13,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Generic, Self, Unpack
@@ -350,14 +351,10 @@ class Producer(Generic[KeyT, ValueT]):
 
     def statistics(self) -> ProducerStatistics:
         """What was sent so far, and what waits."""
-        counts = self._counts
         batches = [] if self._sender is None else self._sender.unsettled()
         return ProducerStatistics(
             time_ms=time.time_ns() // 1_000_000,
-            records_stored=counts.records_stored,
-            records_failed=counts.records_failed,
-            bytes_stored=counts.bytes_stored,
-            batches_stored=counts.batches_stored,
+            **asdict(self._counts),
             records_waiting=sum(len(batch.records) for batch in batches),
             buffered_bytes=self._buffered_bytes,
         )
@@ -508,20 +505,20 @@ class Producer(Generic[KeyT, ValueT]):
             counts.bytes_stored += size_bytes
         else:
             counts.records_failed += len(batch.records)
-        if batch.error is not None:
             if self._transactions is not None:
                 self._transactions.record_failed(batch.error)
             if not batch.is_observed:
                 self._note(batch.error)
 
 
+@dataclass(slots=True)
 class _Counts:
     """What was settled so far, as in `ProducerStatistics`."""
 
-    __slots__ = ("batches_stored", "bytes_stored", "records_failed", "records_stored")
-
-    def __init__(self) -> None:
-        self.records_stored = self.records_failed = self.bytes_stored = self.batches_stored = 0
+    records_stored: int = 0
+    records_failed: int = 0
+    bytes_stored: int = 0
+    batches_stored: int = 0
 
 
 def _acks_number(acks: str | int) -> int:

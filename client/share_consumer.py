@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Self
 
-from client.aio.background import start_watched
+from client.aio.background import end_tasks, start_watched
 from client.aio.connection import open_cluster
 from client.checks import check_numbers
 from client.core.options import NOT_SECURED, ClusterOptions, Security, parse_bootstrap
@@ -144,8 +144,7 @@ class ShareConsumer:
         task, self._heartbeats = self._heartbeats, None
         if task is None:
             return
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await end_tasks(task)
         try:
             await self._reader.close(is_clean=is_clean)
         finally:

@@ -33,3 +33,11 @@ def start_watched(
 
     task.add_done_callback(ended)
     return task
+
+
+async def end_tasks(*tasks: "asyncio.Task[None] | None") -> None:
+    """Cancel the tasks that there are, and return once they have ended."""
+    running = [task for task in tasks if task is not None]
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)

@@ -13,6 +13,7 @@ Source: Kafka ``RecordAccumulator``, ``ProducerBatch``; KIP-98 and KIP-360 for s
 import asyncio
 from collections import deque
 from collections.abc import Generator
+from dataclasses import dataclass, field
 
 from client.errors import ClientError
 from client.types import RecordMetadata, TopicPartition
@@ -25,48 +26,32 @@ RECORD_OVERHEAD_BYTES = 24
 BATCH_OVERHEAD_BYTES = 61
 
 
+@dataclass(slots=True, eq=False)
 class Batch:
     """Records of one partition that travel together. Settled exactly once.
 
     `sequence` is the first record's number once assigned. `is_in_doubt` says that a request
-    with this batch was lost, so that the broker may or may not have it.
+    with this batch was lost, so that the broker may or may not have it. `created_at` is loop time
+    in seconds.
     """
 
-    __slots__ = (
-        "_done",
-        "base_offset",
-        "created_at",
-        "encoded",
-        "error",
-        "is_in_doubt",
-        "is_observed",
-        "log_append_time_ms",
-        "must_renumber",
-        "order",
-        "partition",
-        "record_errors",
-        "records",
-        "sequence",
-        "size_bytes",
+    partition: TopicPartition
+    order: int
+    created_at: float
+    must_renumber: bool = False
+    records: list[Record] = field(default_factory=list)
+    size_bytes: int = BATCH_OVERHEAD_BYTES
+    sequence: int = NO_SEQUENCE
+    is_in_doubt: bool = False
+    is_observed: bool = False
+    encoded: bytes | None = None
+    base_offset: int = NO_OFFSET
+    log_append_time_ms: int = NO_TIMESTAMP
+    error: ClientError | None = None
+    record_errors: dict[int, ClientError] = field(default_factory=dict)
+    _done: "asyncio.Future[None]" = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
     )
-
-    def __init__(self, partition: TopicPartition, order: int, created_at: float) -> None:
-        """An empty batch, open for records; `created_at` is loop time in seconds."""
-        self.partition = partition
-        self.order = order
-        self.created_at = created_at
-        self.must_renumber = False
-        self.records: list[Record] = []
-        self.size_bytes = BATCH_OVERHEAD_BYTES
-        self.sequence = NO_SEQUENCE
-        self.is_in_doubt = False
-        self.is_observed = False
-        self.encoded: bytes | None = None
-        self.base_offset = NO_OFFSET
-        self.log_append_time_ms = NO_TIMESTAMP
-        self.error: ClientError | None = None
-        self.record_errors: dict[int, ClientError] = {}
-        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
     def is_settled(self) -> bool:
@@ -118,18 +103,15 @@ class Batch:
         )
 
 
+@dataclass(slots=True, eq=False)
 class Delivery:
     """The fate of one record: await it for its `RecordMetadata`, or for the error.
 
     Need not be awaited: `Producer.flush` reports failures that no caller awaited.
     """
 
-    __slots__ = ("_batch", "_index")
-
-    def __init__(self, batch: Batch, index: int) -> None:
-        """Point at a record of a batch."""
-        self._batch = batch
-        self._index = index
+    _batch: Batch
+    _index: int
 
     @property
     def is_done(self) -> bool:
@@ -152,30 +134,18 @@ class Delivery:
         return self._batch.metadata(self._index)
 
 
+@dataclass(slots=True, eq=False)
 class PartitionQueue:
     """The batches of one partition, oldest first: those under way, then those that wait."""
 
-    __slots__ = (
-        "batches_count",
-        "in_flight",
-        "is_established",
-        "is_recovering",
-        "next_sequence",
-        "not_before",
-        "partition",
-        "waiting",
-    )
-
-    def __init__(self, partition: TopicPartition) -> None:
-        """An empty queue whose first record will have sequence 0."""
-        self.partition = partition
-        self.waiting: deque[Batch] = deque()
-        self.in_flight: list[Batch] = []
-        self.batches_count = 0
-        self.next_sequence = 0
-        self.not_before = 0.0
-        self.is_recovering = False
-        self.is_established = False
+    partition: TopicPartition
+    waiting: deque[Batch] = field(default_factory=deque)
+    in_flight: list[Batch] = field(default_factory=list)
+    batches_count: int = 0
+    next_sequence: int = 0
+    not_before: float = 0.0
+    is_recovering: bool = False
+    is_established: bool = False
 
     def append(self, record: Record, size_bytes: int, *, limit_bytes: int, now: float) -> Delivery:
         """Add a record to the last batch, or to a new one if it is full, sent or numbered."""

@@ -15,12 +15,12 @@ import asyncio
 import heapq
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from client.aio.background import start_watched
+from client.aio.background import end_tasks, start_watched
 from client.checks import check_flags, check_numbers
 from client.core import records
 from client.core.cluster import Cluster, Role
@@ -285,10 +285,10 @@ class PartitionReader:
         )
 
 
-def fetch_request(readers: Iterable[PartitionReader], options: FetchOptions) -> FetchRequest:
-    """The request to one broker for the next records of all `readers`."""
+def fetch_request(offsets: Mapping[TopicPartition, int], options: FetchOptions) -> FetchRequest:
+    """The request to one broker for the records of each partition from its offset on."""
     return records.fetch_request(
-        {reader.partition: reader.fetch_offset for reader in readers},
+        offsets,
         isolation=options.isolation,
         max_wait_ms=options.max_wait_ms,
         min_bytes=options.min_bytes,
@@ -337,11 +337,7 @@ class Fetcher:
 
     async def close(self) -> None:
         """Stop fetching."""
-        tasks = [task for task in (self._task, self._finding) if task is not None]
-        tasks += self._under_way.values()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(self._task, self._finding, *self._under_way.values())
 
     def wake(self) -> None:
         """Something changed: an assignment, a position, or room for more."""
@@ -495,8 +491,9 @@ class Fetcher:
         asked = {reader.partition: (reader, reader.epoch) for reader in readers}
         try:
             connection = await self._cluster.connection(node_id, Role.FETCH)
+            offsets = {reader.partition: reader.fetch_offset for reader in readers}
             response = await connection.call(
-                fetch_request(readers, self._options),
+                fetch_request(offsets, self._options),
                 **records.FETCH_VERSIONS,
                 timeout_ms=self._cluster.options.request_timeout_ms + self._options.max_wait_ms,
             )

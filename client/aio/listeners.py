@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from client.aio.background import start_watched
+from client.aio.background import end_tasks, start_watched
 from client.checks import check_numbers
 from client.errors import ClientBroken, ClientError, InvalidType, InvalidUse, ListenerFailed
 
@@ -92,7 +92,6 @@ class Reporter:
         """
         if self._task is None or self._report is None:
             return
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
         self._task = None
         await self._report()

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
-from client.aio.background import start_watched
+from client.aio.background import end_tasks, start_watched
 from client.aio.fetching import Fetcher, PartitionReader
 from client.aio.record_times import first_records
 from client.core.cluster import Cluster
@@ -127,9 +127,7 @@ class Positions:
 
     async def stop_committing(self) -> None:
         """End what `commit_every` began."""
-        if self._committer is not None:
-            self._committer.cancel()
-            await asyncio.gather(self._committer, return_exceptions=True)
+        await end_tasks(self._committer)
 
     async def commit(
         self, group: GroupMetadata, positions: Mapping[TopicPartition, OffsetAndMetadata]

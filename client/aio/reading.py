@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from client.aio.fetching import FetchOptions, PartitionReader
+from client.aio.fetching import FetchOptions, PartitionReader, fetch_request
 from client.core.cluster import Cluster
-from client.core.records import FETCH_VERSIONS, fetch_request
+from client.core.records import FETCH_VERSIONS
 from client.errors import BrokerRefused
 from client.types import ConsumerRecord, TopicPartition
 from protocol.error_codes import ErrorCode
@@ -69,15 +69,7 @@ async def _read_at(
     cluster: Cluster, node_id: int, offsets: Mapping[TopicPartition, int], options: FetchOptions
 ) -> dict[TopicPartition, ReadRecords]:
     connection = await cluster.connection(node_id)
-    request = fetch_request(
-        offsets,
-        isolation=options.isolation,
-        max_wait_ms=options.max_wait_ms,
-        min_bytes=options.min_bytes,
-        max_bytes=options.max_bytes,
-        partition_max_bytes=options.partition_max_bytes,
-    )
-    response = await connection.call(request, **FETCH_VERSIONS)
+    response = await connection.call(fetch_request(offsets, options), **FETCH_VERSIONS)
     found = {}
     for topic in response.responses:
         for data in topic.partitions:

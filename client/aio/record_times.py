@@ -86,7 +86,8 @@ async def _fetch(cluster: Cluster, reader: PartitionReader, options: FetchOption
 
     async def attempt() -> Any:
         connection = await cluster.connection(await cluster.leader(partition))
-        response = await connection.call(fetch_request([reader], options), **FETCH_VERSIONS)
+        request = fetch_request({partition: reader.fetch_offset}, options)
+        response = await connection.call(request, **FETCH_VERSIONS)
         data = response.responses[0].partitions[0] if response.responses else None
         code = response.error_code if data is None else data.error_code
         if data is None or code != ErrorCode.NONE:

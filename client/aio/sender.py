@@ -28,7 +28,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from client.aio.background import start_watched
+from client.aio.background import end_tasks, start_watched
 from client.aio.batches import Batch, PartitionQueue
 from client.checks import check_numbers
 from client.core.cluster import Cluster
@@ -118,10 +118,7 @@ class Sender:
 
     async def close(self) -> None:
         """Stop; batches still unsettled then fail as cancelled by this client."""
-        tasks = [*self._requests, *self._tasks]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(*self._requests, *self._tasks)
         self._fail_everything(
             BrokerUnreachable("the producer was closed before the record was acknowledged")
         )

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from client.aio.background import start_watched
+from client.aio.background import end_tasks, start_watched
 from client.checks import check_text, check_topics
 from client.core.cluster import Cluster
 from client.errors import ClientBroken, ClientError, InvalidUse
@@ -103,10 +103,8 @@ class TopicWatch:
 
     async def close(self) -> None:
         """End; another start may follow."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await end_tasks(self._task)
+        self._task = None
 
     async def _run(self, subscribed: Subscribed, known: tuple[str, ...]) -> None:
         while True:

@@ -14,6 +14,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Coroutine, Generator
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from client.core.cluster import Cluster, Role
@@ -42,17 +43,14 @@ def run(work: Coroutine[Any, Any, _T]) -> _T:
     raise AssertionError(f"{work} waits for an event loop: it is no coroutine of client.core")
 
 
+@dataclass(slots=True, eq=False)
 class Answer:
     """The answer to a request that was sent; read when it is wanted, by `result` or `await`."""
 
-    __slots__ = ("_connection", "_timeout_ms", "outcome", "question")
-
-    def __init__(self, connection: BlockingConnection, question: Question, timeout_ms: int) -> None:
-        """Not read yet."""
-        self._connection = connection
-        self._timeout_ms = timeout_ms
-        self.question = question
-        self.outcome: Any = None
+    _connection: BlockingConnection
+    question: Question
+    _timeout_ms: int
+    outcome: Any = None
 
     def result(self) -> Any:
         """Read until the answer is here; raises as `Connection.call`."""

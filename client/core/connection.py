@@ -17,6 +17,7 @@ Source: Kafka ``NetworkClient``, ``RequestContext``.
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from client.core.options import ClusterOptions
@@ -37,16 +38,13 @@ MAX_FRAME_BYTES = 512 * 1024 * 1024
 _CORRELATION_ID_MASK = 0x7FFFFFFF
 
 
+@dataclass(slots=True, eq=False)
 class Question:
     """A request on its way: what its answer must look like."""
 
-    __slots__ = ("correlation_id", "key", "version")
-
-    def __init__(self, correlation_id: int, key: ApiKey, version: int) -> None:
-        """The next answer that nothing older waits for."""
-        self.correlation_id = correlation_id
-        self.key = key
-        self.version = version
+    correlation_id: int
+    key: ApiKey
+    version: int
 
     def match(self, frame: memoryview) -> int:
         """Where the body of the answer begins.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Self, Unpack
 
@@ -30,15 +31,12 @@ from client.types import (
 )
 
 
+@dataclass(slots=True, eq=False)
 class BlockingDelivery:
     """The fate of one record. Need not be asked: `flush` raises failures that no caller saw."""
 
-    __slots__ = ("_delivery", "_thread")
-
-    def __init__(self, delivery: Delivery, thread: LoopThread) -> None:
-        """Point at a record on its way."""
-        self._delivery = delivery
-        self._thread = thread
+    _delivery: Delivery
+    _thread: LoopThread
 
     @property
     def is_done(self) -> bool:

@@ -20,9 +20,9 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from client.aio.background import start_watched
-from client.aio.membership.callbacks import Callbacks, PartitionsCallback
+from client.aio.background import end_tasks, start_watched
 from client.aio.membership.options import ClassicOptions, assignors_named
+from client.aio.membership.rebalance import Rebalance
 from client.aio.topics import Subscribed
 from client.assignors import Assignor, Subscription
 from client.core.cluster import Cluster, CoordinatorType, Role
@@ -61,17 +61,12 @@ _NEXT_ROUND = frozenset(
 class ClassicMember:
     """One consumer's membership. Started by `start`, ended by `close`, which leaves."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        options: ClassicOptions,
-        callbacks: Callbacks,
-    ) -> None:
+    def __init__(self, cluster: Cluster, options: ClassicOptions, rebalance: Rebalance) -> None:
         """No member yet."""
         self._cluster = cluster
         self._options = options
         self._assignors = assignors_named(options.assignors)
-        self._callbacks = callbacks
+        self._rebalance = rebalance
         self._loop = asyncio.get_running_loop()
         self._topics: tuple[str, ...] = ()
         self._joined_for: tuple[str, ...] = ()
@@ -98,7 +93,7 @@ class ClassicMember:
     def start(self, _subscribed: Subscribed, names: tuple[str, ...]) -> None:
         """Join for the topics of these names."""
         self._topics = tuple(sorted(set(names)))
-        self._task = start_watched(self._run(), "consumer.group", self._callbacks.on_defect)
+        self._task = start_watched(self._run(), "consumer.group", self._rebalance.broken)
 
     def subscribe(self, _subscribed: Subscribed, names: tuple[str, ...]) -> None:
         """Share these topics from the next round on, which begins at once if they are others."""
@@ -117,8 +112,7 @@ class ClassicMember:
         """Release all partitions and leave; a static member stays a member until it times out."""
         if self._task is None:
             return
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await end_tasks(self._task)
         self._task = None
         await self._release(self._owned)
         await self._leave("the consumer was closed")
@@ -140,10 +134,10 @@ class ClassicMember:
                 await self._wait()
             except (BrokerRefused, BrokerUnreachable) as error:
                 if not await self._cure(error):
-                    self._callbacks.on_failure(error)
+                    self._rebalance.on_failure(error)
                 await asyncio.sleep(backoff.next_s())
             except ClientError as error:
-                self._callbacks.on_failure(error)
+                self._rebalance.on_failure(error)
                 await asyncio.sleep(backoff.next_s())
 
     def _is_polled(self) -> bool:
@@ -186,7 +180,7 @@ class ClassicMember:
                 self._generation = NO_GENERATION
                 lost, self._owned = self._owned, frozenset()
                 if lost:
-                    await self._notify(self._callbacks.on_lost, lost)
+                    await self._rebalance.lost(lost)
             if error.code == ErrorCode.UNKNOWN_MEMBER_ID:
                 self._member_id = ""
             return True
@@ -198,13 +192,7 @@ class ClassicMember:
     async def _release(self, partitions: frozenset[TopicPartition]) -> None:
         self._owned -= partitions
         if partitions:
-            await self._notify(self._callbacks.on_revoked, partitions)
-
-    async def _notify(
-        self, callback: PartitionsCallback, partitions: frozenset[TopicPartition]
-    ) -> None:
-        """Call the consumer; a listener of the user's that fails there does not end the round."""
-        await self._callbacks.call(callback, partitions, self._options.group_id)
+            await self._rebalance.revoked(partitions)
 
     # One round.
 
@@ -322,7 +310,7 @@ class ClassicMember:
             self._generation,
             len(share),
         )
-        await self._notify(self._callbacks.on_assigned, share)
+        await self._rebalance.assigned(share)
 
     # Between rounds.
 

@@ -10,8 +10,8 @@ import asyncio
 import logging
 from typing import Final
 
-from client.aio.background import start_watched
-from client.aio.membership.callbacks import Callbacks
+from client.aio.background import end_tasks, start_watched
+from client.aio.membership.rebalance import Rebalance
 from client.aio.topics import Subscribed
 from client.core.cluster import Cluster, CoordinatorType
 from client.core.membership.member import ConsumerMember, StepKind
@@ -76,20 +76,17 @@ class ConsumerProtocolMember:
     """One consumer's membership. Started by `start`, ended by `close`, which leaves."""
 
     def __init__(
-        self,
-        cluster: Cluster,
-        options: ConsumerGroupOptions,
-        callbacks: Callbacks,
+        self, cluster: Cluster, options: ConsumerGroupOptions, rebalance: Rebalance
     ) -> None:
         """No member yet."""
         self._cluster = cluster
         self._options = options
         self._member = ConsumerMember(options)
-        self._callbacks = callbacks
-        self._callback_of = {
-            StepKind.REVOKE: callbacks.on_revoked,
-            StepKind.LOST: callbacks.on_lost,
-            StepKind.ASSIGN: callbacks.on_assigned,
+        self._rebalance = rebalance
+        self._carry_out = {
+            StepKind.REVOKE: rebalance.revoked,
+            StepKind.LOST: rebalance.lost,
+            StepKind.ASSIGN: rebalance.assigned,
         }
         self._loop = asyncio.get_running_loop()
         self._polled_at = self._loop.time()
@@ -113,7 +110,7 @@ class ConsumerProtocolMember:
     def start(self, subscribed: Subscribed, _names: tuple[str, ...]) -> None:
         """Join for these topics, or for those that match."""
         self._member.subscribe(subscribed.topics, subscribed.regex)
-        self._heartbeats = start_watched(self._run(), "consumer.group", self._callbacks.on_defect)
+        self._heartbeats = start_watched(self._run(), "consumer.group", self._rebalance.broken)
 
     def subscribe(self, subscribed: Subscribed, _names: tuple[str, ...]) -> None:
         """Share these topics from now on."""
@@ -130,10 +127,7 @@ class ConsumerProtocolMember:
         """Give back all partitions and leave; a static member's stay reserved for its return."""
         if self._heartbeats is None:
             return
-        tasks = [task for task in (self._heartbeats, self._steps) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(self._heartbeats, self._steps)
         self._heartbeats = None
         self._member.release()
         await self._reconcile()
@@ -154,7 +148,7 @@ class ConsumerProtocolMember:
             except BrokerRefused as error:
                 logger.info("group %s: %s", self._options.group_id, error)
                 if not self._member.refused(error.code):
-                    self._callbacks.on_failure(self._explained(error))
+                    self._rebalance.on_failure(self._explained(error))
                 self._cluster.forget_coordinator(CoordinatorType.GROUP, self._options.group_id)
                 self._start_steps()
                 await asyncio.sleep(backoff.next_s())
@@ -162,7 +156,7 @@ class ConsumerProtocolMember:
                 logger.info("group %s: %s", self._options.group_id, error)
                 self._member.unheard()
                 if not isinstance(error, BrokerUnreachable):
-                    self._callbacks.on_failure(error)
+                    self._rebalance.on_failure(error)
                 await asyncio.sleep(backoff.next_s())
 
     def _is_polled(self) -> bool:
@@ -249,7 +243,7 @@ class ConsumerProtocolMember:
     def _start_steps(self) -> None:
         if self._steps is None or self._steps.done():
             self._steps = start_watched(
-                self._reconcile(), "consumer.rebalance", self._callbacks.on_defect
+                self._reconcile(), "consumer.rebalance", self._rebalance.broken
             )
 
     async def _reconcile(self) -> None:
@@ -258,7 +252,7 @@ class ConsumerProtocolMember:
         while (step := self._member.next_step()) is not None:
             kind, count = step.kind.name.lower(), len(step.partitions)
             logger.info("group %s: %s %d partitions", group_id, kind, count)
-            await self._callbacks.call(self._callback_of[step.kind], step.partitions, group_id)
+            await self._carry_out[step.kind](step.partitions)
             self._member.done(step)
         if self._member.is_due:
             self._wake.set()

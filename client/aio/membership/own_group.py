@@ -8,11 +8,10 @@ changes is `rebalance`.
 from collections.abc import Callable
 
 from client.aio.fetching import Fetcher
-from client.aio.membership.callbacks import Callbacks
 from client.aio.membership.classic import ClassicMember
 from client.aio.membership.consumer import ConsumerProtocolMember, check_support
 from client.aio.membership.options import ClassicOptions
-from client.aio.membership.rebalance import PartitionsListener, Rebalance
+from client.aio.membership.rebalance import Listeners, Rebalance
 from client.aio.positions import Positions
 from client.aio.topics import Subscribed
 from client.core.cluster import Cluster
@@ -35,10 +34,8 @@ class OwnGroup:
         cluster: Cluster,
         group_id: str | None,
         options: ClassicOptions | ConsumerGroupOptions,
+        listeners: Listeners,
         *,
-        on_assigned: PartitionsListener | None,
-        on_revoked: PartitionsListener | None,
-        on_lost: PartitionsListener | None,
         commits_every_ms: int,
         on_failure: Callable[[ClientError], None],
     ) -> None:
@@ -51,9 +48,7 @@ class OwnGroup:
         self.commits_every_s = commits_every_ms / 1000 if commits_every_ms and group_id else None
         self._cluster = cluster
         self._options = options
-        self._on_assigned = on_assigned
-        self._on_revoked = on_revoked
-        self._on_lost = on_lost
+        self._listeners = listeners
         self._on_failure = on_failure
 
     @property
@@ -75,24 +70,17 @@ class OwnGroup:
     ) -> None:
         """Become a member that reads a share of these topics."""
         rebalance = Rebalance(
-            fetcher,
-            positions,
-            on_assigned=self._on_assigned,
-            on_revoked=self._on_revoked,
-            on_lost=self._on_lost,
+            group_id=self._options.group_id,
+            fetcher=fetcher,
+            positions=positions,
+            listeners=self._listeners,
             is_auto_commit=self.commits_every_s is not None,
-        )
-        callbacks = Callbacks(
-            on_revoked=rebalance.revoked,
-            on_lost=rebalance.lost,
-            on_assigned=rebalance.assigned,
             on_failure=self._on_failure,
-            on_defect=fetcher.break_off,
         )
         if isinstance(self._options, ConsumerGroupOptions):
-            self.member = ConsumerProtocolMember(self._cluster, self._options, callbacks)
+            self.member = ConsumerProtocolMember(self._cluster, self._options, rebalance)
         else:
-            self.member = ClassicMember(self._cluster, self._options, callbacks)
+            self.member = ClassicMember(self._cluster, self._options, rebalance)
         self.member.start(subscribed, names)
 
     async def close(self, fetcher: Fetcher, positions: Positions) -> None:
