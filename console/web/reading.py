@@ -1,5 +1,6 @@
-"""The questions that change nothing, one function for each address below /api."""
+"""The questions that change nothing; `ROUTES` has the addresses below /api."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -14,6 +15,7 @@ from console.data.conditions import filter_by_key, parse_condition
 from console.data.decoders import FORMATS, portable
 from console.data.groups import readers_of
 from console.data.held import held_partitions
+from console.data.hub import Hub
 from console.data.skew import sample_times
 from console.web import questions as ask
 from console.web.answers import answer, failure
@@ -24,14 +26,23 @@ _OFFSET_MAX: Final = 2**63 - 1
 _PARTS: Final = ("key", "value")
 
 
-async def cluster(request: Request) -> Response:
-    """The overview."""
-    return answer(await overview.describe_cluster(ask.hub_of(request)))
+Question = Callable[[Request], Awaitable[object]]
 
 
-async def activity(request: Request) -> Response:
-    """What is produced now, and partitions that a timestamp ahead of the clock holds."""
-    return answer(await ask.hub_of(request).activity())
+def asked(path: str, question: Question) -> Route:
+    """The route of a question whose document is the whole answer."""
+
+    async def endpoint(request: Request) -> Response:
+        return answer(await question(request))
+
+    return Route(path, endpoint)
+
+
+def of_topic(path: str, question: Callable[[Request, Hub, str], Awaitable[object]]) -> Route:
+    """The same, about the topic of the address."""
+    return asked(
+        f"/topics/{{topic}}/{path}", lambda r: question(r, ask.hub_of(r), r.path_params["topic"])
+    )
 
 
 async def topics(request: Request) -> Response:
@@ -44,18 +55,6 @@ async def topics(request: Request) -> Response:
             is_internal=ask.text_of(request, "internal") == "1",
         )
     )
-
-
-async def topic_details(request: Request) -> Response:
-    """Records, times and retention of the rows that are visible."""
-    names = request.query_params.getlist("name")
-    return answer(await overview.topic_details(ask.hub_of(request), names))
-
-
-async def topic_days(request: Request) -> Response:
-    """The last 24 hours of the rows that are visible."""
-    names = request.query_params.getlist("name")
-    return answer(await overview.topic_days(ask.hub_of(request), names))
 
 
 async def topic(request: Request) -> Response:
@@ -183,11 +182,6 @@ async def parse_time(request: Request) -> Response:
     return answer({"ms": found, "now_ms": now_ms})
 
 
-async def settings(request: Request) -> Response:
-    """A topic's settings."""
-    return answer(await overview.topic_settings(ask.hub_of(request), request.path_params["topic"]))
-
-
 def _tidelog(path: str, *allowed: str) -> Any:
     """A question that only a Tidelog's metrics port answers; `allowed` are its parameters."""
 
@@ -202,18 +196,6 @@ def _tidelog(path: str, *allowed: str) -> Any:
     return endpoint
 
 
-async def skew_sample(request: Request) -> Response:
-    """A sample of a topic's times, where the brokers audit none."""
-    topic_name = request.path_params["topic"]
-    return answer(await sample_times(ask.hub_of(request), topic_name, ask.partitions_of(request)))
-
-
-async def held(request: Request) -> Response:
-    """The partitions of a wide topic by what retention cannot delete."""
-    hub, name = ask.hub_of(request), request.path_params["topic"]
-    return answer(await held_partitions(hub, name, ask.text_of(request, "after")))
-
-
 async def explain(request: Request) -> Response:
     """The steps of a lookup by time, on the map of segments."""
     partition = ask.partition_of(request)
@@ -222,27 +204,6 @@ async def explain(request: Request) -> Response:
         raise InvalidUse("at=TIME is needed")
     asked = {"topic": partition.topic, "partition": partition.partition, "at": at}
     return answer(await ask.hub_of(request).ask_tidelog("/explain", asked))
-
-
-async def groups(request: Request) -> Response:
-    """All groups with their lag."""
-    return answer(await ask.watch_of(request).listed())
-
-
-async def readers(request: Request) -> Response:
-    """Where groups are in a topic."""
-    topic_name = request.path_params["topic"]
-    return answer(await readers_of(ask.hub_of(request), topic_name))
-
-
-async def group(request: Request) -> Response:
-    """One group."""
-    return answer(await ask.watch_of(request).described(request.path_params["group"]))
-
-
-async def security(request: Request) -> Response:
-    """Users, rules, quotas."""
-    return answer(await overview.security_of(ask.hub_of(request)))
 
 
 async def clock(request: Request) -> Response:
@@ -261,27 +222,32 @@ _RETENTION: Final = (
 )
 
 ROUTES: Final = [
-    Route("/cluster", cluster),
-    Route("/activity", activity),
+    asked("/cluster", lambda r: overview.describe_cluster(ask.hub_of(r))),
+    asked("/activity", lambda r: ask.hub_of(r).activity()),
     Route("/topics", topics),
-    Route("/topic-details", topic_details),
-    Route("/topic-days", topic_days),
+    asked(
+        "/topic-details",
+        lambda r: overview.topic_details(ask.hub_of(r), r.query_params.getlist("name")),
+    ),
+    asked(
+        "/topic-days", lambda r: overview.topic_days(ask.hub_of(r), r.query_params.getlist("name"))
+    ),
     Route("/topics/{topic}", topic),
     Route("/topics/{topic}/timeline", draw_timeline),
     Route("/topics/{topic}/records", topic_records),
     Route("/topics/{topic}/record", record),
     Route("/topics/{topic}/raw", raw_record),
-    Route("/topics/{topic}/settings", settings),
+    of_topic("settings", lambda _, hub, name: overview.topic_settings(hub, name)),
     Route("/topics/{topic}/segments", _tidelog("/segments", "partition", "limit", "after")),
-    Route("/topics/{topic}/held", held),
+    of_topic("held", lambda r, hub, name: held_partitions(hub, name, ask.text_of(r, "after"))),
     Route("/topics/{topic}/retention", _tidelog("/retention", *_RETENTION)),
     Route("/topics/{topic}/skew", _tidelog("/skew", "partition", "bytes")),
-    Route("/topics/{topic}/skew-sample", skew_sample),
+    of_topic("skew-sample", lambda r, hub, name: sample_times(hub, name, ask.partitions_of(r))),
     Route("/topics/{topic}/explain", explain),
-    Route("/topics/{topic}/readers", readers),
-    Route("/groups", groups),
-    Route(GROUP, group),
-    Route("/security", security),
+    of_topic("readers", lambda _, hub, name: readers_of(hub, name)),
+    asked("/groups", lambda r: ask.watch_of(r).listed()),
+    asked(GROUP, lambda r: ask.watch_of(r).described(r.path_params["group"])),
+    asked("/security", lambda r: overview.security_of(ask.hub_of(r))),
     Route("/clock", clock),
     Route("/time", parse_time),
 ]
