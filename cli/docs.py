@@ -32,7 +32,7 @@ def command(page: str | None) -> None:
     """
     found = pages()
     if page is None:
-        print_table(["PAGE", "ABOUT"], [[name, title_of(path)] for name, path in found.items()])
+        print_table("PAGE,ABOUT", [[name, title_of(path)] for name, path in found.items()])
         return
     name = page.removeprefix(f"{FOLDER}/").partition("#")[0].removesuffix(".md")
     if name not in found:

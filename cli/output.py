@@ -17,9 +17,6 @@ from client.times import format_time
 _WIDE_COLUMNS = 1000
 """The width of a line without a terminal: piped output is never cut or wrapped."""
 
-RIGHT = ">"
-"""A column heading that starts with this is set to the right, as numbers are."""
-
 
 def print_json(document: object) -> None:
     """One JSON document, indented on a terminal."""
@@ -40,18 +37,21 @@ def _printable_json(text: str) -> str:
     return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Rows under bold headings; numbers are given as such and get digit groups."""
+def print_table(headings: str, rows: Iterable[Sequence[object]]) -> None:
+    """Rows under bold headings; numbers are given as such and get digit groups.
+
+    The headings have commas between them; one that starts with > is set to the right.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     is_terminal = sys.stdout.isatty()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in columns:
-        is_number = heading.startswith(RIGHT)
+    for heading in headings.split(","):
+        is_number = heading.startswith(">")
         table.add_column(
-            heading.removeprefix(RIGHT),
+            heading.removeprefix(">"),
             justify="right" if is_number else "left",
             no_wrap=is_number or not is_terminal,
             overflow="fold",

@@ -13,7 +13,7 @@ import click
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import DirectoryType, json_option
-from cli.output import RIGHT, format_count, format_size, print_json, print_table
+from cli.output import format_count, format_size, print_json, print_table
 from cli.stores import cluster_of, open_bucket
 from client.times import format_duration
 from storage.audit.remote import (
@@ -204,14 +204,7 @@ def _show(partitions: list[TieredPartition], found: Comparison | None) -> None:
     ]
     if rows:
         print_table(
-            [
-                "PARTITION",
-                f"{RIGHT}OBJECTS",
-                f"{RIGHT}ONLY THERE",
-                f"{RIGHT}SIZE",
-                f"{RIGHT}WAITS",
-                f"{RIGHT}SINCE",
-            ],
+            "PARTITION,>OBJECTS,>ONLY THERE,>SIZE,>WAITS,>SINCE",
             rows,
         )
     else:

@@ -266,7 +266,7 @@ def list_rules(
         print_json([_document(rule) for rule in rules])
     elif rules:
         print_table(
-            ["PRINCIPAL", "HOST", "PERMISSION", "OPERATION", "RESOURCE", "PATTERN", "NAME"],
+            "PRINCIPAL,HOST,PERMISSION,OPERATION,RESOURCE,PATTERN,NAME",
             [tuple(str(value) for value in _document(rule).values()) for rule in rules],
         )
     else:

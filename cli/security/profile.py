@@ -40,8 +40,9 @@ def list_profiles(*, as_json: bool) -> None:
     if as_json:
         print_json(rows)
     elif rows:
-        headings = ["PROFILE", "BOOTSTRAP", "TLS", "USER", "MECHANISM"]
-        print_table(headings, [tuple(row.values()) for row in rows])
+        print_table(
+            "PROFILE,BOOTSTRAP,TLS,USER,MECHANISM", [tuple(row.values()) for row in rows]
+        )
     else:
         note("there are no profiles yet; make one: tidelog profile set NAME KEY=VALUE...")
 

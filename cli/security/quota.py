@@ -167,7 +167,7 @@ def list_limits(*, broker: BrokerOptions, as_json: bool) -> None:
             for quota in found
             for key, value in quota.limits.items()
         ]
-        print_table(["WHOSE", "LIMIT", "VALUE"], sorted(rows))
+        print_table("WHOSE,LIMIT,VALUE", sorted(rows))
     else:
         note("there are no limits; set one: tidelog quota set --user NAME --producer-byte-rate")
 

@@ -82,7 +82,7 @@ def list_tokens(*, owners: tuple[str, ...], broker: BrokerOptions, as_json: bool
             )
             for token in found
         ]
-        print_table(["ID", "OWNER", "REQUESTER", "RENEWERS", "EXPIRES", "AT THE LATEST"], rows)
+        print_table("ID,OWNER,REQUESTER,RENEWERS,EXPIRES,AT THE LATEST", rows)
     else:
         note("there are no tokens that you may see; make one: tidelog token create")
 

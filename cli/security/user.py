@@ -210,7 +210,7 @@ def list_users(*, data_dir: str | None, broker: BrokerOptions, as_json: bool) ->
         keys = ("name", "mechanism", "iterations")
         print_json([dict(zip(keys, row, strict=True)) for row in rows])
     elif rows:
-        print_table(["USER", "MECHANISM", "ITERATIONS"], [tuple(map(str, row)) for row in rows])
+        print_table("USER,MECHANISM,ITERATIONS", [tuple(map(str, row)) for row in rows])
     else:
         note("there are no users yet; add one: tidelog user add NAME")
 

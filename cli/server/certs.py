@@ -92,7 +92,7 @@ def show(
     else:
         columns = ("listener", "subject", "names", "expires", "days_left", "fingerprint", "problem")
         rows = [tuple(_cell(one.get(column, "")) for column in columns) for one in found]
-        print_table([column.upper().replace("_", " ") for column in columns], rows)
+        print_table(",".join(columns).upper().replace("_", " "), rows)
     return ExitCode.FAILED if any(one["problem"] for one in found) else ExitCode.OK
 
 

@@ -69,9 +69,7 @@ def list_settings(*, word: str | None, of_topics: bool, as_json: bool) -> None:
         for key in keys:
             click.echo(f"{key.name}\t{_default(key)}\t{key.doc}")
         return
-    print_table(
-        ["SETTING", "DEFAULT", "MEANING"], [(key.name, _default(key), key.doc) for key in keys]
-    )
+    print_table("SETTING,DEFAULT,MEANING", [(key.name, _default(key), key.doc) for key in keys])
 
 
 def _default(key: Key) -> str:

@@ -71,7 +71,7 @@ def command(
             (finding.check, finding.verdict.value, finding.seen, finding.cure)
             for finding in findings
         ]
-        print_table(["CHECK", "VERDICT", "SEEN", "WHAT TO DO"], rows)
+        print_table("CHECK,VERDICT,SEEN,WHAT TO DO", rows)
     return ExitCode.FAILED if is_bad else ExitCode.OK
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 import click
 
 from cli.options import TIME, BrokerOptions
-from cli.output import RIGHT, format_count, format_size, print_table
+from cli.output import format_count, format_size, print_table
 from cli.time.options import ask_about, note_unanswered, print_document, topic_options
 from client.times import format_duration, format_time
 
@@ -70,7 +70,7 @@ def command(
         if (count := counts.get(start, 0)) or len(counts) > 1
     ]
     if counts:
-        print_table(["FROM", f"{RIGHT}RECORDS", ""], rows)
+        print_table("FROM,>RECORDS,", rows)
     for line in _remarks(found):
         click.echo(line)
 

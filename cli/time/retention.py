@@ -6,7 +6,7 @@ import click
 
 from cli.changes import check_topic_settings
 from cli.options import BrokerOptions, parse_pairs
-from cli.output import RIGHT, format_count, format_size, print_table
+from cli.output import format_count, format_size, print_table
 from cli.time.options import ask_about, note_unanswered, print_document, topic_options
 from client.errors import InvalidUse
 from client.times import format_duration, format_time
@@ -89,7 +89,7 @@ def _show(found: dict[str, Any], is_whole: bool) -> None:
         for segment in one["segments"]
     ]
     shown = rows if is_whole else rows[:_ROWS]
-    headings = [f"{RIGHT}PARTITION", f"{RIGHT}SEGMENT", f"{RIGHT}SIZE", "NEWEST", "GOES", "WHY"]
+    headings = ">PARTITION,>SEGMENT,>SIZE,NEWEST,GOES,WHY"
     print_table(headings, shown)
     if len(shown) < len(rows):
         click.echo(f"and {format_count(len(rows) - len(shown), 'more segment')}; --all shows them")

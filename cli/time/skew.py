@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from cli.options import BrokerOptions
-from cli.output import RIGHT, format_count, format_size, print_table
+from cli.output import format_count, format_size, print_table
 from cli.time.options import ask_about, note_unanswered, print_document, topic_options
 from client.times import find_unit_mistake, format_duration, format_time
 
@@ -55,8 +55,7 @@ def command(
         f"{topic}: {format_count(read, 'record')} read, the newest of "
         f"{format_count(len(partitions), 'partition')}, {format_size(size_bytes)} at most"
     )
-    headings = [f"{RIGHT}PARTITION", f"{RIGHT}RECORDS", f"{RIGHT}OUT OF ORDER"]
-    headings += [f"{RIGHT}LATE p50", f"{RIGHT}LATE p99", f"{RIGHT}LATEST BY"]
+    headings = ">PARTITION,>RECORDS,>OUT OF ORDER,>LATE p50,>LATE p99,>LATEST BY"
     print_table(headings, [_partition_row(one) for one in partitions])
     stamped = sum(one["stamped"] for one in partitions)
     if stamped:
@@ -71,7 +70,7 @@ def command(
     if clients:
         click.echo("Clients whose batches were off when they were appended:")
         print_table(
-            ["CLIENT", "LAST SEEN", "WHAT"],
+            "CLIENT,LAST SEEN,WHAT",
             [
                 (one["client_id"] or "-", format_time(one["last_ms"]), sentence)
                 for one in clients
@@ -80,7 +79,7 @@ def command(
         )
     if rows:
         click.echo("Producers that are off:")
-        print_table([f"{RIGHT}PARTITION", "PRODUCER", f"{RIGHT}RECORDS", "WHAT"], rows)
+        print_table(">PARTITION,PRODUCER,>RECORDS,WHAT", rows)
     else:
         click.echo("Of these records no producer is off.")
 

@@ -8,7 +8,7 @@ from cli.changes import change_options, change_settings, changes_of
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import BrokerOptions, ask_admin, broker_options, json_option
-from cli.output import RIGHT, format_size, print_json, print_table
+from cli.output import format_size, print_json, print_table
 from client.admin import Admin
 from client.descriptions import ConfigEntry
 from client.errors import UnsupportedByBroker
@@ -34,7 +34,7 @@ def describe(*, broker: BrokerOptions, as_json: bool) -> None:
         f"{facts['partitions']} partitions, {facts['internal_topics']} internal topics, {size}"
     )
     print_table(
-        [f"{RIGHT}NODE", "ADDRESS", "RACK", "CONTROLLER", f"{RIGHT}LEADS"],
+        ">NODE,ADDRESS,RACK,CONTROLLER,>LEADS",
         [
             (
                 str(row["node_id"]),
@@ -123,7 +123,7 @@ def configs(
         )
         return
     print_table(
-        ["SETTING", "VALUE", "FROM"],
+        "SETTING,VALUE,FROM",
         [
             (
                 entry.name,

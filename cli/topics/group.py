@@ -14,7 +14,7 @@ from cli.options import (
     json_option,
     none_to_see,
 )
-from cli.output import RIGHT, note, print_json, print_table, say
+from cli.output import note, print_json, print_table, say
 from cli.topics.group_settings import alter, check_kind, configs
 from cli.topics.moving import Move, Moved, ends_of_existing, move_options
 from client.admin import Admin
@@ -57,9 +57,7 @@ def list_groups(*, broker: BrokerOptions, as_json: bool) -> None:
             ]
         )
     elif groups:
-        print_table(
-            ["GROUP", "STATE", "TYPE"], [(g.group_id, g.state, g.group_type) for g in groups]
-        )
+        print_table("GROUP,STATE,TYPE", [(g.group_id, g.state, g.group_type) for g in groups])
     else:
         none = none_to_see("groups", broker)
         note(f"{none}; consume with one: tidelog consume TOPIC --group NAME")
@@ -84,18 +82,8 @@ def describe(*, group_id: str, broker: BrokerOptions, as_json: bool) -> None:
         + (f", assignor {info.assignor}" if info.assignor else "")
     )
     if rows:
-        headings = [
-            "TOPIC",
-            f"{RIGHT}PARTITION",
-            f"{RIGHT}POSITION",
-            f"{RIGHT}END",
-            f"{RIGHT}LAG",
-            f"{RIGHT}TIME LAG",
-            "TREND",
-            "MEMBER",
-        ]
         print_table(
-            headings,
+            "TOPIC,>PARTITION,>POSITION,>END,>LAG,>TIME LAG,TREND,MEMBER",
             [
                 (
                     r["topic"],

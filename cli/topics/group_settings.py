@@ -36,7 +36,7 @@ def configs(*, group_id: str, broker: BrokerOptions, as_json: bool) -> None:
         )
         return
     rows = [(name, value, source.name.lower().replace("_", " ")) for name, value, source in shown]
-    print_table(["SETTING", "VALUE", "FROM"], rows)
+    print_table("SETTING,VALUE,FROM", rows)
 
 
 @click.command(short_help="Change the settings of a group.")

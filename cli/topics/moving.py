@@ -14,7 +14,7 @@ import click
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import GROUP, TIME, TOPIC, check_contradiction
-from cli.output import RIGHT, note, print_json, print_table, say
+from cli.output import note, print_json, print_table, say
 from client.admin import Admin
 from client.checks import check_number, check_offset
 from client.core.offsets import EARLIEST, LATEST
@@ -148,7 +148,7 @@ class Move:
             print_json(document)
             return
         say(f"{'Moved' if self.execute else 'Would move'} {group_id} {self.aim.place}:")
-        headings = ["TOPIC", f"{RIGHT}PARTITION", f"{RIGHT}FROM", f"{RIGHT}TO"]
+        headings = "TOPIC,>PARTITION,>FROM,>TO"
         print_table(headings, [(tp.topic, str(tp.partition), old, new) for tp, old, new in moves])
         if not self.execute:
             note("Nothing was changed; add --execute to do it.")

@@ -12,7 +12,7 @@ from cli.options import (
     check_contradiction,
     json_option,
 )
-from cli.output import RIGHT, print_json, print_table, time_fields
+from cli.output import print_json, print_table, time_fields
 from cli.time.options import ask_about
 from cli.topics.explanation import show_explanations
 from client.admin import Admin
@@ -99,7 +99,7 @@ def command(
         return
     if at_ms is not None:
         click.echo(f"First record at or after {format_time(at_ms)} ({at_ms}):")
-    print_table(*_table(hits, at_ms))
+    _show_hits(hits, at_ms)
 
 
 def _special(which: str | None) -> int:
@@ -130,12 +130,11 @@ def _show_ends(ends: tuple[Hits, Hits], topic: str, as_json: bool) -> None:
         document = {"topic": topic, "partitions": [dict(zip(names, r, strict=True)) for r in rows]}
         print_json(document)
         return
-    headings = [f"{RIGHT}PARTITION", f"{RIGHT}EARLIEST", f"{RIGHT}LATEST", f"{RIGHT}OFFSETS"]
+    headings = ">PARTITION,>EARLIEST,>LATEST,>OFFSETS"
     print_table(headings, [(str(p), first, last, last - first) for p, first, last in rows])
 
 
-def _table(hits: Hits, at_ms: int | None) -> tuple[list[str], list[tuple[object, ...]]]:
-    headings = [f"{RIGHT}PARTITION", f"{RIGHT}OFFSET", "TIME", f"{RIGHT}LATER BY"]
+def _show_hits(hits: Hits, at_ms: int | None) -> None:
     rows: list[tuple[object, ...]] = []
     for tp, hit in sorted(hits.items()):
         if hit is None:
@@ -146,14 +145,13 @@ def _table(hits: Hits, at_ms: int | None) -> tuple[list[str], list[tuple[object,
             later = None if at_ms is None else format_duration(hit.timestamp_ms - at_ms)
             rows.append((str(tp.partition), hit.offset, format_time(hit.timestamp_ms), later))
     # Columns that are empty in this answer are left out.
-    width = (
-        4
-        if at_ms is not None
-        else 3
-        if any(h and h.timestamp_ms >= 0 for h in hits.values())
-        else 2
-    )
-    return headings[:width], [row[:width] for row in rows]
+    headings = ">PARTITION,>OFFSET"
+    if any(hit and hit.timestamp_ms >= 0 for hit in hits.values()) or at_ms is not None:
+        headings += ",TIME"
+    if at_ms is not None:
+        headings += ",>LATER BY"
+    width = headings.count(",") + 1
+    print_table(headings, [row[:width] for row in rows])
 
 
 def _document(topic: str, at_ms: int | None, which: str | None, hits: Hits) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from cli.options import (
     none_to_see,
     run_async,
 )
-from cli.output import RIGHT, note, print_json, print_table, say
+from cli.output import note, print_json, print_table, say
 from cli.record_format import DEFAULT_FORMAT, line_format, to_json
 from cli.records.reading import POLL_MS
 from cli.topics.group_settings import alter, check_kind, configs
@@ -145,7 +145,7 @@ def list_groups(*, broker: BrokerOptions, as_json: bool) -> None:
     if as_json:
         print_json([{"group": each.group_id, "state": each.state} for each in groups])
     elif groups:
-        print_table(["GROUP", "STATE"], [(each.group_id, each.state) for each in groups])
+        print_table("GROUP,STATE", [(each.group_id, each.state) for each in groups])
     else:
         none = none_to_see("share groups", broker)
         note(f"{none}; read as one: tidelog share consume TOPIC -g NAME")
@@ -181,7 +181,7 @@ def describe(*, group_id: str, broker: BrokerOptions, as_json: bool) -> None:
     say(f"{info.group_id}: {info.state}, {len(info.members)} members")
     if rows:
         print_table(
-            ["TOPIC", f"{RIGHT}PARTITION", f"{RIGHT}START", f"{RIGHT}LAG", "MEMBERS"],
+            "TOPIC,>PARTITION,>START,>LAG,MEMBERS",
             [
                 (r["topic"], str(r["partition"]), r["start"], r["lag"], ", ".join(r["client_ids"]))
                 for r in rows

@@ -23,7 +23,7 @@ from cli.options import (
     none_to_see,
     parse_pairs,
 )
-from cli.output import RIGHT, format_size, note, print_json, print_table, time_fields
+from cli.output import format_size, note, print_json, print_table, time_fields
 from cli.records.consume import StartType
 from cli.records.reading import Start
 from cli.time.options import ask_about
@@ -115,7 +115,7 @@ def list_topics(*, internal: bool, broker: BrokerOptions, as_json: bool) -> None
         )
     elif topics:
         rows = [(name, len(info.partitions)) for name, info in topics.items()]
-        print_table(["TOPIC", f"{RIGHT}PARTITIONS"], rows)
+        print_table("TOPIC,>PARTITIONS", rows)
     else:
         none = none_to_see("topics", broker)
         note(f"{none}; create one with: tidelog topic create NAME")
@@ -132,14 +132,7 @@ def describe(*, name: str, broker: BrokerOptions, as_json: bool) -> None:
         print_json(facts)
         return
     print_table(
-        [
-            f"{RIGHT}PARTITION",
-            f"{RIGHT}LEADER",
-            f"{RIGHT}EARLIEST",
-            f"{RIGHT}LATEST",
-            f"{RIGHT}SIZE",
-            "NEWEST RECORD",
-        ],
+        ">PARTITION,>LEADER,>EARLIEST,>LATEST,>SIZE,NEWEST RECORD",
         [
             (
                 str(row["partition"]),
@@ -154,7 +147,7 @@ def describe(*, name: str, broker: BrokerOptions, as_json: bool) -> None:
     )
     if facts["configs"]:
         click.echo()
-        print_table(["SETTING", "VALUE"], list(facts["configs"].items()))
+        print_table("SETTING,VALUE", list(facts["configs"].items()))
 
 
 async def _describe(admin: Admin, name: str) -> dict[str, Any]:
@@ -332,10 +325,8 @@ def delete_records(
     else:
         place = "" if before.offset is None else f" before offset {before.offset}"
     click.echo(f"{'Deleted' if execute else 'Would delete'} the records of {name}{place}:")
-    headings = [f"{RIGHT}PARTITION", f"{RIGHT}FROM", f"{RIGHT}TO", f"{RIGHT}OFFSETS"]
-    headings += [f"{RIGHT}LEFT", "NEXT RECORD"]
     print_table(
-        headings,
+        ">PARTITION,>FROM,>TO,>OFFSETS,>LEFT,NEXT RECORD",
         [
             (
                 str(tp.partition),
