@@ -12,11 +12,15 @@ which the commands write last. So both brokers refuse the target of an interrupt
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+import click
+
 from cli.failures import CommandFailed
-from cli.output import Progress
+from cli.output import Progress, format_size, print_json
+from storage.disk.checkpoints import MetaProperties
+from storage.kafka.kafka_export import CHECKPOINT_FILES
 
 _CHUNK_BYTES = 64 << 20
 
@@ -31,16 +35,6 @@ def check_new(target: Path) -> None:
         raise CommandFailed(f"{target} is a file; name a new directory")
     if target.exists() and any(target.iterdir()):
         raise CommandFailed(f"{target} is not empty; name a new directory")
-
-
-def make_new(target: Path) -> None:
-    """Make `target`, once all that could be refused has been looked at.
-
-    Raises:
-        CommandFailed: as `check_new`.
-    """
-    check_new(target)
-    target.mkdir(parents=True, exist_ok=True)
 
 
 def refuse_running_kafka(directory: Path) -> None:
@@ -73,8 +67,13 @@ def copy_partitions(
 ) -> int:
     """Copy the wanted files of these sub-directories, durably; how many bytes they have.
 
-    A directory that the source lacks becomes an empty one.
+    The checkpoints are copied too. A directory that the source lacks becomes an empty one.
+
+    Raises:
+        CommandFailed: as `check_new`.
     """
+    check_new(target)
+    target.mkdir(parents=True, exist_ok=True)
     names = list(directories)
     copied_bytes = 0
     with Progress("copying partitions", len(names), is_quiet=is_quiet) as progress:
@@ -86,8 +85,32 @@ def copy_partitions(
                         copied_bytes += copy_file(file, target / name / file.name)
             sync_directory(target / name)
             progress.advance(1, name)
+    for name in CHECKPOINT_FILES:
+        if (source / name).exists():
+            copy_file(source / name, target / name)
     sync_directory(target)
     return copied_bytes
+
+
+def report(
+    directory: Path,
+    meta: MetaProperties,
+    counts: Mapping[str, int],
+    size_bytes: int,
+    notes: Sequence[str],
+    *,
+    as_json: bool,
+) -> None:
+    """Say what became of `directory`: how many of each thing it has, and what was left out."""
+    if as_json:
+        document = {"directory": str(directory.absolute()), "node_id": meta.node_id}
+        document |= {"cluster_id": meta.cluster_id, **counts}
+        print_json(document | {"copied_bytes": size_bytes, "notes": list(notes)})
+        return
+    things = ", ".join(f"{count} {name}" for name, count in counts.items())
+    click.echo(f"{directory}: {things}, {format_size(size_bytes)} copied")
+    for sentence in notes:
+        click.echo(f"  note: {sentence}")
 
 
 def copy_file(source: Path, target: Path) -> int:

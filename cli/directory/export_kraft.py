@@ -15,16 +15,15 @@ import click
 
 from cli.directory.directory_copy import (
     check_new,
-    copy_file,
     copy_partitions,
-    make_new,
+    report,
     sync_directory,
 )
 from cli.directory.kraft_security import security_for_kafka
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import DirectoryType, json_option, now_ms
-from cli.output import format_size, note, print_json
+from cli.output import note
 from config import load
 from storage.directory.claim import LOCK_FILE, random_uuid
 from storage.directory.clock_file import CLOCK_FILE
@@ -39,7 +38,7 @@ from storage.disk.checkpoints import (
 )
 from storage.disk.file_names import AUXILIARY_SUFFIXES, MANIFEST_NAME
 from storage.disk.files import RealFiles
-from storage.kafka.kafka_export import CHECKPOINT_FILES, ExportPlan, is_exported, plan_export
+from storage.kafka.kafka_export import ExportPlan, is_exported, plan_export
 from storage.kafka.kraft_metadata import METADATA_DIRECTORY, write_cluster_metadata
 
 EXPORTED_JOURNAL = "metadata.journal.exported"
@@ -98,7 +97,11 @@ def command(*, directory: Path, target: Path | None, in_place: bool, as_json: bo
             size_bytes = _copy(directory, target, plan, files, is_quiet=as_json)
     finally:
         lock.release()
-    _report(target or directory, plan, size_bytes, as_json)
+    place = target or directory
+    counts = {"partitions": len(plan.directories)}
+    report(place, plan.meta, counts, size_bytes, plan.notes, as_json=as_json)
+    if not as_json:
+        click.echo(_START_KAFKA.format(node_id=plan.node_id, directory=place.absolute()))
     return ExitCode.OK
 
 
@@ -137,13 +140,9 @@ def _plan(directory: Path, files: RealFiles) -> ExportPlan:
 def _copy(
     directory: Path, target: Path, plan: ExportPlan, files: RealFiles, *, is_quiet: bool
 ) -> int:
-    make_new(target)
     size_bytes = copy_partitions(
         directory, target, plan.directories, is_exported, is_quiet=is_quiet
     )
-    for name in CHECKPOINT_FILES:
-        if (directory / name).exists():
-            copy_file(directory / name, target / name)
     _set_ages(target, plan)
     write_cluster_metadata(f"{target}/{METADATA_DIRECTORY}", plan.records, files, now_ms=now_ms())
     write_clean_shutdown(str(target), files)
@@ -178,22 +177,3 @@ def _set_ages(directory: Path, plan: ExportPlan) -> None:
     for (name, file), modified_ms in plan.modified_ms.items():
         modified_ns = modified_ms * 1_000_000
         os.utime(directory / name / file, ns=(modified_ns, modified_ns))
-
-
-def _report(directory: Path, plan: ExportPlan, size_bytes: int, as_json: bool) -> None:
-    if as_json:
-        print_json(
-            {
-                "directory": str(directory.absolute()),
-                "node_id": plan.node_id,
-                "cluster_id": plan.meta.cluster_id,
-                "partitions": len(plan.directories),
-                "copied_bytes": size_bytes,
-                "notes": list(plan.notes),
-            }
-        )
-        return
-    click.echo(f"{directory}: {len(plan.directories)} partitions, {format_size(size_bytes)} copied")
-    for sentence in plan.notes:
-        click.echo(f"  note: {sentence}")
-    click.echo(_START_KAFKA.format(node_id=plan.node_id, directory=directory.absolute()))

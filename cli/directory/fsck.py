@@ -163,15 +163,7 @@ def _document(report: AuditReport) -> dict[str, object]:
         "stopped_cleanly": report.stopped_cleanly,
         "errors": report.errors,
         "findings": [
-            {
-                "severity": finding.severity.value,
-                "rule": finding.rule,
-                "path": finding.path,
-                "position": finding.position,
-                "expected": finding.expected,
-                "found": finding.found,
-            }
-            for finding in report.findings
+            asdict(finding) | {"severity": finding.severity.value} for finding in report.findings
         ],
         "partitions": [
             {

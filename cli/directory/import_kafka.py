@@ -13,16 +13,15 @@ import click
 
 from cli.directory.directory_copy import (
     check_new,
-    copy_file,
     copy_partitions,
-    make_new,
     refuse_running_kafka,
+    report,
 )
 from cli.directory.kraft_security import Documents, security_from_kafka
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import DirectoryType, json_option, now_ms
-from cli.output import Progress, format_size, note, print_json
+from cli.output import Progress, note
 from config import load
 from storage.directory.claim import stray_directory_name
 from storage.directory.data_dir import DataDir
@@ -35,7 +34,6 @@ from storage.disk.checkpoints import (
     write_clean_shutdown,
 )
 from storage.disk.files import RealFiles
-from storage.kafka.kafka_export import CHECKPOINT_FILES
 from storage.kafka.kafka_import import ImportPlan, is_imported, plan_import
 from storage.kafka.kraft_metadata import METADATA_DIRECTORY
 
@@ -92,7 +90,11 @@ def command(
     else:
         size_bytes = _copy(source, target, plan, security, files, is_quiet=as_json)
     notes += _open_once(target or source, files, is_quiet=as_json)
-    _report(target or source, plan, size_bytes, notes, as_json)
+    counts = {"topics": len(plan.topics), "partitions": len(plan.directories)}
+    all_notes = (*plan.notes, *notes)
+    report(target or source, plan.meta, counts, size_bytes, all_notes, as_json=as_json)
+    if not as_json:
+        note(f"start it with: tidelog serve --data-dir {target or source}")
     return ExitCode.OK
 
 
@@ -105,11 +107,7 @@ def _copy(
     *,
     is_quiet: bool,
 ) -> int:
-    make_new(target)
     size_bytes = copy_partitions(source, target, plan.directories, is_imported, is_quiet=is_quiet)
-    for name in CHECKPOINT_FILES:
-        if (source / name).exists():
-            copy_file(source / name, target / name)
     _write_journal(target, plan, security, files)
     if (source / CLEAN_SHUTDOWN_FILE).exists():
         write_clean_shutdown(str(target), files)
@@ -157,28 +155,3 @@ def _open_once(directory: Path, files: RealFiles, *, is_quiet: bool) -> list[str
         )
         data_dir.close(now_ms())
     return data_dir.notices
-
-
-def _report(
-    directory: Path, plan: ImportPlan, size_bytes: int, notices: list[str], as_json: bool
-) -> None:
-    if as_json:
-        print_json(
-            {
-                "directory": str(directory.absolute()),
-                "node_id": plan.meta.node_id,
-                "cluster_id": plan.meta.cluster_id,
-                "topics": len(plan.topics),
-                "partitions": len(plan.directories),
-                "copied_bytes": size_bytes,
-                "notes": [*plan.notes, *notices],
-            }
-        )
-        return
-    click.echo(
-        f"{directory}: {len(plan.topics)} topics, {len(plan.directories)} partitions, "
-        f"{format_size(size_bytes)} copied"
-    )
-    for sentence in (*plan.notes, *notices):
-        click.echo(f"  note: {sentence}")
-    note(f"start it with: tidelog serve --data-dir {directory}")

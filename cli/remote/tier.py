@@ -119,11 +119,8 @@ def gc(*, directory: Path, url: str | None, deletes: bool, hours: int, as_json: 
         )
     found = _compare(store, directory, _partitions(directory), hours * _MS_PER_HOUR)
     if deletes:
-        try:
-            for one in found.garbage:
-                store.delete(one.key)
-        except StoreFailed as error:
-            raise CommandFailed(str(error), ExitCode.FAILED) from error
+        for one in found.garbage:
+            store.delete(one.key)
     size = sum(one.size for one in found.garbage)
     if as_json:
         keys = [one.key for one in found.garbage]
@@ -203,10 +200,7 @@ def _show(partitions: list[TieredPartition], found: Comparison | None) -> None:
         for part in tiered(partitions)
     ]
     if rows:
-        print_table(
-            "PARTITION,>OBJECTS,>ONLY THERE,>SIZE,>WAITS,>SINCE",
-            rows,
-        )
+        print_table("PARTITION,>OBJECTS,>ONLY THERE,>SIZE,>WAITS,>SINCE", rows)
     else:
         click.echo("nothing is in an object store")
     if found is None:

@@ -40,9 +40,7 @@ def list_profiles(*, as_json: bool) -> None:
     if as_json:
         print_json(rows)
     elif rows:
-        print_table(
-            "PROFILE,BOOTSTRAP,TLS,USER,MECHANISM", [tuple(row.values()) for row in rows]
-        )
+        print_table("PROFILE,BOOTSTRAP,TLS,USER,MECHANISM", [tuple(row.values()) for row in rows])
     else:
         note("there are no profiles yet; make one: tidelog profile set NAME KEY=VALUE...")
 

@@ -4,6 +4,7 @@ The broker has to have `delegation.token.secret.key`, and the login may not be b
 """
 
 import base64
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -130,12 +131,4 @@ async def _find(admin: Admin, token_id: str) -> DelegationToken:
 
 
 def _fields(token: DelegationToken) -> dict[str, Any]:
-    return {
-        "id": token.id,
-        "owner": token.owner,
-        "requester": token.requester,
-        "renewers": list(token.renewers),
-        "issued_ms": token.issued_ms,
-        "expires_ms": token.expires_ms,
-        "max_ms": token.max_ms,
-    }
+    return {name: value for name, value in asdict(token).items() if name != "secret"}

@@ -31,9 +31,7 @@ from cli.security.unmatched import why_it_never_matches
 from config import BrokerConfig, ConfigErrors, Listener, with_dynamic
 from config.security.cipher_suites import is_weak
 from config.security.keys import (
-    KerberosSettings,
     ListenerSecurity,
-    OAuthSettings,
     TlsSettings,
     listener_security,
     stores_set_at_run_time,
@@ -245,8 +243,7 @@ def _certificate(
             "leave them out of ssl.cipher.suites once no client needs them",
         )
     yield from _revocations(listener, settings, now_ms)
-    hosts = [one.host for one in config.advertised_listeners if one.name == listener.name]
-    for host in hosts or [listener.host]:
+    for host in _hosts(config, listener):
         if host not in _ANY_HOST and not _covers(certificate.names, host):
             names = ", ".join(certificate.names) or "no name"
             yield warn(
@@ -258,51 +255,51 @@ def _certificate(
 
 def _identity_providers(place: _Place) -> Iterator[Finding]:
     for listener, security in place.listeners:
-        if security.oauth is not None:
-            yield from _identity_keys(f"identity provider of {listener.name}", security.oauth)
-
-
-def _identity_keys(check: str, settings: OAuthSettings) -> Iterator[Finding]:
-    if settings.unsecured:
-        yield warn(
-            check,
-            "tokens need no signature: everyone on this machine may be any user",
-            "set sasl.oauthbearer.jwks.endpoint.url, and remove sasl.oauthbearer.unsecured",
-        )
-        return
-    try:
-        read_identity_keys(settings, 0)
-    except MechanismUnusable as error:
-        problem, _, cure = str(error).rpartition("; ")
-        yield bad(check, problem or cure, cure if problem else "see tidelog docs security")
+        check, settings = f"identity provider of {listener.name}", security.oauth
+        if settings is not None and settings.unsecured:
+            yield warn(
+                check,
+                "tokens need no signature: everyone on this machine may be any user",
+                "set sasl.oauthbearer.jwks.endpoint.url, and remove sasl.oauthbearer.unsecured",
+            )
+        elif settings is not None:
+            try:
+                read_identity_keys(settings, 0)
+            except MechanismUnusable as error:
+                yield _unusable(check, error)
 
 
 def _kerberos(place: _Place) -> Iterator[Finding]:
     for listener, security in place.listeners:
-        if security.kerberos is not None:
-            yield from _kerberos_key(place.config, listener, security.kerberos)
+        if security.kerberos is None:
+            continue
+        check = f"Kerberos of {listener.name}"
+        host = _hosts(place.config, listener)[0]
+        host = socket.gethostname() if host in _ANY_HOST else host
+        try:
+            missing = missing_key(security.kerberos, reveal, host)
+        except MechanismUnusable as error:
+            yield _unusable(check, error)
+            continue
+        if missing:
+            yield warn(
+                check,
+                f"there is no key for {missing}, but the broker tells its clients to connect to "
+                f"{host}",
+                f"put the key of {missing} into the keytab, or set advertised.listeners to a name "
+                "that it has",
+            )
 
 
-def _kerberos_key(
-    config: BrokerConfig, listener: Listener, settings: KerberosSettings
-) -> Iterator[Finding]:
-    check = f"Kerberos of {listener.name}"
-    advertised = [one.host for one in config.advertised_listeners if one.name == listener.name]
-    (host,) = advertised[:1] or [listener.host]
-    host = socket.gethostname() if host in _ANY_HOST else host
-    try:
-        missing = missing_key(settings, reveal, host)
-    except MechanismUnusable as error:
-        problem, _, cure = str(error).rpartition("; ")
-        yield bad(check, problem or cure, cure if problem else "see tidelog docs security")
-        return
-    if missing:
-        yield warn(
-            check,
-            f"there is no key for {missing}, but the broker tells its clients to connect to {host}",
-            f"put the key of {missing} into the keytab, or set advertised.listeners to a name "
-            "that it has",
-        )
+def _unusable(check: str, error: MechanismUnusable) -> Finding:
+    problem, _, cure = str(error).rpartition("; ")
+    return bad(check, problem or cure, cure if problem else "see tidelog docs security")
+
+
+def _hosts(config: BrokerConfig, listener: Listener) -> list[str]:
+    """Where clients connect."""
+    hosts = [one.host for one in config.advertised_listeners if one.name == listener.name]
+    return hosts or [listener.host]
 
 
 def _revocations(listener: Listener, settings: TlsSettings, now_ms: int) -> Iterator[Finding]:

@@ -1,38 +1,17 @@
 """Which compiled modules an installation lacks; without a C compiler they run as plain Python."""
 
+from importlib import import_module
 from types import ModuleType
 from typing import Final
 
-from broker.net import (
-    connection,
-    fetch_lane,
-    lane_connection,
-    produce_lane,
-    receive,
-    request_fields,
-)
 from protocol import extensions
-from protocol.records import encode_loops, entry_loops, record_loops
-from storage.append import plain
-from storage.disk import file_end
-from storage.log import lane, reader
-from storage.segment import feed
 
-MODULES: Final[tuple[ModuleType, ...]] = (
-    record_loops,
-    entry_loops,
-    encode_loops,
-    file_end,
-    plain,
-    feed,
-    reader,
-    lane,
-    request_fields,
-    produce_lane,
-    fetch_lane,
-    receive,
-    connection,
-    lane_connection,
+_PREFIX: Final = __name__.rpartition("cli.")[0]  # empty in the checkout
+
+MODULES: Final[tuple[ModuleType, ...]] = tuple(
+    import_module(_PREFIX + path.replace("/", "."))
+    for path in extensions.PATHS
+    if not path.startswith("pipeline/")  # needs what only Spark's users install
 )
 
 SLOWER: Final = f"{extensions.SLOWER} (tidelog docs install)"
