@@ -17,7 +17,7 @@ from client.checks import check_text
 from client.errors import ClientError, InvalidType
 from client.serde.avro import avro_reader, avro_writer, parse_avro
 from client.serde.errors import BadSchema, BadValue, NoSuchSchema
-from client.serde.frame import FRAME_BYTES, framed, parse_path, schema_id
+from client.serde.frame import FRAME_BYTES, framed, schema_id
 from client.serde.plain import json_deserializer, json_serializer
 from client.serde.protobuf import ProtobufSchema, protobuf_reader, protobuf_writer
 from client.serde.registry import AVRO, JSON, KINDS, PROTOBUF, Registry, RegistryAddress, Schema
@@ -111,10 +111,8 @@ class _Serializer(Converter):
         return self._write(value)
 
 
-class AvroSerializer(_Serializer):
-    """Writes Avro: values are dicts, lists, texts and numbers as the schema says."""
-
-    kind = AVRO
+class _DocumentSerializer(_Serializer):
+    """Writes dicts, lists, texts and numbers; its schema may be given as a text or as these."""
 
     def __init__(
         self,
@@ -126,34 +124,27 @@ class AvroSerializer(_Serializer):
 
         Raises:
             InvalidType, InvalidUse: an argument of the wrong type, or no address of a registry.
-            BadSchema: `schema` is no Avro schema.
+            BadSchema: `schema` is no Avro schema where it should be one.
         """
-        given = _given(AVRO, schema)
-        if given is not None:
+        given = _given(self.kind, schema)
+        if given is not None and self.kind == AVRO:
             parse_avro([("", given.text)])
         super().__init__(registry, subject, given)
+
+
+class AvroSerializer(_DocumentSerializer):
+    """Writes Avro: values are dicts, lists, texts and numbers as the schema says."""
+
+    kind = AVRO
 
     def _writer(self, schema: Schema) -> Callable[[Any], bytes]:
         return avro_writer(parse_avro(self._registry.files_of(schema)), schema.number)
 
 
-class JsonSerializer(_Serializer):
+class JsonSerializer(_DocumentSerializer):
     """Writes JSON under a schema's id; whether it fits the schema is not checked here."""
 
     kind = JSON
-
-    def __init__(
-        self,
-        registry: Registry | RegistryAddress | str,
-        subject: str,
-        schema: str | dict[str, Any] | None = None,
-    ) -> None:
-        """`schema` is registered under `subject`; without one the latest of the subject is used.
-
-        Raises:
-            InvalidType, InvalidUse: an argument of the wrong type, or no address of a registry.
-        """
-        super().__init__(registry, subject, _given(JSON, schema))
 
     def _writer(self, schema: Schema) -> Callable[[Any], bytes]:
         return lambda value: framed(schema.number, json_serializer(value))
@@ -223,10 +214,7 @@ class SchemaDeserializer(Converter):
         super().__init__(registry)
         given = _given(AVRO, schema)
         self._avro = None if given is None else parse_avro([("", given.text)])
-        self._message_type = message_type
-        self._message_name = ""
-        if message_type is not None:
-            self._message_name = _descriptor_of(message_type).full_name
+        self._type = None if message_type is None else _descriptor_of(message_type)
         self._readers: dict[int, Callable[[bytes], Any]] = {}
         self._missing: dict[int, ClientError] = {}
 
@@ -269,21 +257,8 @@ class SchemaDeserializer(Converter):
         if schema.kind == JSON:
             return lambda data: json_deserializer(data[FRAME_BYTES:])
         if schema.kind == PROTOBUF:
-            return self._protobuf_reader(ProtobufSchema(self._registry.files_of(schema)))
+            return protobuf_reader(ProtobufSchema(self._registry.files_of(schema)), self._type)
         raise BadSchema(f"schema {schema.number} is {schema.kind}: there are {', '.join(KINDS)}")
-
-    def _protobuf_reader(self, schema: ProtobufSchema) -> Callable[[bytes], Any]:
-        if self._message_type is None:
-            return protobuf_reader(schema)
-
-        def read(data: bytes) -> Any:
-            path, start = parse_path(data, FRAME_BYTES)
-            name = schema.type_at(path).full_name
-            if name != self._message_name:
-                raise BadValue(f"it is a {name}, not a {self._message_name}")
-            return self._message_type.FromString(data[start:])
-
-        return read
 
 
 def _given(kind: str, schema: str | dict[str, Any] | None) -> Schema | None:

@@ -68,18 +68,9 @@ class ShareSession:
         added = [tp for tp in wanted if tp not in self.known or tp in gone]
         self.ids.update(wanted)
         self.known = set(wanted)
-        topics: dict[bytes, share_fetch.FetchTopic] = {}
-        for partition in dict.fromkeys([*added, *acks]):
-            topic_id = self.ids[partition]
-            topic = topics.setdefault(topic_id, share_fetch.FetchTopic(topic_id=topic_id))
-            batches = [
-                share_fetch.AcknowledgementBatch(**each) for each in _fields(acks, partition)
-            ]
-            topic.partitions.append(
-                share_fetch.FetchPartition(
-                    partition_index=partition.partition, acknowledgement_batches=batches
-                )
-            )
+        parts = (
+            share_fetch.FetchTopic, share_fetch.FetchPartition, share_fetch.AcknowledgementBatch
+        )  # fmt: skip
         return share_fetch.ShareFetchRequest(
             group_id=options.group_id,
             member_id=member_id,
@@ -90,7 +81,7 @@ class ShareSession:
             max_records=options.max_records if wanted else 0,
             batch_size=options.max_records,
             share_acquire_mode=int(options.is_strict),
-            topics=list(topics.values()),
+            topics=self._topics(*parts, dict.fromkeys([*added, *acks]), acks),
             forgotten_topics_data=forgotten,
         )
 
@@ -98,32 +89,34 @@ class ShareSession:
         self, options: ShareOptions, member_id: str, acks: Acks, *, is_final: bool = False
     ) -> share_acknowledge.ShareAcknowledgeRequest:
         """Acknowledgements alone; the final one lets the broker take back what is in hand."""
-        topics: dict[bytes, share_acknowledge.AcknowledgeTopic] = {}
-        for partition in acks:
-            topic_id = self.ids[partition]
-            topic = topics.setdefault(
-                topic_id, share_acknowledge.AcknowledgeTopic(topic_id=topic_id)
-            )
-            batches = [
-                share_acknowledge.AcknowledgementBatch(**each) for each in _fields(acks, partition)
-            ]
-            topic.partitions.append(
-                share_acknowledge.AcknowledgePartition(
-                    partition_index=partition.partition, acknowledgement_batches=batches
-                )
-            )
+        parts = (
+            share_acknowledge.AcknowledgeTopic,
+            share_acknowledge.AcknowledgePartition,
+            share_acknowledge.AcknowledgementBatch,
+        )
         return share_acknowledge.ShareAcknowledgeRequest(
             group_id=options.group_id,
             member_id=member_id,
             share_session_epoch=FINAL_EPOCH if is_final else self.epoch,
             is_renew_ack=any(ack is Ack.RENEW for ranges in acks.values() for *_, ack in ranges),
-            topics=list(topics.values()),
+            topics=self._topics(*parts, acks, acks),
         )
 
-
-def _fields(acks: Acks, partition: TopicPartition) -> Iterator[dict[str, Any]]:
-    for first, last, ack in acks.get(partition, ()):
-        yield {"first_offset": first, "last_offset": last, "acknowledge_types": [ack]}
+    def _topics(
+        self, topic: Any, part: Any, batch: Any, named: Iterable[TopicPartition], acks: Acks
+    ) -> list[Any]:
+        """The partitions `named` by topic, with their acknowledgements, as objects of a request."""
+        topics: dict[bytes, Any] = {}
+        for tp in named:
+            batches = [
+                batch(first_offset=first, last_offset=last, acknowledge_types=[ack])
+                for first, last, ack in acks.get(tp, ())
+            ]
+            topic_id = self.ids[tp]
+            topics.setdefault(topic_id, topic(topic_id=topic_id)).partitions.append(
+                part(partition_index=tp.partition, acknowledgement_batches=batches)
+            )
+        return list(topics.values())
 
 
 def joined(ranges: Iterable[Range]) -> list[Range]:
