@@ -26,7 +26,6 @@ Source: Delta transaction identifiers; Iceberg snapshot properties.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -34,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from client.times import MS_PER_DAY
 from client.types import OffsetAndTimestamp
-from pipeline.errors import BadOptions, DataLoss, Fenced, JournalConflict, NotShared
+from pipeline.errors import BadOptions, DataLoss, JournalConflict, NotShared
 from pipeline.jobs.files import (
     check_files,
     find_unshared,
@@ -69,6 +68,8 @@ if TYPE_CHECKING:
 
 _UNFIT: Final = ("timeWindow", "maxLateness", "columns", "segments.statistics", "archive")
 """Options of the source that choose among rows and columns, or add rows."""
+
+_RUNNING: Final = "of this archive writes at the same time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +127,7 @@ def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress =
             return Outcome(code=JobCode.NOTHING_TO_DO, sentence="no new records")
         if settings.dry_run:
             return _describe(cluster, options, plan)
-    _put(journal, f"plans/{plan.number:08d}", plan.document())
+    journal.decide(f"plans/{plan.number:08d}", plan.document(), _RUNNING)
     progress("write")
     listed = journal.find(f"files/{plan.number:08d}")
     if listed is None:
@@ -157,21 +158,6 @@ def _describe(cluster: Cluster, options: SourceOptions, plan: ArchivePlan) -> Ou
         sentence=f"{plan_outcome.sentence} as batch {plan.number}",
         report={"batch": plan.number, **plan_outcome.report},
     )
-
-
-def _put(journal: Journal, name: str, document: dict[str, Any]) -> None:
-    """Write a decision, unless an earlier run has written the same one.
-
-    Raises:
-        Fenced: another run has written a different decision meanwhile.
-    """
-    kept = journal.put(name, document)
-    # Compared as JSON: lists and tuples are the same there.
-    if json.dumps(kept, sort_keys=True) != json.dumps(document, sort_keys=True):
-        raise Fenced(
-            f"another run of this archive writes at the same time ({journal.address}/{name}): "
-            "let one finish before the next begins"
-        )
 
 
 def _write(
@@ -388,7 +374,7 @@ def _finish(
         "complete_days": complete,
         "files": [asdict(file) for file in files],
     }
-    _put(journal, f"commits/{plan.number:08d}", document)
+    journal.decide(f"commits/{plan.number:08d}", document, _RUNNING)
     _mark_days(lake, document)
     rows = sum(file.rows for file in files)
     return Outcome(

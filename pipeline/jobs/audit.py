@@ -20,13 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from client.times import UTC, format_time
-from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
+from pipeline.jobs.outcome import JobCode, Outcome, Progress, planned, silent
 from pipeline.jobs.plan import parse_job_options
+from pipeline.jobs.skew import Stretch
 from pipeline.jobs.spreading import run_tasks
 from pipeline.net.cluster import EARLIEST, Cluster
 from pipeline.options.narrowing import NO_LOWER_TIME, NO_UPPER_TIME
 from pipeline.options.options import SourceOptions, TopicPartition
-from pipeline.plan.archived import Archive, FilePart
+from pipeline.plan.archived import Archive
 from pipeline.plan.lake_files import read_part
 from pipeline.plan.segments import read_range
 from pipeline.plan.splits import OffsetRange
@@ -60,14 +61,6 @@ class AuditSettings:
     options: Mapping[str, str]
     state_dir: str
     dry_run: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """Offsets of one partition on one side: in `files`, or on the broker if None. Picklable."""
-
-    wanted: OffsetRange
-    files: tuple[FilePart, ...] | None = None
 
 
 def audit(spark: SparkSession, settings: AuditSettings, progress: Progress = silent) -> Outcome:
@@ -121,17 +114,14 @@ def _common(
 
 def _planned(common: Sequence[OffsetRange]) -> Outcome:
     offsets = sum(one.size for one in common)
-    rows = tuple(
-        {"topic": one.topic, "partition": one.partition, "compare": f"{one.start}-{one.end}"}
-        for one in common
-    )
-    return Outcome(
-        code=JobCode.DONE if offsets else JobCode.NOTHING_TO_DO,
-        sentence=f"would compare {offsets:,} offsets of {len(common)} ranges"
-        if offsets
-        else "topic and archive have no offset in common",
-        report={"offsets": offsets, "partitions": rows},
-        rows=rows,
+    return planned(
+        (
+            {"topic": one.topic, "partition": one.partition, "compare": f"{one.start}-{one.end}"}
+            for one in common
+        ),
+        f"would compare {offsets:,} offsets of {len(common)} ranges",
+        "topic and archive have no offset in common",
+        offsets=offsets,
     )
 
 
@@ -140,8 +130,8 @@ def _count(
 ) -> list[dict[str, Any]]:
     """One row for each partition and hour that either side has."""
     files = [tuple(archive.parts([one], NO_LOWER_TIME, NO_UPPER_TIME)) for one in common]
-    tasks = [_Task(one, parts) for one, parts in zip(common, files, strict=True)]
-    tasks += [_Task(one) for one in common]
+    tasks = [Stretch(one, parts) for one, parts in zip(common, files, strict=True)]
+    tasks += [Stretch(one) for one in common]
     # What is missing is counted as missing, and no error of the reader.
     reading = replace(options, fail_on_data_loss=False)
     found = run_tasks(spark, lambda task: count_by_hour(_read(reading, task)), tasks)
@@ -171,7 +161,7 @@ def _row(
     }
 
 
-def _read(options: SourceOptions, task: _Task) -> Iterator[pa.RecordBatch]:
+def _read(options: SourceOptions, task: Stretch) -> Iterator[pa.RecordBatch]:
     """The records of one task; runs in a worker. A file that is not there is an error."""
     rules = DecodeRules(
         columns=("key", "value", "timestamp"), read_committed=options.read_committed,

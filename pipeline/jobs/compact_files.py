@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from client.times import MS_PER_DAY
-from pipeline.errors import BadOptions, Fenced
+from pipeline.errors import BadOptions
 from pipeline.jobs.files import check_files, rewrite_files, sweep
 from pipeline.jobs.lake import IcebergLake
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
@@ -180,12 +180,8 @@ def _decide(
         "replaced": list(replaced),
         "files": [asdict(file) for file in written],
     }
-    name = f"{COMPACTIONS}/{number:08d}"
-    if journal.put(name, document) is not document:
-        raise Fenced(
-            f"another run has compacted this archive at the same time ({journal.address}/{name}): "
-            "let one finish before the next begins"
-        )
+    running = "has compacted this archive at the same time"
+    journal.decide(f"{COMPACTIONS}/{number:08d}", document, running)
 
 
 def _parsed(journal: Journal, name: str) -> tuple[int, list[str], list[WrittenFile]]:

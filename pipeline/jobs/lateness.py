@@ -20,15 +20,15 @@ Source: Spark `EventTimeWatermark`, "Handling late data and watermarking".
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import BadOptions, DataLoss, Fenced
-from pipeline.jobs.outcome import JobCode, Outcome, Progress, silent
+from pipeline.errors import BadOptions, DataLoss
+from pipeline.jobs.outcome import Outcome, Progress, planned, silent
 from pipeline.jobs.plan import parse_job_options
 from pipeline.jobs.skew import youngest_before
 from pipeline.jobs.spreading import run_tasks
@@ -125,11 +125,7 @@ def lateness(
     found = run_tasks(spark, work, wanted)
     number = len(names)
     document = _added(last, number, topic_ids, ranges, dict(zip(wanted, found, strict=True)))
-    if journal.put(f"rounds/{number:08d}", document) != document:
-        raise Fenced(
-            f"another run of this job has written round {number} in {journal.address}: let one "
-            "finish before the next begins"
-        )
+    journal.decide(f"rounds/{number:08d}", document, f"has written round {number} of this job")
     return _proposed(document, settings.share)
 
 
@@ -243,16 +239,14 @@ def _added(
     }
 
 
-def _planned(ranges: Iterable[OffsetRange]) -> Outcome:
-    rows = tuple(
-        {"topic": one.topic, "partition": one.partition, "read": f"{one.start}-{one.end}"}
-        for one in ranges
-    )
-    return Outcome(
-        code=JobCode.DONE if rows else JobCode.NOTHING_TO_DO,
-        sentence=f"would read {len(rows)} partitions" if rows else "no new records",
-        report={"partitions": rows},
-        rows=rows,
+def _planned(ranges: Sequence[OffsetRange]) -> Outcome:
+    return planned(
+        (
+            {"topic": one.topic, "partition": one.partition, "read": f"{one.start}-{one.end}"}
+            for one in ranges
+        ),
+        f"would read {len(ranges)} partitions",
+        "no new records",
     )
 
 

@@ -14,7 +14,7 @@
 The numbers have the same meaning for every command: `cli.exit_codes` has the same table.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -57,6 +57,19 @@ class Outcome:
     sentence: str = ""
     report: Mapping[str, Any] = field(default_factory=dict)
     rows: tuple[Mapping[str, Any], ...] = ()
+
+
+def planned(
+    rows: Iterable[Mapping[str, Any]], sentence: str, nothing: str, **figures: int
+) -> Outcome:
+    """The end of a dry run: a row for each partition, or `nothing` where there are none."""
+    rows = tuple(rows)
+    return Outcome(
+        code=JobCode.DONE if rows else JobCode.NOTHING_TO_DO,
+        sentence=sentence if rows else nothing,
+        report={**figures, "partitions": rows},
+        rows=rows,
+    )
 
 
 def silent(_: str) -> None:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 _UNLIMITED: Final = -1
 _NAMES: Final = ("retention.ms", "retention.bytes", "segment.bytes", "segment.ms")
+_FIGURES: Final = ("segments", "records", "bytes", "deleted", "peak_bytes")
 _LENGTHS_BYTES: Final = 8
 """Of a record in format v2: its attributes, its deltas and the lengths of its parts, in varints."""
 
@@ -213,7 +214,7 @@ def _try_all(batches: Iterable[pa.RecordBatch], trials: Sequence[Trial], at_ms: 
 
 def _sizes(batch: pa.RecordBatch) -> pa.Array:
     """The bytes of each record."""
-    sizes = [_lengths(batch.column("key")), _lengths(batch.column("value"))]
+    sizes = pc.add(_lengths(batch.column("key")), _lengths(batch.column("value")))
     headers = batch.column(HEADERS)
     if headers.null_count < len(headers):
         flat, parents = headers.flatten(), pc.list_parent_indices(headers)
@@ -224,11 +225,9 @@ def _sizes(batch: pa.RecordBatch) -> pa.Array:
             pa.array(range(len(headers)), pa.int64()),
             value_set=summed.column("record").combine_chunks(),
         )
-        sizes.append(pc.fill_null(summed.column("bytes_sum").combine_chunks().take(spread), 0))
-    total = sizes[0]
-    for one in sizes[1:]:
-        total = pc.add(total, one)
-    return pc.add(total, _LENGTHS_BYTES)
+        those = summed.column("bytes_sum").combine_chunks().take(spread)
+        sizes = pc.add(sizes, pc.fill_null(those, 0))
+    return pc.add(sizes, _LENGTHS_BYTES)
 
 
 def _lengths(column: pa.Array) -> pa.Array:
@@ -327,10 +326,7 @@ def _sum(parts: Iterable[Kept]) -> Kept:
     """The partitions of a trial together."""
     all_ = list(parts)
     return Kept(
-        **{
-            name: sum(getattr(one, name) for one in all_)
-            for name in ("segments", "records", "bytes", "deleted", "peak_bytes")
-        },
+        **{name: sum(getattr(one, name) for one in all_) for name in _FIGURES},
         oldest_ms=min((one.oldest_ms for one in all_ if one.oldest_ms is not None), default=None),
         shortest_history_ms=min(
             (one.shortest_history_ms for one in all_ if one.shortest_history_ms is not None),
@@ -342,11 +338,7 @@ def _sum(parts: Iterable[Kept]) -> Kept:
 def _row(kept: Kept) -> dict[str, Any]:
     oldest, shortest = kept.oldest_ms, kept.shortest_history_ms
     return {
-        "segments": kept.segments,
-        "records": kept.records,
-        "bytes": kept.bytes,
-        "deleted": kept.deleted,
-        "peak_bytes": kept.peak_bytes,
+        **{name: getattr(kept, name) for name in _FIGURES},
         "oldest": "" if oldest is None else format_time(oldest, UTC),
         "shortest_history": "" if shortest is None else format_duration(shortest),
     }

@@ -347,12 +347,8 @@ def judge(
         tables.append(_counts(times, lateness, batch.column("timestampType"), newest_ms))
     if not tables:
         return []
-    counts = pa.concat_tables(tables).group_by("hour")
-    sums = [
-        (name, "sum") for name in ("records", "out_of_order", "future", "append_time", *_BUCKETS)
-    ]
-    merged = counts.aggregate([*sums, ("min", "min"), ("max", "max"), ("latest", "max")])
-    return [_row(topic, partition, row) for row in merged.sort_by("hour").to_pylist()]  # fmt: skip
+    merged = _by_hour(pa.concat_tables(tables)).sort_by("hour")
+    return [_row(topic, partition, row) for row in merged.to_pylist()]
 
 
 _BUCKETS: Final = tuple(f"late_{index}" for index in range(len(LATENESS_MS) + 1))
@@ -381,33 +377,35 @@ def _counts(times: pa.Array, lateness: pa.Array, kinds: pa.Array, newest_ms: int
         inside = pc.and_(pc.greater(lateness, low), pc.less_equal(lateness, high))
         columns[name] = inside.cast(pa.int64())
         low = high
-    grouped = pa.table(columns).group_by("hour")
+    return _by_hour(pa.table(columns))
+
+
+def _by_hour(table: pa.Table) -> pa.Table:
+    """Rows of `_counts` as one for each hour."""
     sums = ("records", "out_of_order", "future", "append_time", *_BUCKETS)
-    found = grouped.aggregate(
+    found = table.group_by("hour").aggregate(
         [*((name, "sum") for name in sums), ("min", "min"), ("max", "max"), ("latest", "max")]
     )
-    renamed = {"min_min": "min", "max_max": "max", "latest_max": "latest"}
-    names = [renamed.get(name, name.removesuffix("_sum")) for name in found.column_names]
-    return found.rename_columns(names)
+    return found.rename_columns([name.rpartition("_")[0] or name for name in found.column_names])
 
 
 def _row(topic: str, partition: int, row: Mapping[str, Any]) -> dict[str, Any]:
-    low, high = row["min_min"], row["max_max"]
-    histogram = [row[f"{name}_sum"] for name in _BUCKETS]
+    low, high = row["min"], row["max"]
+    histogram = [row[name] for name in _BUCKETS]
     unit = find_unit_mistake(high) if high >= 0 else None
     return {
         "topic": topic,
         "partition": partition,
         "hour": format_time(row["hour"] * _HOUR_MS, UTC),
-        "records": row["records_sum"],
+        "records": row["records"],
         "min_timestamp_ms": low,
         "max_timestamp_ms": high,
-        "out_of_order": row["out_of_order_sum"],
-        "largest_step_back_ms": row["latest_max"],
+        "out_of_order": row["out_of_order"],
+        "largest_step_back_ms": row["latest"],
         "late_p50_ms": quantile(histogram, 0.5),
         "late_p99_ms": quantile(histogram, 0.99),
-        "future": row["future_sum"],
-        "log_append_time": row["append_time_sum"],
+        "future": row["future"],
+        "log_append_time": row["append_time"],
         "unit": "ms" if unit is None else unit,
     }
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.errors import JournalConflict
+from pipeline.errors import Fenced, JournalConflict
 from pipeline.plan.folders import folder_of
 
 _SUFFIX: Final = ".json"
@@ -40,6 +40,20 @@ class Journal:
         """
         data = json.dumps(document, sort_keys=True).encode()
         return document if self._folder.create(f"{name}{_SUFFIX}", data) else self.get(name)
+
+    def decide(self, name: str, document: Any, running: str) -> None:
+        """Write a decision, unless an earlier run has written the same one.
+
+        Raises:
+            Fenced: another run has decided differently meanwhile; it is `running`.
+        """
+        kept = self.put(name, document)
+        # Compared as JSON: lists and tuples are the same there.
+        if json.dumps(kept, sort_keys=True) != json.dumps(document, sort_keys=True):
+            raise Fenced(
+                f"another run {running} ({self.address}/{name}): let one finish before the next "
+                "begins"
+            )
 
     def remove(self, name: str) -> None:
         """Remove the document `name`, which no later document depends on yet."""
