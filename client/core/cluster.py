@@ -451,6 +451,27 @@ class Cluster:
             raise
         return response, connection.address
 
+    async def ask_group(
+        self,
+        group_id: str,
+        request: Any,
+        judge: Callable[[Any, str], _T],
+        versions: tuple[int, int | None] = (0, None),
+    ) -> _T:
+        """What `judge` makes of the coordinator's answer and its address; retried until it can.
+
+        `versions` are the lowest and the highest one. Raises what `judge` raises.
+        """
+        kind, (lowest, highest) = CoordinatorType.GROUP, versions
+
+        async def attempt() -> _T:
+            answer, address = await self.call_coordinator(
+                kind, group_id, request, min_version=lowest, max_version=highest
+            )
+            return judge(answer, address)
+
+        return await self.retrying_at_coordinator(kind, group_id, attempt)
+
     async def call_controller(self, request: Any, *, min_version: int = 0) -> tuple[Any, str]:
         """One request to the controller: its answer, and its address for messages."""
         if self._metadata.controller_id not in self._metadata.brokers:

@@ -82,14 +82,11 @@ class GroupAdmin:
         Raises:
             BrokerRefused: it has members, or does not exist.
         """
-
-        async def attempt() -> None:
-            response, address = await self._cluster.call_coordinator(
-                CoordinatorType.GROUP, group_id, DeleteGroupsRequest(groups_names=[group_id])
-            )
-            check(f"deleting group {group_id}", response.results[0], address)
-
-        await self._cluster.retrying_at_coordinator(CoordinatorType.GROUP, group_id, attempt)
+        await self._cluster.ask_group(
+            group_id,
+            DeleteGroupsRequest(groups_names=[group_id]),
+            lambda answer, address: check(f"deleting group {group_id}", answer.results[0], address),
+        )
 
     async def group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """All committed positions of a group, in order of partition."""

@@ -10,7 +10,7 @@ Requests only: `client.aio.transactions` and Spark's sink decide when a transact
 Source: KIP-98, KIP-360 (a new epoch instead of a new id), KIP-447.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from client.core.cluster import Cluster, CoordinatorType
@@ -93,18 +93,15 @@ class ProducerIdentity:
             ],
         )
 
-        async def attempt() -> None:
-            response, address = await self._call(request, 3)
+        def judge(what: str, response: Any, address: str) -> None:
             for topic in response.results_by_topic_v3_and_below:
                 for item in topic.results_by_partition:
                     if item.partition_error_code != ErrorCode.NONE:
-                        raise BrokerRefused(
-                            f"adding {topic.name}-{item.partition_index} to the transaction",
-                            item.partition_error_code,
-                            broker=address,
-                        )
+                        where = f"{topic.name}-{item.partition_index}"
+                        code = item.partition_error_code
+                        raise BrokerRefused(what.format(where), code, broker=address)
 
-        await self._retrying(attempt)
+        await self._ask("adding {} to the transaction", request, 3, judge)
 
     async def add_group(self, group_id: str) -> None:
         """Make a group's offsets part of the transaction; raises BrokerRefused."""
@@ -149,20 +146,15 @@ class ProducerIdentity:
             ],
         )
 
-        async def attempt() -> None:
-            response, address = await self._cluster.call_coordinator(
-                CoordinatorType.GROUP,
-                group.group_id,
-                request,
-                max_version=4,
-                min_version=_CHECKS_MEMBERS_SINCE if group.member_id else 0,
-            )
+        def judge(response: Any, address: str) -> None:
             for topic in response.topics:
                 for item in topic.partitions:
                     what = f"committing {topic.name}-{item.partition_index} in the transaction"
                     check(what, item, address)
 
-        await self._cluster.retrying_at_coordinator(CoordinatorType.GROUP, group.group_id, attempt)
+        await self._cluster.ask_group(
+            group.group_id, request, judge, (_CHECKS_MEMBERS_SINCE if group.member_id else 0, 4)
+        )
 
     async def end(self, *, committed: bool) -> None:
         """Commit or abort the transaction; raises BrokerRefused."""
@@ -180,27 +172,23 @@ class ProducerIdentity:
         assert self.transactional_id is not None, "only transactions need a name"
         return self.transactional_id
 
-    async def _call(self, request: Any, max_version: int) -> tuple[Any, str]:
-        return await self._cluster.call_coordinator(
-            CoordinatorType.TRANSACTION, self._name, request, max_version=max_version
-        )
-
-    async def _ask(self, what: str, request: Any, max_version: int) -> Any:
-        """The coordinator's answer, whose one error code is good."""
+    async def _ask(
+        self, what: str, request: Any, max_version: int, judge: Callable[..., None] = check
+    ) -> Any:
+        """The coordinator's answer, of which `judge` approves: by default its one error code."""
+        kind = CoordinatorType.TRANSACTION
 
         async def attempt() -> Any:
-            response, address = await self._call(request, max_version)
-            check(what, response, address)
+            response, address = await self._cluster.call_coordinator(
+                kind, self._name, request, max_version=max_version
+            )
+            judge(what, response, address)
             return response
 
-        return await self._retrying(attempt)
+        return await self._cluster.retrying_at_coordinator(kind, self._name, attempt)
 
     async def _ask_any(self, what: str, request: Any) -> Any:
         connection = await self._cluster.any_connection()
         response = await connection.call(request, max_version=5)
         check(what, response, connection.address)
         return response
-
-    async def _retrying(self, attempt: Any) -> Any:
-        kind = CoordinatorType.TRANSACTION
-        return await self._cluster.retrying_at_coordinator(kind, self._name, attempt)

@@ -10,9 +10,10 @@ OffsetFetch).
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
+from typing import Any
 
 from client.checks import check_choice
-from client.core.cluster import Cluster, CoordinatorType
+from client.core.cluster import Cluster
 from client.core.parts import by_topic, check
 from client.errors import BrokerRefused
 from client.types import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
@@ -134,14 +135,7 @@ async def fetch_committed(
         request.groups[0].member_id = member.member_id
         request.groups[0].member_epoch = member.generation
 
-    async def attempt() -> dict[TopicPartition, OffsetAndMetadata]:
-        response, address = await cluster.call_coordinator(
-            CoordinatorType.GROUP,
-            group_id,
-            request,
-            max_version=_OFFSET_FETCH_VERSION,
-            min_version=1 if topics is not None else 2,
-        )
+    def judge(response: Any, address: str) -> dict[TopicPartition, OffsetAndMetadata]:
         answer = response.groups[0] if response.groups else response
         what = f"reading the committed offsets of group {group_id}"
         check(what, answer, address)
@@ -155,7 +149,9 @@ async def fetch_committed(
                     )
         return committed
 
-    return await cluster.retrying_at_coordinator(CoordinatorType.GROUP, group_id, attempt)
+    return await cluster.ask_group(
+        group_id, request, judge, (1 if topics is not None else 2, _OFFSET_FETCH_VERSION)
+    )
 
 
 def _offset_fetch_request(
@@ -208,14 +204,7 @@ async def commit_offsets(
         ],
     )
 
-    async def attempt() -> None:
-        response, address = await cluster.call_coordinator(
-            CoordinatorType.GROUP,
-            group.group_id,
-            request,
-            max_version=_OFFSET_COMMIT_VERSION,
-            min_version=2,
-        )
+    def judge(response: Any, address: str) -> None:
         for topic in response.topics:
             for item in topic.partitions:
                 where = f"{topic.name}-{item.partition_index}"
@@ -225,4 +214,4 @@ async def commit_offsets(
                     raise BrokerRefused(what, item.error_code, broker=address, is_final=True)
                 check(what, item, address)
 
-    await cluster.retrying_at_coordinator(CoordinatorType.GROUP, group.group_id, attempt)
+    await cluster.ask_group(group.group_id, request, judge, (2, _OFFSET_COMMIT_VERSION))

@@ -4,8 +4,9 @@ Listing and deleting them is as for all groups: `client.core.groups`.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from client.core.cluster import Cluster, CoordinatorType
+from client.core.cluster import Cluster
 from client.core.groups import members_of
 from client.core.parts import by_topic, check
 from client.descriptions import GroupInfo, SharePosition
@@ -41,13 +42,7 @@ class ShareGroupAdmin:
             UnsupportedByBroker: the broker has no share groups.
         """
 
-        async def attempt() -> GroupInfo:
-            response, address = await self._cluster.call_coordinator(
-                CoordinatorType.GROUP,
-                group_id,
-                ShareGroupDescribeRequest(group_ids=[group_id]),
-                min_version=1,
-            )
+        def judge(response: Any, address: str) -> GroupInfo:
             group = response.groups[0]
             check(f"describing share group {group_id}", group, address)
             return GroupInfo(
@@ -58,7 +53,8 @@ class ShareGroupAdmin:
                 members=members_of(group),
             )
 
-        return await self._cluster.retrying_at_coordinator(CoordinatorType.GROUP, group_id, attempt)
+        request = ShareGroupDescribeRequest(group_ids=[group_id])
+        return await self._cluster.ask_group(group_id, request, judge, versions=(1, None))
 
     async def share_group_offsets(self, group_id: str) -> dict[TopicPartition, SharePosition]:
         """Where a share group stands in all its partitions; nothing if it does not exist.
@@ -67,14 +63,12 @@ class ShareGroupAdmin:
             BrokerRefused: the broker does not know yet.
         """
 
-        async def attempt() -> dict[TopicPartition, SharePosition]:
-            request = DescribeShareGroupOffsetsRequest(
-                groups=[DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)]
-            )
-            what = f"reading the offsets of share group {group_id}"
-            response, address = await self._cluster.call_coordinator(
-                CoordinatorType.GROUP, group_id, request
-            )
+        what = f"reading the offsets of share group {group_id}"
+        request = DescribeShareGroupOffsetsRequest(
+            groups=[DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)]
+        )
+
+        def judge(response: Any, address: str) -> dict[TopicPartition, SharePosition]:
             group = response.groups[0]
             check(what, group, address)
             found = {}
@@ -88,7 +82,7 @@ class ShareGroupAdmin:
                     )
             return dict(sorted(found.items()))
 
-        return await self._cluster.retrying_at_coordinator(CoordinatorType.GROUP, group_id, attempt)
+        return await self._cluster.ask_group(group_id, request, judge)
 
     async def alter_share_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
@@ -112,17 +106,14 @@ class ShareGroupAdmin:
             ],
         )
 
-        async def attempt() -> None:
+        def judge(response: Any, address: str) -> None:
             what = f"moving share group {group_id}"
-            response, address = await self._cluster.call_coordinator(
-                CoordinatorType.GROUP, group_id, request
-            )
             check(what, response, address)
             for topic in response.responses:
                 for part in topic.partitions:
                     check(f"{what}: {topic.topic_name}-{part.partition_index}", part, address)
 
-        await self._cluster.retrying_at_coordinator(CoordinatorType.GROUP, group_id, attempt)
+        await self._cluster.ask_group(group_id, request, judge)
 
     async def delete_share_group_offsets(self, group_id: str, topics: Iterable[str]) -> None:
         """Let a share group without members forget topics.
@@ -135,13 +126,10 @@ class ShareGroupAdmin:
             topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics],
         )
 
-        async def attempt() -> None:
+        def judge(response: Any, address: str) -> None:
             what = f"deleting offsets of share group {group_id}"
-            response, address = await self._cluster.call_coordinator(
-                CoordinatorType.GROUP, group_id, request
-            )
             check(what, response, address)
             for topic in response.responses:
                 check(f"{what}: {topic.topic_name}", topic, address)
 
-        await self._cluster.retrying_at_coordinator(CoordinatorType.GROUP, group_id, attempt)
+        await self._cluster.ask_group(group_id, request, judge)
