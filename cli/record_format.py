@@ -18,10 +18,11 @@ from collections.abc import Callable
 from string import Formatter
 from typing import Any, Final
 
-from cli.output import json_line, time_fields
+from cli.output import json_line
 from client.errors import InvalidUse
 from client.times import format_time, parse_time, to_ms
 from client.types import ConsumerRecord, Header
+from console.data.decoders import portable_record
 from protocol.records.layout import TimestampType
 from values.dataclasses import dataclass
 
@@ -167,19 +168,10 @@ def _value_of(name: str, record: ConsumerRecord) -> str | int:
 
 def to_json(record: ConsumerRecord) -> str:
     """One record in the JSON form."""
-    return json_line(
-        {
-            "topic": record.topic,
-            "partition": record.partition,
-            "offset": record.offset,
-            **time_fields(record.timestamp_ms),
-            "timestamp_type": record.timestamp_type.name,
-            "key": _to_json(record.key),
-            "value": _to_json(record.value),
-            "headers": [[name, _to_json(content)] for name, content in record.headers],
-            **({"delivery_count": record.delivery_count} if record.delivery_count else {}),
-        }
-    )
+    document = portable_record(record)
+    if record.delivery_count:
+        document["delivery_count"] = record.delivery_count
+    return json_line(document)
 
 
 def from_json(line: bytes) -> Outgoing:
@@ -247,15 +239,6 @@ def field_of(line: bytes, path: str) -> Any:
 def text_of(data: bytes | None) -> str:
     """Bytes for people: UTF-8 with replacement characters, ``-`` for null."""
     return "-" if data is None else data.decode("utf-8", "replace")
-
-
-def _to_json(data: bytes | None) -> object:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
 
 
 def _from_json(value: Any) -> bytes | None:

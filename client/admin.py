@@ -18,15 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from client.aio.connection import open_cluster
-from client.aio.explain import (
-    GroupLag,
-    count_by_time,
-    group_lags,
-    request_clock,
-    request_document,
-    request_metrics,
-    request_standby,
-)
+from client.aio.explain import GroupLag, MetricsPort, count_by_time
 from client.aio.fetching import FetchOptions
 from client.aio.positions import to_timestamp
 from client.aio.reading import ReadRecords, read_records
@@ -441,8 +433,7 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
         self, group_id: str, *, metrics_url: str | None = None
     ) -> dict[TopicPartition, GroupLag]:
         """How far a group is behind in time, and how fast that changes; raises as `clock`."""
-        url = await self._metrics_url(metrics_url, {})
-        found = await group_lags(url, group_id, self._cluster.options.security)
+        found = await (await self._metrics_port(metrics_url, {})).group_lags(group_id)
         return {TopicPartition(*place): lag for place, lag in found.items()}
 
     async def clock(
@@ -457,8 +448,7 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
             InvalidUse: a change that the broker refuses.
             UnsupportedByBroker: the broker's clock cannot be set.
         """
-        url = await self._metrics_url(metrics_url, {})
-        return await request_clock(url, changes or {}, self._cluster.options.security)
+        return await (await self._metrics_port(metrics_url, {})).clock(changes or {})
 
     async def standby(self, *, metrics_url: str | None = None) -> dict[str, Any]:
         """What a standby follows: ``owner``, ``epoch``, ``entry``, ``read_ms_ago``, ``promoted``.
@@ -466,8 +456,7 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
         Raises:
             UnsupportedByBroker: it is no standby.
         """
-        url = await self._metrics_url(metrics_url, {})
-        return await request_standby(url, self._cluster.options.security)
+        return await (await self._metrics_port(metrics_url, {})).standby()
 
     async def promote(self, *, metrics_url: str | None = None) -> dict[str, Any]:
         """Let a standby take its bucket over, under the ``epoch`` of the answer; it then restarts.
@@ -476,8 +465,7 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
             InvalidUse: it could not; the message gives the reason, and a retry may succeed.
             UnsupportedByBroker: it is no standby.
         """
-        url = await self._metrics_url(metrics_url, {})
-        return await request_standby(url, self._cluster.options.security, promotes=True)
+        return await (await self._metrics_port(metrics_url, {})).standby(promotes=True)
 
     async def metrics(
         self, names: Sequence[str], *, metrics_url: str | None = None
@@ -486,8 +474,7 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
 
         Raises as `explain_lookup`.
         """
-        url = await self._metrics_url(metrics_url, {})
-        return await request_metrics(url, names, self._cluster.options.security)
+        return await (await self._metrics_port(metrics_url, {})).metrics(names)
 
     async def ask_metrics_port(
         self, path: str, asked: Mapping[str, object], *, metrics_url: str | None = None
@@ -498,20 +485,21 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
         and ``partition``, of the first broker without a topic. Raises as `explain_lookup`.
         """
         given = {name: value for name, value in asked.items() if value is not None}
-        url = await self._metrics_url(metrics_url, given)
-        return await request_document(url, path, given, self._cluster.options.security)
+        return await (await self._metrics_port(metrics_url, given)).document(path, given)
 
-    async def _metrics_url(self, given: str | None, asked: Mapping[str, object]) -> str:
-        """The address `given`, else that of the port which can answer, by its broker's settings."""
+    async def _metrics_port(self, given: str | None, asked: Mapping[str, object]) -> MetricsPort:
+        """At the address `given`, else the one which can answer, by its broker's settings."""
+        security = self._cluster.options.security
         if given is not None:
-            return given
+            return MetricsPort(given, security)
         if "topic" in asked:
             partition = TopicPartition(str(asked["topic"]), int(str(asked.get("partition", 0))))
             node_id = await self._cluster.leader(partition)
         else:
             node_id = (await self.brokers())[0].node_id
         connection = await self._connection_for(ResourceType.BROKER, str(node_id))
-        return await find_metrics_url(connection, node_id, self._cluster.brokers[node_id].host)
+        host = self._cluster.brokers[node_id].host
+        return MetricsPort(await find_metrics_url(connection, node_id, host), security)
 
     async def first_records(
         self,

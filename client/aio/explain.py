@@ -56,20 +56,117 @@ class GroupLag(NamedTuple):
     slope: float | None
 
 
-async def request_document(
-    metrics_url: str, path: str, asked: Mapping[str, object], security: Security = NOT_SECURED
-) -> dict[str, Any]:
-    """The JSON document of a path of the metrics port, such as ``/explain``.
+class MetricsPort(NamedTuple):
+    """The metrics port of a broker: `url` is `http://HOST:PORT` or `https://HOST:PORT`.
 
-    `metrics_url` is `http://host:port` of the broker's metrics port, or `https://host:port`. The
-    user of `security` is named there, in clear on loopback only.
-
-    Raises:
-        BrokerUnreachable: no answer from there.
-        InvalidUse: the broker refused the request; the message gives the reason.
-        UnsupportedByBroker: the server that answered is no metrics port.
+    The user of `security` is named there, in clear on loopback only.
     """
-    return _decode(*await _request(metrics_url, "GET", f"{path}?{urlencode(asked)}", security))
+
+    url: str
+    security: Security = NOT_SECURED
+
+    async def document(self, path: str, asked: Mapping[str, object]) -> dict[str, Any]:
+        """The JSON document of a path of the metrics port, such as ``/explain``.
+
+        Raises:
+            BrokerUnreachable: no answer from there.
+            InvalidUse: the broker refused the request; the message gives the reason.
+            UnsupportedByBroker: the server that answered is no metrics port.
+        """
+        return _decode(*await self._request("GET", f"{path}?{urlencode(asked)}"))
+
+    async def group_lags(self, group_id: str) -> dict[tuple[str, int], GroupLag]:
+        """How far a group is behind in time, by topic and partition. Raises as `document`."""
+        lines = await self._exposition(_LAG_IN_SECONDS)
+        # Imported here: it costs 50 ms, and few programs ask for this.
+        from prometheus_client.parser import text_string_to_metric_families
+
+        text = "\n".join(lines)
+        found: dict[tuple[str, int], dict[str, float]] = {}
+        for family in text_string_to_metric_families(f"{text}\n"):
+            for sample in family.samples:
+                if sample.labels["group"] == group_id:
+                    place = (sample.labels["topic"], int(sample.labels["partition"]))
+                    found.setdefault(place, {})[sample.name] = sample.value
+        return {
+            place: GroupLag(figures.get(_LAG_IN_SECONDS), figures.get(f"{_LAG_IN_SECONDS}_slope"))
+            for place, figures in found.items()
+        }
+
+    async def metrics(self, names: Sequence[str]) -> dict[str, float]:
+        """Metrics without labels, by name; missing ones are left out. Raises as `document`."""
+        lines = await self._exposition(tuple(f"{name} " for name in names))
+        return {name: float(value) for name, value in (line.split(" ") for line in lines)}
+
+    async def clock(self, changes: Mapping[str, float]) -> dict[str, Any]:
+        """Apply `changes` to the broker's settable clock, none to read it; the clock's answer.
+
+        The changes and the answer's keys are those of the broker's /clock.
+
+        Raises:
+            BrokerUnreachable: no answer from there.
+            InvalidUse: the broker refused a change; the message gives the reason.
+            UnsupportedByBroker: its clock cannot be set.
+        """
+        method, target = ("POST", f"/clock?{urlencode(changes)}") if changes else ("GET", "/clock")
+        answer = await self._request(method, target, ("X-Tidelog-Clock", "set"))
+        if answer[0] in _NOT_SERVED:
+            raise UnsupportedByBroker(
+                "the broker's clock cannot be set: start it with tidelog serve --clock settable"
+            )
+        return _decode(*answer)
+
+    async def standby(self, *, promotes: bool = False) -> dict[str, Any]:
+        """The state of a standby; with `promotes` it first takes its bucket over.
+
+        Raises:
+            BrokerUnreachable: no answer from there.
+            InvalidUse: it could not take the bucket over.
+            UnsupportedByBroker: it is no standby.
+        """
+        method, target = ("POST", "/standby?promote") if promotes else ("GET", "/standby")
+        answer = await self._request(method, target, ("X-Tidelog-Command", "promote"))
+        if answer[0] in _NOT_SERVED:
+            raise UnsupportedByBroker("the broker is no standby: see tidelog serve --standby")
+        return _decode(*answer)
+
+    async def _exposition(self, beginnings: str | tuple[str, ...]) -> list[str]:
+        """The lines of /metrics that begin so."""
+        status, body = await self._request("GET", "/metrics")
+        if status != HTTPStatus.OK:
+            raise InvalidUse(f"the metrics port refused: {body.decode(errors='replace').strip()}")
+        return [line for line in body.decode().split("\n") if line.startswith(beginnings)]
+
+    async def _request(
+        self, method: str, target: str, *headers: tuple[str, str]
+    ) -> tuple[int, bytes]:
+        """The status and the body that answer a request without a body."""
+        host, port, tls = parse_metrics_url(self.url)
+        address = format_address(host, port)
+        sent = [("Host", address), ("Connection", "close"), *headers]
+        authorization = basic_authorization(self.security, host, tls=tls)
+        if authorization is not None:
+            sent.append(("Authorization", authorization))
+        context = tls_context(replace(self.security, tls=True)) if tls else None
+        # Imported here: few programs ask this port.
+        import h11
+
+        connection = h11.Connection(our_role=h11.CLIENT)
+        request = connection.send(h11.Request(method=method, target=target, headers=sent)) or b""
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                reader, writer = await asyncio.open_connection(host, port, ssl=context)
+                try:
+                    writer.write(request + (connection.send(h11.EndOfMessage()) or b""))
+                    return await _receive(connection, reader)
+                finally:
+                    writer.close()
+        except h11.RemoteProtocolError:
+            raise UnsupportedByBroker(_NO_METRICS_PORT) from None
+        except (OSError, TimeoutError) as error:
+            raise BrokerUnreachable(
+                f"no metrics port answered at {address}: {error}", broker=address
+            ) from error
 
 
 async def count_by_time(
@@ -129,87 +226,6 @@ def join_counts(pages: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-async def group_lags(
-    metrics_url: str, group_id: str, security: Security = NOT_SECURED
-) -> dict[tuple[str, int], GroupLag]:
-    """How far a group is behind in time, by topic and partition. Raises as `request_document`."""
-    lines = await _exposition(metrics_url, security, _LAG_IN_SECONDS)
-    # Imported here: it costs 50 ms, and few programs ask for this.
-    from prometheus_client.parser import text_string_to_metric_families
-
-    text = "\n".join(lines)
-    found: dict[tuple[str, int], dict[str, float]] = {}
-    for family in text_string_to_metric_families(f"{text}\n"):
-        for sample in family.samples:
-            if sample.labels["group"] == group_id:
-                place = (sample.labels["topic"], int(sample.labels["partition"]))
-                found.setdefault(place, {})[sample.name] = sample.value
-    return {
-        place: GroupLag(figures.get(_LAG_IN_SECONDS), figures.get(f"{_LAG_IN_SECONDS}_slope"))
-        for place, figures in found.items()
-    }
-
-
-async def request_metrics(
-    metrics_url: str, names: Sequence[str], security: Security = NOT_SECURED
-) -> dict[str, float]:
-    """Metrics that have no labels, by name; one that is missing is left out.
-
-    Raises as `request_document`.
-    """
-    wanted = tuple(f"{name} " for name in names)
-    lines = await _exposition(metrics_url, security, wanted)
-    return {name: float(value) for name, value in (line.split(" ") for line in lines)}
-
-
-async def _exposition(
-    metrics_url: str, security: Security, beginnings: str | tuple[str, ...]
-) -> list[str]:
-    """The lines of /metrics that begin so."""
-    status, body = await _request(metrics_url, "GET", "/metrics", security)
-    if status != HTTPStatus.OK:
-        raise InvalidUse(f"the metrics port refused: {body.decode(errors='replace').strip()}")
-    return [line for line in body.decode().split("\n") if line.startswith(beginnings)]
-
-
-async def request_clock(
-    metrics_url: str, changes: Mapping[str, float], security: Security = NOT_SECURED
-) -> dict[str, Any]:
-    """Apply `changes` to the broker's settable clock, none to read it; the clock's answer.
-
-    The changes and the answer's keys are those of the broker's /clock.
-
-    Raises:
-        BrokerUnreachable: no answer from there.
-        InvalidUse: the broker refused a change; the message gives the reason.
-        UnsupportedByBroker: its clock cannot be set.
-    """
-    method, target = ("POST", f"/clock?{urlencode(changes)}") if changes else ("GET", "/clock")
-    answer = await _request(metrics_url, method, target, security, ("X-Tidelog-Clock", "set"))
-    if answer[0] in _NOT_SERVED:
-        raise UnsupportedByBroker(
-            "the broker's clock cannot be set: start it with tidelog serve --clock settable"
-        )
-    return _decode(*answer)
-
-
-async def request_standby(
-    metrics_url: str, security: Security = NOT_SECURED, *, promotes: bool = False
-) -> dict[str, Any]:
-    """The state of a standby; with `promotes` it first takes its bucket over.
-
-    Raises:
-        BrokerUnreachable: no answer from there.
-        InvalidUse: it could not take the bucket over.
-        UnsupportedByBroker: it is no standby.
-    """
-    method, target = ("POST", "/standby?promote") if promotes else ("GET", "/standby")
-    answer = await _request(metrics_url, method, target, security, ("X-Tidelog-Command", "promote"))
-    if answer[0] in _NOT_SERVED:
-        raise UnsupportedByBroker("the broker is no standby: see tidelog serve --standby")
-    return _decode(*answer)
-
-
 def parse_metrics_url(text: str) -> tuple[str, int, bool]:
     """(host, port, whether over TLS) of the address of a metrics port.
 
@@ -227,38 +243,6 @@ def parse_metrics_url(text: str) -> tuple[str, int, bool]:
             "with a port from 1 to 65535"
         )
     return host, port, url.scheme == "https"
-
-
-async def _request(
-    metrics_url: str, method: str, target: str, security: Security, *headers: tuple[str, str]
-) -> tuple[int, bytes]:
-    """The status and the body that answer a request without a body."""
-    host, port, tls = parse_metrics_url(metrics_url)
-    address = format_address(host, port)
-    sent = [("Host", address), ("Connection", "close"), *headers]
-    authorization = basic_authorization(security, host, tls=tls)
-    if authorization is not None:
-        sent.append(("Authorization", authorization))
-    context = tls_context(replace(security, tls=True)) if tls else None
-    # Imported here: few programs ask this port.
-    import h11
-
-    connection = h11.Connection(our_role=h11.CLIENT)
-    request = connection.send(h11.Request(method=method, target=target, headers=sent)) or b""
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            reader, writer = await asyncio.open_connection(host, port, ssl=context)
-            try:
-                writer.write(request + (connection.send(h11.EndOfMessage()) or b""))
-                return await _receive(connection, reader)
-            finally:
-                writer.close()
-    except h11.RemoteProtocolError:
-        raise UnsupportedByBroker(_NO_METRICS_PORT) from None
-    except (OSError, TimeoutError) as error:
-        raise BrokerUnreachable(
-            f"no metrics port answered at {address}: {error}", broker=address
-        ) from error
 
 
 async def _receive(connection: "h11.Connection", reader: asyncio.StreamReader) -> tuple[int, bytes]:

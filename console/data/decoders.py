@@ -10,6 +10,7 @@ import json
 import re
 from typing import Any, Final
 
+from client.times import format_time
 from client.types import ConsumerRecord
 
 SHOWN_BYTES: Final = 256 * 1024
@@ -236,6 +237,22 @@ def portable(data: bytes | None) -> str | dict[str, str] | None:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(data).decode()}
+
+
+def portable_record(record: ConsumerRecord) -> dict[str, Any]:
+    """A record in that form."""
+    has_time = record.timestamp_ms >= 0
+    return {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms if has_time else None,
+        "time": format_time(record.timestamp_ms) if has_time else None,
+        "timestamp_type": record.timestamp_type.name,
+        "key": portable(record.key),
+        "value": portable(record.value),
+        "headers": [[name, portable(value)] for name, value in record.headers],
+    }
 
 
 def row_of(record: ConsumerRecord) -> dict[str, Any]:

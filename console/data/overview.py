@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from client.descriptions import ConfigEntry
 from client.errors import BrokerRefused, BrokerUnreachable, ClientError, InvalidUse
+from client.types import TopicPartition
 from console.data.hub import Hub
 from console.data.timeline import LOOKUPS_MAX, PARTITIONS_MAX, draw_day, find_ends, spread
 from protocol.acl import Operation, PatternType, Permission, ResourceType
@@ -37,6 +38,7 @@ async def describe_cluster(hub: Hub) -> dict[str, Any]:
     """Brokers, what they are, and how much they hold."""
     cluster = await hub.admin.cluster()
     topics, kind, now_ms = await asyncio.gather(hub.topics(), hub.kind(), hub.now_ms())
+    sizes = await _sizes(hub)
     own = [info for info in topics.values() if not info.is_internal]
     partitions = sum(len(info.partitions) for info in topics.values())
     offline = sum(
@@ -58,15 +60,15 @@ async def describe_cluster(hub: Hub) -> dict[str, Any]:
         "partitions": partitions,
         "has_activity": kind.has_metrics_port and partitions <= ACTIVITY_PARTITIONS_MAX,
         "offline": offline,
-        "bytes": await _total_bytes(hub),
+        "bytes": None if sizes is None else sum(sizes.values()),
         "now_ms": now_ms,
     }
 
 
-async def _total_bytes(hub: Hub) -> int | None:
-    """Bytes on disk of everything, None where that may not be asked."""
+async def _sizes(hub: Hub) -> dict[TopicPartition, int] | None:
+    """Bytes on disk of every partition, None where that may not be asked."""
     try:
-        return sum((await hub.admin.sizes()).values())
+        return await hub.admin.sizes()
     except ClientError:
         return None
 
@@ -78,12 +80,8 @@ async def list_topics(hub: Hub, *, name: str, order: str, is_internal: bool) -> 
         InvalidUse: there is no such `order`.
     """
     topics = await hub.topics()
-    try:
-        sizes = await hub.admin.sizes()
-    except ClientError:
-        sizes = {}
     of_topic: dict[str, int] = {}
-    for partition, size in sizes.items():
+    for partition, size in (await _sizes(hub) or {}).items():
         of_topic[partition.topic] = of_topic.get(partition.topic, 0) + size
     rows = [
         {
@@ -168,10 +166,7 @@ async def describe_topic(hub: Hub, name: str) -> dict[str, Any]:
     partitions = await hub.partitions(name)
     shown = partitions[:ROWS_MAX]
     ends = await find_ends(hub, shown)
-    try:
-        sizes = await hub.admin.sizes()
-    except ClientError:
-        sizes = {}
+    sizes = await _sizes(hub) or {}
     # A window of a topic has no files of its own.
     window = await hub.window_of(name)
     own = [size for tp, size in sizes.items() if tp.topic == name]

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -15,7 +15,7 @@ from starlette.routing import Route
 from client.errors import InvalidUse
 from client.times import format_time
 from client.types import ConsumerRecord
-from console.data.decoders import portable, preview
+from console.data.decoders import portable_record, preview
 from console.data.hub import Hub
 from console.data.records import LIMIT_MAX, PARTITIONS_MAX, Window, find_records
 from console.web import questions as ask
@@ -84,21 +84,8 @@ async def _begun(
 
 async def _json(pages: AsyncIterator[list[ConsumerRecord]]) -> AsyncIterator[str]:
     async for page in pages:
-        yield "".join(f"{json.dumps(_portable(record), ensure_ascii=False)}\n" for record in page)
-
-
-def _portable(record: ConsumerRecord) -> dict[str, Any]:
-    has_time = record.timestamp_ms >= 0
-    return {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms if has_time else None,
-        "time": format_time(record.timestamp_ms) if has_time else None,
-        "key": portable(record.key),
-        "value": portable(record.value),
-        "headers": [[name, portable(value)] for name, value in record.headers],
-    }
+        lines = (json.dumps(portable_record(record), ensure_ascii=False) for record in page)
+        yield "".join(f"{line}\n" for line in lines)
 
 
 async def _csv(pages: AsyncIterator[list[ConsumerRecord]], *, guard: bool) -> AsyncIterator[str]:

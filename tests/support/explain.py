@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from client.aio.explain import request_document
+from client.aio.explain import MetricsPort
 from client.core.options import NOT_SECURED, Security
 
 
@@ -15,4 +15,4 @@ async def explain_lookup(
 ) -> dict[str, Any]:
     """What the port says of the lookup of a time."""
     asked = {"topic": topic, "partition": partition, "at": timestamp_ms}
-    return await request_document(metrics_url, "/explain", asked, security)
+    return await MetricsPort(metrics_url, security).document("/explain", asked)

@@ -110,9 +110,9 @@ class AsyncBrokerClock(ClockCommands[Awaitable[ClockReading]]):
         self._metrics_url = metrics_url
 
     async def _send(self, changes: dict[str, float]) -> ClockReading:
-        from client.aio.explain import request_clock
+        from client.aio.explain import MetricsPort
 
-        return ClockReading(**await request_clock(self._metrics_url, changes))
+        return ClockReading(**await MetricsPort(self._metrics_url).clock(changes))
 
 
 def command(

@@ -9,7 +9,7 @@ import pytest
 from cli.exit_codes import ExitCode
 from cli.main import run
 from client.admin import Admin
-from client.aio.explain import request_document
+from client.aio.explain import MetricsPort
 from client.core.configs import metrics_address
 from client.errors import BrokerUnreachable, InvalidUse, UnsupportedByBroker
 from client.types import TopicPartition
@@ -43,7 +43,7 @@ async def test_another_server_is_no_metrics_port(answer: bytes) -> None:
     async with server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(UnsupportedByBroker, match="is no Tidelog metrics port"):
-            await request_document(f"127.0.0.1:{port}", "/explain", {"topic": "t"})
+            await MetricsPort(f"127.0.0.1:{port}").document("/explain", {"topic": "t"})
 
 
 def url_of(running: RunningBroker) -> str:
