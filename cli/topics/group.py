@@ -15,7 +15,7 @@ from cli.options import (
     none_to_see,
 )
 from cli.output import note, print_json, print_table, say
-from cli.topics.group_settings import alter, check_kind, configs
+from cli.topics.group_settings import alter, check_kind, configs, document_of
 from cli.topics.moving import Move, Moved, ends_of_existing, move_options
 from client.admin import Admin
 from client.aio.explain import GroupLag
@@ -75,7 +75,7 @@ def describe(*, group_id: str, broker: BrokerOptions, as_json: bool) -> None:
     """
     info, rows = ask_admin(broker, lambda admin: _describe(admin, group_id))
     if as_json:
-        print_json(_document(info, rows))
+        print_json(document_of(info, rows))
         return
     say(
         f"{info.group_id}: {info.state}, {len(info.members)} members"
@@ -148,28 +148,6 @@ def _trend(slope: float | None) -> str | None:
     if abs(slope) <= _STEADY:
         return "steady"
     return f"{'grows' if slope > 0 else 'shrinks'} {abs(slope):.2f} s/s"
-
-
-def _document(info: GroupInfo, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "group": info.group_id,
-        "state": info.state,
-        "protocol_type": info.protocol_type,
-        "assignor": info.assignor,
-        "members": [
-            {
-                "member_id": member.member_id,
-                "instance_id": member.instance_id,
-                "client_id": member.client_id,
-                "host": member.client_host,
-                "partitions": [
-                    {"topic": tp.topic, "partition": tp.partition} for tp in member.partitions
-                ],
-            }
-            for member in info.members
-        ],
-        "positions": rows,
-    }
 
 
 @command.command()

@@ -1,7 +1,9 @@
 """``configs`` and ``alter`` of ``tidelog group`` and ``tidelog share``: the settings of one group.
 
-And the sentence for a command that got the name of a group of the other kind.
+And a group as JSON, and the sentence for a command that got the name of a group of the other kind.
 """
+
+from typing import Any
 
 import click
 
@@ -12,6 +14,7 @@ from cli.options import GROUP, BrokerOptions, ask_admin, broker_options, json_op
 from cli.output import print_json, print_table
 from client.admin import Admin
 from client.core.sharing.admin import SHARE_TYPE
+from client.descriptions import GroupInfo
 from client.errors import BrokerRefused
 from protocol.error_codes import ErrorCode
 
@@ -85,3 +88,25 @@ async def check_kind(admin: Admin, group_id: str, error: BrokerRefused, *, is_sh
             raise CommandFailed(
                 f"{group_id} is {kind}: use 'tidelog {words}'", ExitCode.NOT_FOUND
             ) from None
+
+
+def document_of(info: GroupInfo, positions: list[dict[str, Any]]) -> dict[str, Any]:
+    """A group of either kind as ``describe --json`` prints it."""
+    members = [
+        {
+            "member_id": member.member_id,
+            "instance_id": member.instance_id,
+            "client_id": member.client_id,
+            "host": member.client_host,
+            "partitions": [tp._asdict() for tp in member.partitions],
+        }
+        for member in info.members
+    ]
+    return {
+        "group": info.group_id,
+        "state": info.state,
+        "protocol_type": info.protocol_type,
+        "assignor": info.assignor,
+        "members": members,
+        "positions": positions,
+    }

@@ -27,7 +27,7 @@ from cli.options import (
 from cli.output import note, print_json, print_table, say
 from cli.record_format import DEFAULT_FORMAT, line_format, to_json
 from cli.records.reading import POLL_MS
-from cli.topics.group_settings import alter, check_kind, configs
+from cli.topics.group_settings import alter, check_kind, configs, document_of
 from cli.topics.moving import Move, Moved, move_options
 from client.admin import Admin
 from client.core.sharing.admin import SHARE_TYPE
@@ -160,23 +160,7 @@ def describe(*, group_id: str, broker: BrokerOptions, as_json: bool) -> None:
     info, offsets = ask_admin(broker, lambda admin: _describe(admin, group_id))
     rows = _rows(info, offsets)
     if as_json:
-        print_json(
-            {
-                "group": info.group_id,
-                "state": info.state,
-                "assignor": info.assignor,
-                "members": [
-                    {
-                        "member_id": member.member_id,
-                        "client_id": member.client_id,
-                        "host": member.client_host,
-                        "partitions": [tp._asdict() for tp in member.partitions],
-                    }
-                    for member in info.members
-                ],
-                "positions": rows,
-            }
-        )
+        print_json(document_of(info, rows))
         return
     say(f"{info.group_id}: {info.state}, {len(info.members)} members")
     if rows:
