@@ -12,11 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from client.partitioner import MASK_32, MULTIPLIER, POSITIVE, SEED
+from client.partitioner import POSITIVE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
+_SEED: Final = 0x9747B28C
+_MULTIPLIER: Final = 0x5BD1E995
+_MASK_32: Final = 0xFFFFFFFF
 _WORD_BYTES: Final = 4
 
 
@@ -41,7 +44,7 @@ def _murmur2(key: Column) -> Column:
     places = F.coalesce(places, F.array().cast("array<int>"))
     state = F.aggregate(
         places,
-        _number(SEED).bitwiseXOR(length.cast("bigint")),
+        _number(_SEED).bitwiseXOR(length.cast("bigint")),
         lambda known, place: _times(known).bitwiseXOR(
             _scrambled(_word(key, place * _WORD_BYTES - (_WORD_BYTES - 1)))
         ),
@@ -83,7 +86,7 @@ def _shifted(number: Column, bits: int) -> Column:
 
 
 def _times(number: Column) -> Column:
-    return (number * _number(MULTIPLIER)).bitwiseAND(_number(MASK_32))
+    return (number * _number(_MULTIPLIER)).bitwiseAND(_number(_MASK_32))
 
 
 def _number(value: int) -> Column:
