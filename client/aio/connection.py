@@ -39,7 +39,6 @@ class LoopConnection(Connection, asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._decoder = FrameDecoder(MAX_FRAME_BYTES)
         self._waiting: deque[_Waiting] = deque()
-        self._failure: BrokerUnreachable | None = None
         self._writable = asyncio.Event()
         self._writable.set()
         self._lost = asyncio.Event()
@@ -79,11 +78,6 @@ class LoopConnection(Connection, asyncio.Protocol):
             connection.close()
             raise
         return connection
-
-    @property
-    def is_open(self) -> bool:
-        """Whether calls can still be made."""
-        return self._failure is None
 
     def send(
         self, request: Any, key: ApiKey, version: int, *, timeout_ms: int | None = None

@@ -81,7 +81,6 @@ class BlockingConnection(Connection):
         """
         super().__init__(host, port, options)
         self._waiting: deque[Answer] = deque()
-        self._failure: BrokerUnreachable | None = None
         try:
             raw = socket.create_connection((host, port), timeout=options.connect_timeout_ms / 1000)
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -93,11 +92,6 @@ class BlockingConnection(Connection):
             raise self._not_opened(error) from error
         except ValueError as error:
             raise self._not_connected(f"this is no host name ({error})") from error
-
-    @property
-    def is_open(self) -> bool:
-        """Whether calls can still be made."""
-        return self._failure is None
 
     def send(
         self, request: Any, key: ApiKey, version: int, *, timeout_ms: int | None = None

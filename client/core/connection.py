@@ -85,13 +85,14 @@ class Connection(ABC):
         self._options = options
         self._correlation_id = 0
         self._has_served = False
+        self._failure: BrokerUnreachable | None = None
 
     # The socket's part.
 
     @property
-    @abstractmethod
     def is_open(self) -> bool:
         """Whether calls can still be made."""
+        return self._failure is None
 
     @abstractmethod
     def send(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from client.core.cluster import Cluster, CoordinatorType
+from client.core.offsets import committed_topics
 from client.core.parts import by_topic, check
 from client.errors import BrokerRefused
 from client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -123,15 +124,6 @@ class ProducerIdentity:
                 has gone on without the member.
             UnsupportedByBroker: a member is given, and the broker checks none (before 2.5).
         """
-        topics = by_topic(
-            offsets,
-            lambda tp: TxnOffsetCommitRequestPartition(
-                partition_index=tp.partition,
-                committed_offset=offsets[tp].offset,
-                committed_leader_epoch=offsets[tp].leader_epoch,
-                committed_metadata=offsets[tp].metadata,
-            ),
-        )
         request = TxnOffsetCommitRequest(
             transactional_id=self._name,
             group_id=group.group_id,
@@ -140,10 +132,9 @@ class ProducerIdentity:
             generation_id=group.generation,
             member_id=group.member_id,
             group_instance_id=group.instance_id,
-            topics=[
-                TxnOffsetCommitRequestTopic(name=name, partitions=partitions)
-                for name, partitions in topics.items()
-            ],
+            topics=committed_topics(
+                offsets, TxnOffsetCommitRequestTopic, TxnOffsetCommitRequestPartition
+            ),
         )
 
         def judge(response: Any, address: str) -> None:

@@ -174,6 +174,22 @@ def _offset_fetch_request(
     )
 
 
+def committed_topics(
+    offsets: Mapping[TopicPartition, OffsetAndMetadata], topic: Any, part: Any
+) -> list[Any]:
+    """Positions as the classes of a request that stores them: `topic` and, in it, `part`."""
+    topics = by_topic(
+        offsets,
+        lambda tp: part(
+            partition_index=tp.partition,
+            committed_offset=offsets[tp].offset,
+            committed_leader_epoch=offsets[tp].leader_epoch,
+            committed_metadata=offsets[tp].metadata,
+        ),
+    )
+    return [topic(name=name, partitions=parts) for name, parts in topics.items()]
+
+
 async def commit_offsets(
     cluster: Cluster, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> None:
@@ -185,23 +201,12 @@ async def commit_offsets(
     """
     if not offsets:
         return
-    topics = by_topic(
-        offsets,
-        lambda tp: OffsetCommitRequestPartition(
-            partition_index=tp.partition,
-            committed_offset=offsets[tp].offset,
-            committed_leader_epoch=offsets[tp].leader_epoch,
-            committed_metadata=offsets[tp].metadata,
-        ),
-    )
     request = OffsetCommitRequest(
         group_id=group.group_id,
         generation_id_or_member_epoch=group.generation,
         member_id=group.member_id,
         group_instance_id=group.instance_id,
-        topics=[
-            OffsetCommitRequestTopic(name=name, partitions=items) for name, items in topics.items()
-        ],
+        topics=committed_topics(offsets, OffsetCommitRequestTopic, OffsetCommitRequestPartition),
     )
 
     def judge(response: Any, address: str) -> None:
