@@ -319,6 +319,27 @@ def test_assign_and_pattern_choose_partitions(topic: str, read: Any) -> None:
     assert read(subscribePattern=topic[:-1] + ".").count() == 21
 
 
+def test_a_task_leaves_its_worker_little_to_collect(
+    spark: SparkSession, topic: str, read: Any
+) -> None:
+    def frozen(batches: Iterator[Any]) -> Iterator[Any]:
+        import gc
+
+        import pyarrow as pa
+
+        for _ in batches:
+            gc.collect()
+            yield pa.RecordBatch.from_pydict(
+                {"exempt": [gc.get_freeze_count()], "left": [len(gc.get_objects())]}
+            )
+
+    assert read(topic).count() == 21
+    # Enough tasks for each idle worker to get one.
+    tasks = spark.range(16, numPartitions=16)
+    workers = tasks.mapInArrow(frozen, "exempt long, left long").collect()
+    assert any(worker["exempt"] > worker["left"] for worker in workers), workers
+
+
 def test_an_empty_topic_has_no_rows(broker: Broker, read: Any) -> None:
     assert read(broker.topic(2)).count() == 0
 
