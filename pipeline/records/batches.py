@@ -27,6 +27,7 @@ Source: Kafka `CompletedFetch` (aborted transactions); Spark `KafkaRecordToRowCo
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -316,9 +317,7 @@ class PartitionDecoder:
         """`rows` times `value`; the longest so far is kept and sliced."""
         known = self._constants.get(name)
         if known is None or len(known) < rows:
-            kind = pa.string() if isinstance(value, str) else pa.int32()
-            known = pa.repeat(pa.scalar(value, kind), rows)
-            self._constants[name] = known
+            known = self._constants[name] = _repeated(value, rows)
         return known.slice(0, rows)
 
     def _legacy(self, data: memoryview, position: int, end: int) -> Iterator[pa.RecordBatch]:
@@ -435,6 +434,17 @@ class _Columns:
         ends, valid, data = room
         buffers = [pa.py_buffer(valid), pa.py_buffer(ends), pa.py_buffer(data)[:size]]
         return pa.Array.from_buffers(kind, rows, buffers)
+
+
+def _repeated(value: str | int, rows: int) -> pa.Array:
+    """`rows` times `value`, by its bytes: `pa.scalar` imports pandas, half a second in a worker."""
+    if isinstance(value, int):
+        numbers = array("i", [value]) * rows
+        return pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(numbers)])
+    text = value.encode()
+    ends = array("i", (row * len(text) for row in range(rows + 1)))
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(text * rows)]
+    return pa.Array.from_buffers(pa.string(), rows, buffers)
 
 
 def _room(count: int, code: Literal["q", "i", "B"]) -> memoryview:

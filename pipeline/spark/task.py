@@ -70,8 +70,12 @@ def read_task(
     Where an object is gone, retention has deleted its records, or the broker has them elsewhere: it
     is asked for them.
     """
+    yield from _read(options, columns, task)
     if TaskContext.get() is not None:
         _spare_collections()
+
+
+def _read(options: SourceOptions, columns: tuple[str, ...], task: Task) -> Iterator[pa.RecordBatch]:
     rules = DecodeRules(
         columns=columns,
         oldest_ms=task.oldest_ms,
@@ -98,7 +102,7 @@ def read_task(
 def _spare_collections() -> None:
     """Exempt what this worker has imported from garbage collection, once.
 
-    Spark's daemon collects garbage after each task of a worker that it uses again. All that lives
-    by then are the modules of Spark, pandas, pyarrow and ours, some 40 ms of walking for a task.
+    Spark's daemon collects garbage after each task of a worker that it uses again. What lives by
+    then are the modules of Spark, pyarrow and ours: some 40 ms of walking for each task.
     """
     gc.freeze()

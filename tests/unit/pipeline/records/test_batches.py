@@ -1,6 +1,7 @@
 """Log bytes become Arrow columns: every flavour of batch, every reason to leave a record out."""
 
 import importlib.util
+import subprocess
 import sys
 from types import ModuleType
 from typing import Any
@@ -92,6 +93,25 @@ def test_the_columns_are_those_of_sparks_kafka_source() -> None:
             {"key": "é", "value": b""},
         ],
     }
+
+
+def test_reading_imports_no_pandas() -> None:
+    """Each of Spark's workers would pay half a second for it."""
+    code = (
+        "import sys\n"
+        "from pipeline.records.batches import COLUMN_TYPES, DecodeRules, PartitionDecoder\n"
+        "tried = []\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_): tried.append(name)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "rules = DecodeRules(columns=tuple(COLUMN_TYPES))\n"
+        "decoder = PartitionDecoder('t', 3, 0, 9, rules)\n"
+        "(rows,) = decoder.feed(memoryview(bytes.fromhex(sys.argv[1])))\n"
+        "print(rows.num_rows, [name for name in tried if name.startswith('pandas')])\n"
+    )
+    command = [sys.executable, "-c", code, batch(0, 3).hex()]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert answer.stdout == "3 []\n"
 
 
 def test_null_empty_and_present_bytes_are_three_things() -> None:
