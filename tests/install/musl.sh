@@ -100,8 +100,12 @@ wheel() { # with the environment of [tool.cibuildwheel], and repaired as it does
         rm -r dist build'
 }
 
-[ -x "$root/opt/python/bin/python3" ] || python > "$work/python.log" 2>&1 \
-    || { tail -n 20 "$work/python.log"; exit 1; }
+if ! [ -x "$root/opt/python/bin/python3" ]; then
+    # Not after ||: there a function would go on after a step that failed.
+    trap 'tail -n 20 "$work/python.log"' EXIT
+    python > "$work/python.log" 2>&1
+    trap - EXIT
+fi
 furnish
 wheel
 for what in "$root"/tmp/*.whl "$root/tmp/tidelog"; do
