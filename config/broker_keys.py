@@ -8,9 +8,9 @@ without meaning here are in `config.not_applicable`.
 
 from types import MappingProxyType
 
-from config.group import SHARE_KEYS, STREAMS_KEYS
+from config.group import CONSUMER_KEYS, SHARE_KEYS, STREAMS_KEYS
 from config.listeners import complaint_about_limits
-from config.rows import flag, number
+from config.rows import flag, number, secret, word, words
 from config.security.keys import SECURITY_KEYS
 from config.store_url import check_lease, check_store_url
 from config.topic_keys import MS_PER_DAY, TOPIC_KEYS
@@ -69,24 +69,13 @@ def _synonym_keys() -> list[Key]:
 
 
 _IDENTITY = (
-    Key(
-        name="node.id",
-        type=ValueType.INT,
-        default=1,
-        low=0,
-        high=INT32_MAX,
-        aliases=("broker.id",),
-        doc="This broker's number, as clients see it.",
-    ),
-    Key(name="broker.rack", type=ValueType.STRING, default="", doc="The rack that Metadata names."),
-    Key(
-        name="cluster.id",
-        type=ValueType.STRING,
-        default="",
-        doc=(
-            "Cluster id of a new data directory; empty draws one. Afterwards the directory's own "
-            "counts."
-        ),
+    number("node.id", 1, "This broker's number, as clients see it.", low=0, aliases=("broker.id",)),
+    word("broker.rack", "", "The rack that Metadata names."),
+    word(
+        "cluster.id",
+        "",
+        "Cluster id of a new data directory; empty draws one. Afterwards the directory's own "
+        "counts.",
     ),
     number(
         "workers",
@@ -96,41 +85,30 @@ _IDENTITY = (
         low=1,
         high=64,
     ),
-    Key(
-        name="log.dirs",
-        type=ValueType.STRING,
-        default="./data",
-        aliases=("log.dir", "data.dir"),
-        doc="The data directory. One only.",
-    ),
+    word("log.dirs", "./data", "The data directory. One only.", aliases=("log.dir", "data.dir")),
 )
 
 _NETWORK = (
-    Key(
-        name="listeners",
-        type=ValueType.LIST,
-        default=("PLAINTEXT://127.0.0.1:9092",),
-        doc=(
-            "Where the broker listens: NAME://HOST:PORT, several separated by commas; port 0 "
-            "picks a free one."
-        ),
+    words(
+        "listeners",
+        ("PLAINTEXT://127.0.0.1:9092",),
+        "Where the broker listens: NAME://HOST:PORT, several separated by commas; port 0 "
+        "picks a free one.",
     ),
-    Key(
-        name="advertised.listeners",
-        type=ValueType.LIST,
-        default=(),
-        doc="The addresses that Metadata names, by listener name; empty: the same as listeners.",
+    words(
+        "advertised.listeners",
+        (),
+        "The addresses that Metadata names, by listener name; empty: the same as listeners.",
     ),
-    Key(
-        name="listener.security.protocol.map",
-        type=ValueType.LIST,
-        default=(
+    words(
+        "listener.security.protocol.map",
+        (
             "PLAINTEXT:PLAINTEXT",
             "SSL:SSL",
             "SASL_PLAINTEXT:SASL_PLAINTEXT",
             "SASL_SSL:SASL_SSL",
         ),
-        doc="Security protocol of each listener name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
+        "Security protocol of each listener name: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
     ),
     number("socket.request.max.bytes", 104_857_600, "The largest request accepted.", low=64),
     number(
@@ -173,14 +151,13 @@ _NETWORK = (
         low=0,
         dynamic=True,
     ),
-    Key(
-        name="max.connections.per.ip.overrides",
-        type=ValueType.LIST,
-        default=(),
+    words(
+        "max.connections.per.ip.overrides",
+        (),
+        "Other limits for some addresses: 10.0.0.7:50,[2001:db8::1]:5. Host names are not "
+        "looked up.",
         check=complaint_about_limits,
         dynamic=True,
-        doc="Other limits for some addresses: 10.0.0.7:50,[2001:db8::1]:5. Host names are not "
-        "looked up.",
     ),
     number(
         "queued.max.request.bytes",
@@ -218,45 +195,32 @@ _NETWORK = (
     number(
         "max.incremental.fetch.session.cache.slots", 1000, "Fetch sessions kept at once.", low=0
     ),
-    Key(
-        name="metrics.listener",
-        type=ValueType.STRING,
-        default="127.0.0.1:9464",
-        doc=(
-            "Tidelog's own. HOST:PORT of /metrics, probes and operators' queries; port "
-            "0 picks a free one, empty serves none."
-        ),
+    word(
+        "metrics.listener",
+        "127.0.0.1:9464",
+        "Tidelog's own. HOST:PORT of /metrics, probes and operators' queries; port "
+        "0 picks a free one, empty serves none.",
     ),
-    Key(
-        name="metrics.listener.security",
-        type=ValueType.STRING,
-        default="none",
+    word(
+        "metrics.listener.security",
+        "none",
+        "Tidelog's own. tls serves that port as https with the ssl.* settings; "
+        "listener.name.metrics.ssl.* count for this port alone.",
         choices=("none", "tls"),
-        doc=(
-            "Tidelog's own. tls serves that port as https with the ssl.* settings; "
-            "listener.name.metrics.ssl.* count for this port alone."
-        ),
     ),
-    Key(
-        name="metrics.auth",
-        type=ValueType.STRING,
-        default="none",
+    word(
+        "metrics.auth",
+        "none",
+        "Tidelog's own. How clients of that port prove who they are, apart from TLS "
+        "certificates: basic checks name and password against the SCRAM credentials, bearer "
+        "takes the token of metrics.auth.token, which stands for User:metrics. /healthz and "
+        "/readyz need no proof.",
         choices=("none", "basic", "bearer"),
-        doc=(
-            "Tidelog's own. How clients of that port prove who they are, apart from TLS "
-            "certificates: basic checks name and password against the SCRAM credentials, bearer "
-            "takes the token of metrics.auth.token, which stands for User:metrics. /healthz and "
-            "/readyz need no proof."
-        ),
     ),
-    Key(
-        name="metrics.auth.token",
-        type=ValueType.PASSWORD,
-        default="",
-        doc=(
-            "Tidelog's own. The token for metrics.auth=bearer, best as file:/PATH; the file is "
-            "read for every request, so a new token needs no restart."
-        ),
+    secret(
+        "metrics.auth.token",
+        "Tidelog's own. The token for metrics.auth=bearer, best as file:/PATH; the file is "
+        "read for every request, so a new token needs no restart.",
     ),
 )
 
@@ -310,15 +274,12 @@ _LOG = (
         low=0,
         wide=True,
     ),
-    Key(
-        name="remote.storage.url",
-        type=ValueType.STRING,
-        default="",
-        doc=(
-            "Tidelog's own. The object store of topics with remote.storage.enable: "
-            "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///DIR. "
-            "Credentials are in the environment. Empty: there is none."
-        ),
+    word(
+        "remote.storage.url",
+        "",
+        "Tidelog's own. The object store of topics with remote.storage.enable: "
+        "s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///DIR. "
+        "Credentials are in the environment. Empty: there is none.",
         check=check_store_url,
     ),
     flag(
@@ -327,17 +288,14 @@ _LOG = (
         "Tidelog's own. Follow the bucket of remote.storage.url, which another broker owns: serve "
         "reads, refuse writes, until tidelog promote. Same as tidelog serve --standby URL.",
     ),
-    Key(
-        name="remote.lease.ms",
-        type=ValueType.INT,
-        default=0,
+    number(
+        "remote.lease.ms",
+        0,
+        "Tidelog's own. The owner of a bucket renews its lease within this time, or accepts "
+        "nothing until it has; a standby that has the setting, too, takes the bucket over when "
+        "the owner's lease has ended. 0: no lease, only tidelog promote; else at least 3000.",
         low=0,
         high=3_600_000,
-        doc=(
-            "Tidelog's own. The owner of a bucket renews its lease within this time, or accepts "
-            "nothing until it has; a standby that has the setting, too, takes the bucket over when "
-            "the owner's lease has ended. 0: no lease, only tidelog promote; else at least 3000."
-        ),
         check=check_lease,
     ),
     number(
@@ -457,74 +415,20 @@ _GROUPS = (
     ),
     number("offset.metadata.max.bytes", 4096, "The largest metadata of a committed offset.", low=0),
     number(
-        "group.consumer.session.timeout.ms",
-        45_000,
-        "Session timeout of the new group protocol.",
-        low=1,
-    ),
-    number(
-        "group.consumer.heartbeat.interval.ms",
-        5_000,
-        "Heartbeat interval of the new group protocol.",
-        low=1,
-    ),
-    number(
         "group.consumer.max.size",
         INT32_MAX,
         "Members that a group of the new protocol may have.",
         low=1,
     ),
-    Key(
-        name="group.consumer.migration.policy",
-        type=ValueType.STRING,
-        default="bidirectional",
+    word(
+        "group.consumer.migration.policy",
+        "bidirectional",
+        "Whether a group changes between the classic and the new protocol while it has "
+        "members: upgrade with the first member of the new one, downgrade when the last one goes.",
         choices=("disabled", "upgrade", "downgrade", "bidirectional"),
         ignores_case=True,
-        doc="Whether a group changes between the classic and the new protocol while it has "
-        "members: upgrade with the first member of the new one, downgrade when the last one goes.",
     ),
-    number(
-        "group.consumer.min.session.timeout.ms",
-        45_000,
-        "The least that a group's own consumer.session.timeout.ms may be.",
-        low=1,
-    ),
-    number(
-        "group.consumer.max.session.timeout.ms",
-        60_000,
-        "The most that a group's own consumer.session.timeout.ms may be.",
-        low=1,
-    ),
-    number(
-        "group.consumer.min.heartbeat.interval.ms",
-        5_000,
-        "The least that a group's own consumer.heartbeat.interval.ms may be.",
-        low=1,
-    ),
-    number(
-        "group.consumer.max.heartbeat.interval.ms",
-        15_000,
-        "The most that a group's own consumer.heartbeat.interval.ms may be.",
-        low=1,
-    ),
-    number(
-        "group.consumer.assignment.interval.ms",
-        0,
-        "The least time between two assignments of a group of the new protocol; in Kafka 1000.",
-        low=0,
-    ),
-    number(
-        "group.consumer.min.assignment.interval.ms",
-        0,
-        "The least that a group's own consumer.assignment.interval.ms may be.",
-        low=0,
-    ),
-    number(
-        "group.consumer.max.assignment.interval.ms",
-        15_000,
-        "The most that a group's own consumer.assignment.interval.ms may be.",
-        low=0,
-    ),
+    *CONSUMER_KEYS,
     *SHARE_KEYS,
     *STREAMS_KEYS,
     number(

@@ -7,13 +7,13 @@ limits it to the current ones.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, cast
 
 from config.errors import Problem, nearest
 from config.model import BrokerConfig
-from config.rows import number, topic_number
+from config.rows import flag, number, topic_number, word
 from config.values import INT16_MAX, INT32_MAX, InvalidValue, Key, Value, ValueType
 
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
@@ -63,7 +63,12 @@ _KEYS = (
         45_000,
         "A member that is silent for longer than this is removed from the group.",
     ),
-    _number(ASSIGNMENT_INTERVAL, 0, "The least time between two assignments of the group.", low=0),
+    _number(
+        ASSIGNMENT_INTERVAL,
+        0,
+        "The least time between two assignments of the group; in Kafka 1000.",
+        low=0,
+    ),
     _number(
         SHARE_HEARTBEAT_INTERVAL, 5_000, "How often members of the share group send heartbeats."
     ),
@@ -94,30 +99,22 @@ _KEYS = (
         "of one partition.",
         low=100,
     ),
-    Key(
-        name=SHARE_OFFSET_RESET,
-        type=ValueType.STRING,
-        default="latest",
-        check=lambda value: _offset_reset_problem(str(value)),
-        doc="Where the share group begins in a partition that it has not read: latest, earliest, "
+    word(
+        SHARE_OFFSET_RESET,
+        "latest",
+        "Where the share group begins in a partition that it has not read: latest, earliest, "
         "or by_duration:P7D for the records of the last seven days (an ISO 8601 duration).",
+        check=lambda value: _offset_reset_problem(str(value)),
         dynamic=True,
     ),
-    Key(
-        name=SHARE_ISOLATION,
-        type=ValueType.STRING,
-        default="read_uncommitted",
+    word(
+        SHARE_ISOLATION,
+        "read_uncommitted",
+        "Whether the share group gets the records of open and aborted transactions.",
         choices=("read_uncommitted", "read_committed"),
-        doc="Whether the share group gets the records of open and aborted transactions.",
         dynamic=True,
     ),
-    Key(
-        name=SHARE_RENEW,
-        type=ValueType.BOOLEAN,
-        default=True,
-        doc="Whether members may extend their locks on records.",
-        dynamic=True,
-    ),
+    flag(SHARE_RENEW, True, "Whether members may extend their locks on records.", dynamic=True),
     _number(
         STREAMS_HEARTBEAT_INTERVAL, 5_000, "How often members of the streams group send heartbeats."
     ),
@@ -277,63 +274,36 @@ def _broker_number(broker: BrokerConfig, name: str) -> int:
     return cast("int", getattr(broker, name.replace(".", "_")))
 
 
+def _default(name: str, high: int = INT32_MAX) -> Key:
+    """The broker's setting that groups without their own `name` have."""
+    key = GROUP_KEYS[name]
+    doc = f"Default of the group setting {name}. {key.doc}"
+    return number(
+        f"group.{name}", cast("int", key.default), doc, low=cast("int", key.low), high=high
+    )
+
+
+def _bounded(
+    name: str, least: tuple[int, int, int], most: tuple[int, int, int], high: int = INT32_MAX
+) -> Iterator[Key]:
+    """As `_default`, and the bounds of a group's own value: low, default and high of each."""
+    yield _default(name, high)
+    bounds = zip(bound_names(GROUP_KEYS[name]), ("least", "most"), (least, most), strict=True)
+    for bound, extreme, (low, default, highest) in bounds:
+        doc = f"The {extreme} that a group's own {name} may be."
+        yield number(str(bound), default, doc, low=low, high=highest)
+
+
+CONSUMER_KEYS: Final[tuple[Key, ...]] = (
+    *_bounded(SESSION_TIMEOUT, (1, 45_000, INT32_MAX), (1, 60_000, INT32_MAX)),
+    *_bounded(HEARTBEAT_INTERVAL, (1, 5_000, INT32_MAX), (1, 15_000, INT32_MAX)),
+    *_bounded(ASSIGNMENT_INTERVAL, (0, 0, INT32_MAX), (0, 15_000, INT32_MAX)),
+)
+
 SHARE_KEYS: Final[tuple[Key, ...]] = (
-    number(
-        "group.share.session.timeout.ms",
-        45_000,
-        "Session timeout of members of share groups.",
-        low=1,
-    ),
-    number(
-        "group.share.min.session.timeout.ms",
-        45_000,
-        "The least that a group's own share.session.timeout.ms may be.",
-        low=1,
-    ),
-    number(
-        "group.share.max.session.timeout.ms",
-        60_000,
-        "The most that a group's own share.session.timeout.ms may be.",
-        low=1,
-    ),
-    number(
-        "group.share.heartbeat.interval.ms",
-        5_000,
-        "Heartbeat interval of members of share groups.",
-        low=1,
-    ),
-    number(
-        "group.share.min.heartbeat.interval.ms",
-        5_000,
-        "The least that a group's own share.heartbeat.interval.ms may be.",
-        low=1,
-    ),
-    number(
-        "group.share.max.heartbeat.interval.ms",
-        15_000,
-        "The most that a group's own share.heartbeat.interval.ms may be.",
-        low=1,
-    ),
-    number(
-        "group.share.assignment.interval.ms",
-        1_000,
-        "The least time between two assignments of a share group.",
-        low=0,
-        high=15_000,
-    ),
-    number(
-        "group.share.min.assignment.interval.ms",
-        0,
-        "The least that a group's own share.assignment.interval.ms may be.",
-        low=0,
-        high=15_000,
-    ),
-    number(
-        "group.share.max.assignment.interval.ms",
-        15_000,
-        "The most that a group's own share.assignment.interval.ms may be.",
-        low=0,
-    ),
+    *_bounded(SHARE_SESSION_TIMEOUT, (1, 45_000, INT32_MAX), (1, 60_000, INT32_MAX)),
+    *_bounded(SHARE_HEARTBEAT_INTERVAL, (1, 5_000, INT32_MAX), (1, 15_000, INT32_MAX)),
+    *_bounded(SHARE_ASSIGNMENT_INTERVAL, (0, 0, 15_000), (0, 15_000, INT32_MAX), 15_000),
     number(
         "group.share.max.size",
         200,
@@ -347,70 +317,9 @@ SHARE_KEYS: Final[tuple[Key, ...]] = (
         "Share sessions that the broker keeps.",
         low=1,
     ),
-    number(
-        "group.share.record.lock.duration.ms",
-        30_000,
-        "How long a record is a member's before others may get it.",
-        low=1_000,
-        high=3_600_000,
-    ),
-    number(
-        "group.share.min.record.lock.duration.ms",
-        15_000,
-        "The least that a group's own share.record.lock.duration.ms may be.",
-        low=1_000,
-        high=30_000,
-    ),
-    number(
-        "group.share.max.record.lock.duration.ms",
-        60_000,
-        "The most that a group's own share.record.lock.duration.ms may be.",
-        low=30_000,
-        high=3_600_000,
-    ),
-    number(
-        "group.share.delivery.count.limit",
-        5,
-        "How often a record is delivered before it is archived.",
-        low=2,
-        high=10,
-    ),
-    number(
-        "group.share.min.delivery.count.limit",
-        2,
-        "The least that a group's own share.delivery.count.limit may be.",
-        low=2,
-        high=5,
-    ),
-    number(
-        "group.share.max.delivery.count.limit",
-        10,
-        "The most that a group's own share.delivery.count.limit may be.",
-        low=5,
-        high=25,
-    ),
-    number(
-        "group.share.partition.max.record.locks",
-        2_000,
-        "Offsets between the first record that is not done and the last that was delivered, of one "
-        "partition and group.",
-        low=100,
-        high=10_000,
-    ),
-    number(
-        "group.share.min.partition.max.record.locks",
-        100,
-        "The least that a group's own share.partition.max.record.locks may be.",
-        low=100,
-        high=2_000,
-    ),
-    number(
-        "group.share.max.partition.max.record.locks",
-        4_000,
-        "The most that a group's own share.partition.max.record.locks may be.",
-        low=2_000,
-        high=10_000,
-    ),
+    *_bounded(SHARE_LOCK_DURATION, (1_000, 15_000, 30_000), (30_000, 60_000, 3_600_000), 3_600_000),
+    *_bounded(SHARE_DELIVERY_LIMIT, (2, 2, 5), (5, 10, 25), 10),
+    *_bounded(SHARE_RECORD_LOCKS, (100, 100, 2_000), (2_000, 4_000, 10_000), 10_000),
     number(
         "share.coordinator.state.topic.num.partitions",
         1,
@@ -449,72 +358,11 @@ SHARE_KEYS: Final[tuple[Key, ...]] = (
 """In the order of docs/configuration.md."""
 
 STREAMS_KEYS: Final[tuple[Key, ...]] = (
-    number(
-        "group.streams.session.timeout.ms",
-        45_000,
-        "Session timeout of members of streams groups.",
-        low=1,
-    ),
-    number(
-        "group.streams.min.session.timeout.ms",
-        45_000,
-        "The least that a group's own streams.session.timeout.ms may be.",
-        low=1,
-    ),
-    number(
-        "group.streams.max.session.timeout.ms",
-        60_000,
-        "The most that a group's own streams.session.timeout.ms may be.",
-        low=1,
-    ),
-    number(
-        "group.streams.heartbeat.interval.ms",
-        5_000,
-        "Heartbeat interval of members of streams groups.",
-        low=1,
-    ),
-    number(
-        "group.streams.min.heartbeat.interval.ms",
-        5_000,
-        "The least that a group's own streams.heartbeat.interval.ms may be.",
-        low=1,
-    ),
-    number(
-        "group.streams.max.heartbeat.interval.ms",
-        15_000,
-        "The most that a group's own streams.heartbeat.interval.ms may be.",
-        low=1,
-    ),
-    number(
-        "group.streams.assignment.interval.ms",
-        1_000,
-        "The least time between two assignments of a streams group.",
-        low=0,
-    ),
-    number(
-        "group.streams.min.assignment.interval.ms",
-        0,
-        "The least that a group's own streams.assignment.interval.ms may be.",
-        low=0,
-    ),
-    number(
-        "group.streams.max.assignment.interval.ms",
-        15_000,
-        "The most that a group's own streams.assignment.interval.ms may be.",
-        low=0,
-    ),
-    number(
-        "group.streams.initial.rebalance.delay.ms",
-        3_000,
-        "How long the first assignment of an empty streams group waits for further members.",
-        low=0,
-    ),
-    number(
-        "group.streams.num.standby.replicas",
-        0,
-        "Copies of the state of each task that members of a streams group keep.",
-        low=0,
-    ),
+    *_bounded(STREAMS_SESSION_TIMEOUT, (1, 45_000, INT32_MAX), (1, 60_000, INT32_MAX)),
+    *_bounded(STREAMS_HEARTBEAT_INTERVAL, (1, 5_000, INT32_MAX), (1, 15_000, INT32_MAX)),
+    *_bounded(STREAMS_ASSIGNMENT_INTERVAL, (0, 0, INT32_MAX), (0, 15_000, INT32_MAX)),
+    _default(STREAMS_INITIAL_DELAY),
+    _default(STREAMS_STANDBYS),
     number(
         "group.streams.max.standby.replicas",
         2,

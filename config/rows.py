@@ -1,37 +1,55 @@
-"""Short forms for the rows of the two tables of settings; see `config.values.Key`."""
+"""Short forms for the rows of the tables of settings; see `config.values.Key`."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import TypedDict, Unpack
 
 from config.values import INT32_MAX, INT64_MAX, Key, Value, ValueType
 
 
-def flag(name: str, default: bool, doc: str, *, dynamic: bool = False) -> Key:
-    """A yes-or-no setting of the broker."""
-    return Key(name=name, type=ValueType.BOOLEAN, default=default, doc=doc, dynamic=dynamic)
+class _More(TypedDict, total=False):
+    """What most rows leave out, as in `Key`."""
+
+    low: int
+    high: int
+    choices: tuple[str, ...]
+    ignores_case: bool
+    dynamic: bool
+    aliases: tuple[str, ...]
+    check: Callable[[Value], str | None]
+    form: str
 
 
-def number(
-    name: str,
-    default: int,
-    doc: str,
-    *,
-    low: int | None = None,
-    high: int | None = None,
-    dynamic: bool = False,
-    wide: bool = False,
-    check: Callable[[Value], str | None] | None = None,
-) -> Key:
-    """A whole-number setting of the broker; `wide` gives it 64 bits."""
-    return Key(
-        name=name,
-        type=ValueType.LONG if wide else ValueType.INT,
-        default=default,
-        low=low,
-        high=high if high is not None else (INT64_MAX if wide else INT32_MAX),
-        doc=doc,
-        dynamic=dynamic,
-        check=check,
-    )
+def flag(name: str, default: bool, doc: str, **more: Unpack[_More]) -> Key:
+    """A yes-or-no setting."""
+    return Key(name=name, type=ValueType.BOOLEAN, default=default, doc=doc, **more)
+
+
+def number(name: str, default: int, doc: str, *, wide: bool = False, **more: Unpack[_More]) -> Key:
+    """A whole-number setting; `wide` gives it 64 bits."""
+    more.setdefault("high", INT64_MAX if wide else INT32_MAX)
+    kind = ValueType.LONG if wide else ValueType.INT
+    return Key(name=name, type=kind, default=default, doc=doc, **more)
+
+
+def word(name: str, default: str, doc: str, **more: Unpack[_More]) -> Key:
+    """A setting that is one text."""
+    return Key(name=name, type=ValueType.STRING, default=default, doc=doc, **more)
+
+
+def words(name: str, default: tuple[str, ...], doc: str, **more: Unpack[_More]) -> Key:
+    """A setting that is a list."""
+    return Key(name=name, type=ValueType.LIST, default=default, doc=doc, **more)
+
+
+def secret(name: str, doc: str, **more: Unpack[_More]) -> Key:
+    """A setting whose value is shown nowhere."""
+    return Key(name=name, type=ValueType.PASSWORD, default="", doc=doc, **more)
+
+
+def of_topic(key: Key, *synonyms: tuple[str, int]) -> Key:
+    """The setting as one of topics; without synonyms the broker's name is `log.` + it."""
+    return replace(key, dynamic=True, synonyms=synonyms or ((f"log.{key.name}", 1),))
 
 
 def topic_number(
@@ -39,53 +57,21 @@ def topic_number(
     default: int,
     doc: str,
     *synonyms: tuple[str, int],
-    low: int = 0,
-    high: int | None = None,
     wide: bool = True,
-    aliases: tuple[str, ...] = (),
-    check: Callable[[Value], str | None] | None = None,
+    **more: Unpack[_More],
 ) -> Key:
-    """A whole-number setting of a topic; without synonyms the broker's name is `log.` + it."""
-    return Key(
-        name=name,
-        type=ValueType.LONG if wide else ValueType.INT,
-        default=default,
-        low=low,
-        high=high if high is not None else (INT64_MAX if wide else INT32_MAX),
-        doc=doc,
-        dynamic=True,
-        synonyms=synonyms or ((f"log.{name}", 1),),
-        aliases=aliases,
-        check=check,
-    )
+    """A whole-number setting of a topic, from 0 on unless `low` says otherwise."""
+    more.setdefault("low", 0)
+    return of_topic(number(name, default, doc, wide=wide, **more), *synonyms)
 
 
 def topic_word(
-    name: str,
-    default: str,
-    choices: tuple[str, ...],
-    doc: str,
-    synonym: str | None = None,
+    name: str, default: str, choices: tuple[str, ...], doc: str, synonym: str | None = None
 ) -> Key:
     """A topic setting with one of a few words as its value."""
-    return Key(
-        name=name,
-        type=ValueType.STRING,
-        default=default,
-        choices=choices,
-        doc=doc,
-        dynamic=True,
-        synonyms=((synonym or f"log.{name}", 1),),
-    )
+    return of_topic(word(name, default, doc, choices=choices), (synonym or f"log.{name}", 1))
 
 
 def topic_flag(name: str, default: bool, doc: str, synonym: str | None = None) -> Key:
     """A yes-or-no setting of a topic."""
-    return Key(
-        name=name,
-        type=ValueType.BOOLEAN,
-        default=default,
-        doc=doc,
-        dynamic=True,
-        synonyms=((synonym or f"log.{name}", 1),),
-    )
+    return of_topic(flag(name, default, doc), (synonym or f"log.{name}", 1))

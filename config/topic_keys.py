@@ -11,7 +11,7 @@ import re
 from types import MappingProxyType
 from typing import Final
 
-from config.rows import topic_flag, topic_number, topic_word
+from config.rows import flag, of_topic, topic_flag, topic_number, topic_word, word, words
 from config.values import INT64_MAX, Key, Value, ValueType
 
 MS_PER_MINUTE = 60_000
@@ -59,18 +59,17 @@ def _replicas_check(value: Value) -> str | None:
 
 
 def _throttled(kind: str) -> Key:
-    return Key(
-        name=f"{kind}.replication.throttled.replicas",
-        type=ValueType.STRING,
-        default="",
-        doc="Accepted for compatibility: one node has one replica.",
+    return word(
+        f"{kind}.replication.throttled.replicas",
+        "",
+        "Accepted for compatibility: one node has one replica.",
         dynamic=True,
         check=_replicas_check,
     )
 
 
 def _tiered(name: str, doc: str) -> Key:
-    return Key(name=name, type=ValueType.BOOLEAN, default=False, doc=doc, dynamic=True)
+    return flag(name, False, doc, dynamic=True)
 
 
 _TOPIC_TIME = (
@@ -85,24 +84,21 @@ _TOPIC_TIME = (
         "message.timestamp.difference.max.ms",
         UNSET_DIFFERENCE_MS,
         "How far a record's CreateTime may differ from the broker's clock, either way (KIP-32). "
-        "Stands in "
-        "for message.timestamp.before.max.ms and message.timestamp.after.max.ms where those are "
-        "not set.",
+        "Stands in for message.timestamp.before.max.ms and message.timestamp.after.max.ms where "
+        "those are not set.",
         aliases=("max.message.time.difference.ms",),
     ),
     topic_number(
         "message.timestamp.before.max.ms",
         INT64_MAX,
         "How far a record's CreateTime may lie before the broker's clock; older ones are refused "
-        "with "
-        "INVALID_TIMESTAMP.",
+        "with INVALID_TIMESTAMP.",
     ),
     topic_number(
         "message.timestamp.after.max.ms",
         MS_PER_HOUR,
         "How far a record's CreateTime may lie ahead of the broker's clock; later ones are "
-        "refused with "
-        "INVALID_TIMESTAMP. One future timestamp would otherwise hold back retention.",
+        "refused with INVALID_TIMESTAMP. One future timestamp would otherwise hold back retention.",
     ),
     topic_number(
         "retention.ms",
@@ -125,8 +121,7 @@ _TOPIC_TIME = (
         "segment.ms",
         7 * MS_PER_DAY,
         "A segment is closed when an append's largest timestamp is more than this past the "
-        "timestamp of "
-        "the segment's first batch.",
+        "timestamp of the segment's first batch.",
         ("log.roll.ms", 1),
         ("log.roll.hours", MS_PER_HOUR),
         low=1,
@@ -157,15 +152,14 @@ _TOPIC_TIME = (
 )
 
 _TOPIC_STORAGE = (
-    Key(
-        name="cleanup.policy",
-        type=ValueType.LIST,
-        default=("delete",),
-        choices=("delete", "compact"),
-        doc="delete: old segments go by retention. compact: the last value of each key stays. "
-        "Both may be given.",
-        dynamic=True,
-        synonyms=(("log.cleanup.policy", 1),),
+    of_topic(
+        words(
+            "cleanup.policy",
+            ("delete",),
+            "delete: old segments go by retention. compact: the last value of each key stays. "
+            "Both may be given.",
+            choices=("delete", "compact"),
+        )
     ),
     topic_word(
         "compression.type",
@@ -232,8 +226,7 @@ _TOPIC_STORAGE = (
         "batch",
         ("batch", "os"),
         "Tidelog's own. batch: acks=all is answered, and records become visible, only once they "
-        "are on disk. "
-        "os: when they are in the page cache, as in Apache Kafka.",
+        "are on disk. os: when they are in the page cache, as in Apache Kafka.",
         "log.flush.policy",
     ),
     topic_number(
@@ -256,15 +249,14 @@ _TOPIC_STORAGE = (
         ("message.max.bytes", 1),
         wide=False,
     ),
-    Key(
-        name="message.format.version",
-        type=ValueType.STRING,
-        default="3.0-IV1",
-        doc="Accepted for compatibility, as by Kafka 3.0 to 3.9: whatever it says, new records are "
-        "stored in format 2, and all older formats are readable.",
-        dynamic=True,
-        synonyms=(("log.message.format.version", 1),),
-        check=_format_version_check,
+    of_topic(
+        word(
+            "message.format.version",
+            "3.0-IV1",
+            "Accepted for compatibility, as by Kafka 3.0 to 3.9: whatever it says, new records "
+            "are stored in format 2, and all older formats are readable.",
+            check=_format_version_check,
+        )
     ),
     topic_flag(
         "message.downconversion.enable",

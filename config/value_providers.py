@@ -30,15 +30,15 @@ from types import MappingProxyType
 from typing import Final
 
 from config.errors import Problem
-from config.values import HIDDEN, Key, ValueType
+from config.rows import words
+from config.values import HIDDEN
 from values.dataclasses import dataclass
 
 PROVIDERS: Final = "config.providers"
-PROVIDERS_KEY: Final = Key(
-    name=PROVIDERS,
-    type=ValueType.LIST,
-    default=(),
-    doc="Names of providers of values: file, directory and env, which settings refer to as "
+PROVIDERS_KEY: Final = words(
+    PROVIDERS,
+    (),
+    "Names of providers of values: file, directory and env, which settings refer to as "
     "${file:PATH:KEY}, ${directory:PATH:FILE} and ${env:NAME}. Other names need "
     "config.providers.NAME.class.",
 )

@@ -7,27 +7,21 @@ Source: the `ConfigDef`s that `AbstractKafkaConfig.CONFIG_DEF` joins; `tests/uni
 them.
 """
 
+from types import MappingProxyType
 from typing import Final
 
+from config.listeners import PROTOCOLS
+from config.rows import word, words
 from config.values import Key, Value, ValueType
 
-_NUMBERS: Final[tuple[tuple[ValueType, float | None, float | None, str], ...]] = (
-    (
-        ValueType.BOOLEAN,
-        None,
-        None,
-        """
+_NUMBERS: Final[dict[tuple[ValueType, float | None, float | None], str]] = {
+    (ValueType.BOOLEAN, None, None): """
         auto.leader.rebalance.enable controlled.shutdown.enable
         controller.quorum.auto.join.enable follower.fetch.last.tiered.offset.enable
         remote.log.storage.system.enable sasl.oauthbearer.assertion.claim.jti.include
         transaction.partition.verification.enable transaction.two.phase.commit.enable
         """,
-    ),
-    (
-        ValueType.INT,
-        None,
-        None,
-        """
+    (ValueType.INT, None, None): """
         broker.heartbeat.interval.ms broker.session.timeout.ms controller.socket.timeout.ms
         delete.records.purgatory.purge.interval.requests
         fetch.purgatory.purge.interval.requests initial.broker.registration.timeout.ms
@@ -38,30 +32,15 @@ _NUMBERS: Final[tuple[tuple[ValueType, float | None, float | None, str], ...]] =
         sasl.login.read.timeout.ms share.coordinator.state.topic.compression.codec
         share.fetch.purgatory.purge.interval.requests
         """,
-    ),
-    (
-        ValueType.INT,
-        -32_768,
-        32_767,
-        """
+    (ValueType.INT, -32_768, 32_767): """
         sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds
         """,
-    ),
-    (
-        ValueType.INT,
-        -1,
-        None,
-        """
+    (ValueType.INT, -1, None): """
         group.coordinator.append.linger.ms share.coordinator.append.linger.ms
         """,
-    ),
-    (ValueType.INT, 0, 3_600, "sasl.oauthbearer.assertion.claim.nbf.seconds"),
-    (ValueType.INT, 0, 86_400, "sasl.oauthbearer.assertion.claim.exp.seconds"),
-    (
-        ValueType.INT,
-        0,
-        None,
-        """
+    (ValueType.INT, 0, 3_600): "sasl.oauthbearer.assertion.claim.nbf.seconds",
+    (ValueType.INT, 0, 86_400): "sasl.oauthbearer.assertion.claim.exp.seconds",
+    (ValueType.INT, 0, None): """
         add.partitions.to.txn.retry.backoff.max.ms controller.quorum.append.linger.ms
         controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
         controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
@@ -69,12 +48,7 @@ _NUMBERS: Final[tuple[tuple[ValueType, float | None, float | None, str], ...]] =
         metadata.max.idle.interval.ms remote.log.metadata.custom.metadata.max.bytes
         replica.fetch.backoff.ms replica.fetch.max.bytes replica.fetch.response.max.bytes
         """,
-    ),
-    (
-        ValueType.INT,
-        1,
-        None,
-        """
+    (ValueType.INT, 1, None): """
         add.partitions.to.txn.retry.backoff.ms alter.log.dirs.replication.quota.window.num
         alter.log.dirs.replication.quota.window.size.seconds background.threads
         controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
@@ -98,44 +72,24 @@ _NUMBERS: Final[tuple[tuple[ValueType, float | None, float | None, str], ...]] =
         transaction.remove.expired.transaction.cleanup.interval.ms
         transaction.state.log.load.buffer.size
         """,
-    ),
-    (
-        ValueType.INT,
-        524_288,
-        None,
-        """
+    (ValueType.INT, 524_288, None): """
         group.coordinator.cached.buffer.max.bytes share.coordinator.cached.buffer.max.bytes
         """,
-    ),
-    (ValueType.INT, 8_388_608, None, "metadata.log.segment.bytes"),
-    (
-        ValueType.LONG,
-        None,
-        None,
-        """
+    (ValueType.INT, 8_388_608, None): "metadata.log.segment.bytes",
+    (ValueType.LONG, None, None): """
         log.flush.scheduler.interval.ms metadata.log.segment.ms metadata.max.retention.bytes
         metadata.max.retention.ms replica.high.watermark.checkpoint.interval.ms
         replica.lag.time.max.ms sasl.kerberos.min.time.before.relogin
         sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
         socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
         """,
-    ),
-    (ValueType.LONG, -1, None, "remote.log.index.file.cache.ttl.ms"),
-    (
-        ValueType.LONG,
-        0,
-        None,
-        """
+    (ValueType.LONG, -1, None): "remote.log.index.file.cache.ttl.ms",
+    (ValueType.LONG, 0, None): """
         controller.performance.always.log.threshold.ms follower.replication.throttled.rate
         leader.replication.throttled.rate metadata.log.max.snapshot.interval.ms
         replica.alter.log.dirs.io.max.bytes.per.second
         """,
-    ),
-    (
-        ValueType.LONG,
-        1,
-        None,
-        """
+    (ValueType.LONG, 1, None): """
         leader.imbalance.check.interval.seconds log.dir.failure.timeout.ms
         metadata.log.max.record.bytes.between.snapshots metrics.sample.window.ms
         remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
@@ -143,40 +97,39 @@ _NUMBERS: Final[tuple[tuple[ValueType, float | None, float | None, str], ...]] =
         remote.log.manager.task.retry.backoff.max.ms
         remote.log.manager.task.retry.backoff.ms
         """,
-    ),
-    (ValueType.LONG, 100, None, "controller.performance.sample.period.ms"),
-    (
-        ValueType.DOUBLE,
-        None,
-        None,
-        """
+    (ValueType.LONG, 100, None): "controller.performance.sample.period.ms",
+    (ValueType.DOUBLE, None, None): """
         log.cleaner.io.buffer.load.factor log.cleaner.io.max.bytes.per.second
         sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
         sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
         """,
-    ),
-    (ValueType.DOUBLE, 0, 0.5, "remote.log.manager.task.retry.jitter"),
-)
-"""Type, least and largest value, and the names of the settings."""
+    (ValueType.DOUBLE, 0, 0.5): "remote.log.manager.task.retry.jitter",
+}
+"""The names of the settings of each type, with the least and the largest value."""
 
-_WORDS: Final[tuple[tuple[ValueType, str, tuple[str, ...], bool], ...]] = (
-    (ValueType.LIST, "process.roles", ("broker", "controller"), False),
-    (
-        ValueType.LIST,
-        "group.coordinator.rebalance.protocols",
-        ("classic", "consumer", "share", "streams"),
-        False,
-    ),
-    (
-        ValueType.STRING,
-        "security.inter.broker.protocol",
-        ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-        False,
-    ),
-    (ValueType.STRING, "sasl.oauthbearer.assertion.algorithm", ("es256", "rs256"), True),
+_WORDS: Final = MappingProxyType(
+    {
+        key.name: key
+        for key in (
+            words("process.roles", (), "", choices=("broker", "controller")),
+            words(
+                "group.coordinator.rebalance.protocols",
+                (),
+                "",
+                choices=("classic", "consumer", "share", "streams"),
+            ),
+            word("security.inter.broker.protocol", "", "", choices=PROTOCOLS),
+            word(
+                "sasl.oauthbearer.assertion.algorithm",
+                "",
+                "",
+                choices=("es256", "rs256"),
+                ignores_case=True,
+            ),
+        )
+    }
 )
-"""Type, name and words of the settings that take certain words; whether in any case."""
-
+"""The settings that take certain words."""
 
 _NOT_EMPTY: Final = """
     controller.quorum.bootstrap.servers controller.quorum.voters
@@ -193,21 +146,9 @@ def _empty(value: Value) -> str | None:
 
 def range_of(name: str) -> Key | None:
     """What the setting `name` may be; None where any text will do."""
-    for value_type, low, high, names in _NUMBERS:
+    for (value_type, low, high), names in _NUMBERS.items():
         if name in names.split():
             return Key(name=name, type=value_type, default="", doc="", low=low, high=high)
-    for value_type, known, words, is_any_case in _WORDS:
-        if name == known:
-            return Key(
-                name=name,
-                type=value_type,
-                default="",
-                doc="",
-                choices=words,
-                ignores_case=is_any_case,
-            )
     if name in _NOT_EMPTY.split():
-        return Key(
-            name=name, type=ValueType.STRING, default="", doc="", check=_empty, form="some text"
-        )
-    return None
+        return word(name, "", "", check=_empty, form="some text")
+    return _WORDS.get(name)

@@ -8,113 +8,99 @@ from types import MappingProxyType
 
 _ONE_NODE = "one process is broker and controller; there is no quorum to configure"
 _NO_REPLICAS = "one node has no replicas"
-_NO_THREADS = "one event loop serves all; there are no thread pools to size"
-_NO_ZOOKEEPER = "there is no ZooKeeper"
 _NO_CLIENT = "the broker logs in nowhere"
 _NO_JVM = "there is no JVM to plug into"
-_ONE_CLEANER = "the cleaner paces itself"
-_STORE_WAIT = "a request waits ten seconds for the object store"
 _EXPIRED_IDS = "expired ids are removed when transactions that time out are looked for"
 
-NOT_APPLICABLE: MappingProxyType[str, str] = MappingProxyType(
+
+def _reason_by_name(names: dict[str, str]) -> MappingProxyType[str, str]:
+    return MappingProxyType(
+        {name: reason for reason, many in names.items() for name in many.split()}
+    )
+
+
+NOT_APPLICABLE: MappingProxyType[str, str] = _reason_by_name(
     {
-        "process.roles": _ONE_NODE,
-        "controller.quorum.voters": _ONE_NODE,
-        "controller.quorum.bootstrap.servers": _ONE_NODE,
-        "controller.listener.names": _ONE_NODE,
-        "inter.broker.listener.name": _NO_REPLICAS,
-        "security.inter.broker.protocol": _NO_REPLICAS,
-        "inter.broker.protocol.version": _NO_REPLICAS,
-        "broker.id.generation.enable": "set node.id",
-        "num.network.threads": _NO_THREADS,
-        "num.io.threads": _NO_THREADS,
-        "num.recovery.threads.per.data.dir": _NO_THREADS,
-        "background.threads": _NO_THREADS,
-        "queued.max.requests": "bounded by queued.max.request.bytes",
-        "num.replica.fetchers": _NO_REPLICAS,
-        "auto.leader.rebalance.enable": _NO_REPLICAS,
-        "leader.replication.throttled.rate": _NO_REPLICAS,
-        "leader.imbalance.check.interval.seconds": _NO_REPLICAS,
-        "leader.imbalance.per.broker.percentage": _NO_REPLICAS,
-        "log.flush.scheduler.interval.ms": "flushing is driven by appends",
-        "log.cleaner.io.max.bytes.per.second": _ONE_CLEANER,
-        "log.cleaner.io.buffer.size": _ONE_CLEANER,
-        "log.cleaner.io.buffer.load.factor": _ONE_CLEANER,
-        "offsets.topic.compression.codec": "offsets are stored uncompressed",
-        "offsets.commit.timeout.ms": "a commit is answered once it is on disk",
-        "offsets.load.buffer.size": "offsets are loaded at start",
-        "ssl.endpoint.identification.algorithm": _NO_CLIENT,
-        "ssl.secure.random.implementation": _NO_JVM,
-        "ssl.keymanager.algorithm": _NO_JVM,
-        "ssl.trustmanager.algorithm": _NO_JVM,
-        "ssl.provider": _NO_JVM,
-        "security.providers": _NO_JVM,
-        "sasl.mechanism.inter.broker.protocol": _NO_REPLICAS,
-        "sasl.mechanism.controller.protocol": _ONE_NODE,
-        "sasl.oauthbearer.header.urlencode": _NO_CLIENT,
-        "sasl.oauthbearer.jwt.retriever.class": _NO_CLIENT,
-        "sasl.oauthbearer.scope": _NO_CLIENT,
-        "sasl.oauthbearer.token.endpoint.url": _NO_CLIENT,
-        "early.start.listeners": _NO_REPLICAS,
-        "group.consumer.assignors": "uniform is the default, and a member may choose range",
-        "group.share.assignors": "the one assignor of share groups is simple",
-        "group.share.persister.class.name": _NO_JVM,
-        "group.streams.assignor.offload.enable": "an assignment takes no thread",
-        "group.share.initialize.retry.interval.ms": "states of share groups are stored in one step",
-        "add.partitions.to.txn.retry.backoff.ms": _NO_REPLICAS,
-        "add.partitions.to.txn.retry.backoff.max.ms": _NO_REPLICAS,
-        "transaction.partition.verification.enable": "a producer adds partitions by producing",
-        "transaction.remove.expired.transaction.cleanup.interval.ms": _EXPIRED_IDS,
-        "transaction.state.log.load.buffer.size": "transactions are loaded at start",
-        "transaction.two.phase.commit.enable": "two-phase commit (KIP-939) is not served",
-        "max.request.partition.size.limit": "an answer has at most 2000 partitions",
-        "cordoned.log.dirs": "there is one data directory",
-        "metadata.log.dir": _ONE_NODE,
-        "initial.broker.registration.timeout.ms": _ONE_NODE,
-        "request.timeout.ms": _NO_REPLICAS,
-        "broker.heartbeat.interval.ms": _ONE_NODE,
-        "broker.session.timeout.ms": _ONE_NODE,
-        "controlled.shutdown.enable": _NO_REPLICAS,
-        "eligible.leader.replicas.enable": _NO_REPLICAS,
-        "fetch.purgatory.purge.interval.requests": "nothing waits in a purgatory",
-        "producer.purgatory.purge.interval.requests": "nothing waits in a purgatory",
-        "delete.records.purgatory.purge.interval.requests": "nothing waits in a purgatory",
-        "log.dir.failure.timeout.ms": _ONE_NODE,
-        "advertised.host.name": "use advertised.listeners",
-        "advertised.port": "use advertised.listeners",
-        "host.name": "use listeners",
-        "port": "use listeners",
+        _ONE_NODE: """
+            process.roles controller.quorum.voters controller.quorum.bootstrap.servers
+            controller.listener.names sasl.mechanism.controller.protocol metadata.log.dir
+            initial.broker.registration.timeout.ms broker.heartbeat.interval.ms
+            broker.session.timeout.ms log.dir.failure.timeout.ms
+        """,
+        _NO_REPLICAS: """
+            inter.broker.listener.name security.inter.broker.protocol
+            inter.broker.protocol.version num.replica.fetchers auto.leader.rebalance.enable
+            leader.replication.throttled.rate leader.imbalance.check.interval.seconds
+            leader.imbalance.per.broker.percentage sasl.mechanism.inter.broker.protocol
+            early.start.listeners add.partitions.to.txn.retry.backoff.ms
+            add.partitions.to.txn.retry.backoff.max.ms request.timeout.ms
+            controlled.shutdown.enable eligible.leader.replicas.enable
+        """,
+        "set node.id": "broker.id.generation.enable",
+        "one event loop serves all; there are no thread pools to size": """
+            num.network.threads num.io.threads num.recovery.threads.per.data.dir
+            background.threads
+        """,
+        "bounded by queued.max.request.bytes": "queued.max.requests",
+        "flushing is driven by appends": "log.flush.scheduler.interval.ms",
+        "the cleaner paces itself": """
+            log.cleaner.io.max.bytes.per.second log.cleaner.io.buffer.size
+            log.cleaner.io.buffer.load.factor
+        """,
+        "offsets are stored uncompressed": "offsets.topic.compression.codec",
+        "a commit is answered once it is on disk": "offsets.commit.timeout.ms",
+        "offsets are loaded at start": "offsets.load.buffer.size",
+        _NO_CLIENT: """
+            ssl.endpoint.identification.algorithm sasl.oauthbearer.header.urlencode
+            sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.scope
+            sasl.oauthbearer.token.endpoint.url
+        """,
+        _NO_JVM: """
+            ssl.secure.random.implementation ssl.keymanager.algorithm ssl.trustmanager.algorithm
+            ssl.provider security.providers group.share.persister.class.name
+        """,
+        "uniform is the default, and a member may choose range": "group.consumer.assignors",
+        "the one assignor of share groups is simple": "group.share.assignors",
+        "an assignment takes no thread": "group.streams.assignor.offload.enable",
+        "states of share groups are stored in one step": "group.share.initialize.retry.interval.ms",
+        "a producer adds partitions by producing": "transaction.partition.verification.enable",
+        _EXPIRED_IDS: "transaction.remove.expired.transaction.cleanup.interval.ms",
+        "transactions are loaded at start": "transaction.state.log.load.buffer.size",
+        "two-phase commit (KIP-939) is not served": "transaction.two.phase.commit.enable",
+        "an answer has at most 2000 partitions": "max.request.partition.size.limit",
+        "there is one data directory": "cordoned.log.dirs",
+        "nothing waits in a purgatory": """
+            fetch.purgatory.purge.interval.requests producer.purgatory.purge.interval.requests
+            delete.records.purgatory.purge.interval.requests
+        """,
+        "use advertised.listeners": "advertised.host.name advertised.port",
+        "use listeners": "host.name port",
     }
 )
 """Kafka settings of a server.properties that mean nothing here, with the reason."""
 
-NOT_APPLICABLE_PREFIXES: MappingProxyType[str, str] = MappingProxyType(
+NOT_APPLICABLE_PREFIXES: MappingProxyType[str, str] = _reason_by_name(
     {
-        "zookeeper.": _NO_ZOOKEEPER,
-        "replica.": _NO_REPLICAS,
-        "controller.": _ONE_NODE,
-        "metadata.": "the metadata journal is compacted by its size",
-        "num.replica.": _NO_REPLICAS,
-        "follower.": _NO_REPLICAS,
-        "replication.quota.": _NO_REPLICAS,
-        "alter.log.dirs.": "there is one data directory",
-        "socket.connection.setup.": _NO_CLIENT,
-        "remote.fetch.": _STORE_WAIT,
-        "remote.list.offsets.": _STORE_WAIT,
-        "remote.log.": "the object store is remote.storage.url, and no class is loaded",
-        "share.coordinator.": "the states of share groups have no thread, buffer or linger time",
-        "share.fetch.": "nothing of a share group waits in a purgatory",
-        "group.coordinator.": "the coordinator runs on the one event loop",
-        "sasl.login.": _NO_CLIENT,
-        "sasl.kerberos.": "a broker without peers has no ticket to renew",
-        "sasl.oauthbearer.client.": _NO_CLIENT,
-        "sasl.oauthbearer.assertion.": _NO_CLIENT,
-        "metric.": "metrics are Prometheus's; see metrics.listener",
-        "metrics.num.": "metrics are Prometheus's; see metrics.listener",
-        "metrics.recording.": "metrics are Prometheus's; see metrics.listener",
-        "metrics.sample.": "metrics are Prometheus's; see metrics.listener",
-        "kafka.": "there is no JVM to plug into",
-        "confluent.": "not a setting of Apache Kafka",
+        "there is no ZooKeeper": "zookeeper.",
+        _NO_REPLICAS: "replica. num.replica. follower. replication.quota.",
+        _ONE_NODE: "controller.",
+        "the metadata journal is compacted by its size": "metadata.",
+        "there is one data directory": "alter.log.dirs.",
+        _NO_CLIENT: """
+            socket.connection.setup. sasl.login. sasl.oauthbearer.client.
+            sasl.oauthbearer.assertion.
+        """,
+        "a request waits ten seconds for the object store": "remote.fetch. remote.list.offsets.",
+        "the object store is remote.storage.url, and no class is loaded": "remote.log.",
+        "the states of share groups have no thread, buffer or linger time": "share.coordinator.",
+        "nothing of a share group waits in a purgatory": "share.fetch.",
+        "the coordinator runs on the one event loop": "group.coordinator.",
+        "a broker without peers has no ticket to renew": "sasl.kerberos.",
+        "metrics are Prometheus's; see metrics.listener": """
+            metric. metrics.num. metrics.recording. metrics.sample.
+        """,
+        _NO_JVM: "kafka.",
+        "not a setting of Apache Kafka": "confluent.",
     }
 )
 """Families of such settings, by the prefix of their names."""

@@ -17,10 +17,10 @@ from typing import Final
 
 from config.listeners import METRICS
 from config.model import BrokerConfig, Listener
-from config.rows import flag, number
+from config.rows import flag, number, secret, word, words
 from config.security.cipher_suites import SUITES_OF_TLS_1_2, SUITES_OF_TLS_1_3
 from config.value_providers import PROVIDERS_KEY
-from config.values import INT32_MAX, Key, Secret, Value, ValueType
+from config.values import INT32_MAX, Key, Secret, Value
 from values.dataclasses import dataclass
 
 CLIENT_AUTH: Final = "ssl.client.auth"
@@ -42,25 +42,6 @@ METRICS_TOKEN: Final = "metrics.auth.token"
 _PREFIX: Final = "listener.name."
 
 
-def _word(name: str, default: str, doc: str, *choices: str, dynamic: bool = False) -> Key:
-    return Key(
-        name=name,
-        type=ValueType.STRING,
-        default=default,
-        doc=doc,
-        choices=choices,
-        dynamic=dynamic,
-    )
-
-
-def _words(name: str, default: tuple[str, ...], doc: str, *choices: str) -> Key:
-    return Key(name=name, type=ValueType.LIST, default=default, doc=doc, choices=choices)
-
-
-def _secret(name: str, doc: str, *, dynamic: bool = False) -> Key:
-    return Key(name=name, type=ValueType.PASSWORD, default="", doc=doc, dynamic=dynamic)
-
-
 def _windows(prefix: str, what: str) -> tuple[Key, ...]:
     return (
         number(
@@ -76,9 +57,9 @@ JWKS: Final = "sasl.oauthbearer.jwks.endpoint"
 
 
 def _no_principal(value: Value) -> str | None:
-    for word in map(str.strip, str(value or "").split(";")):
-        kind, _, name = word.partition(":")
-        if word and not (kind and name):
+    for principal in map(str.strip, str(value or "").split(";")):
+        kind, _, name = principal.partition(":")
+        if principal and not (kind and name):
             return "not all of it is TYPE:NAME"
     return None
 
@@ -90,44 +71,42 @@ def _jwks_address(value: Value) -> str | None:
 
 
 _STORE_KEYS: Final = (
-    _word(
+    word(
         "ssl.keystore.type",
         "PEM",
         "The form of the key and certificate of a TLS listener. PKCS12 needs tidelog[keystores].",
-        *_STORE_TYPES,
+        choices=_STORE_TYPES,
         dynamic=True,
     ),
-    _word(
+    word(
         "ssl.keystore.location",
         "",
         "A file with the private key and the certificate chain; in PEM in any order.",
         dynamic=True,
     ),
-    _secret("ssl.keystore.password", "The password of a key store in PKCS12 or JKS.", dynamic=True),
-    _secret("ssl.key.password", "Decrypts the private key.", dynamic=True),
-    _secret("ssl.keystore.key", "The private key itself, as PEM.", dynamic=True),
-    _secret(
-        "ssl.keystore.certificate.chain", "The certificate chain itself, as PEM.", dynamic=True
-    ),
-    _word(
+    secret("ssl.keystore.password", "The password of a key store in PKCS12 or JKS.", dynamic=True),
+    secret("ssl.key.password", "Decrypts the private key.", dynamic=True),
+    secret("ssl.keystore.key", "The private key itself, as PEM.", dynamic=True),
+    secret("ssl.keystore.certificate.chain", "The certificate chain itself, as PEM.", dynamic=True),
+    word(
         "ssl.truststore.type",
         "PEM",
         "The form of the certificates that clients are verified with.",
-        *_STORE_TYPES,
+        choices=_STORE_TYPES,
         dynamic=True,
     ),
-    _word(
+    word(
         "ssl.truststore.location",
         "",
         "A file with the certificate authorities that may sign clients' certificates.",
         dynamic=True,
     ),
-    _secret(
+    secret(
         "ssl.truststore.password",
         "The password of a trust store in PKCS12 or JKS; one in JKS is not verified without it.",
         dynamic=True,
     ),
-    _secret("ssl.truststore.certificates", "These authorities themselves, as PEM.", dynamic=True),
+    secret("ssl.truststore.certificates", "These authorities themselves, as PEM.", dynamic=True),
 )
 STORE_KEYS: Final = frozenset(key.name for key in _STORE_KEYS)
 """Settings that may change while the broker runs, for one listener at a time (KIP-226)."""
@@ -137,44 +116,38 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
         key.name: key
         for key in (
             *_STORE_KEYS,
-            _word(
+            word(
                 CLIENT_AUTH,
                 "none",
                 "Whether clients need a certificate. On a SASL_SSL listener only the form with "
                 "the listener's prefix counts, as in Kafka.",
-                "none",
-                "requested",
-                "required",
+                choices=("none", "requested", "required"),
             ),
-            _word(
+            word(
                 "ssl.principal.mapping.rules",
                 "DEFAULT",
                 "How the subject of a client's certificate becomes the name of a user: DEFAULT or "
                 "RULE:pattern/replacement/[LU], separated by commas; the first match counts.",
             ),
-            _words(
+            words(
                 "ssl.enabled.protocols",
                 ("TLSv1.2", "TLSv1.3"),
                 "The TLS versions that are served.",
-                "TLSv1.2",
-                "TLSv1.3",
+                choices=("TLSv1.2", "TLSv1.3"),
             ),
-            _word(
+            word(
                 "ssl.protocol",
                 "TLSv1.3",
                 "The newest TLS version that is served; TLS stands for any.",
-                "TLSv1.2",
-                "TLSv1.3",
-                "TLS",
+                choices=("TLSv1.2", "TLSv1.3", "TLS"),
             ),
-            _words(
+            words(
                 "ssl.cipher.suites",
                 (),
                 "The cipher suites that are served, the preferred ones first; by default those "
                 "with AES-GCM and ChaCha20. A TLS version without a suite in this list is not "
                 "served. Name all suites of TLS 1.3 or none: Python cannot choose among them.",
-                *SUITES_OF_TLS_1_3,
-                *SUITES_OF_TLS_1_2,
+                choices=(*SUITES_OF_TLS_1_3, *SUITES_OF_TLS_1_2),
             ),
             flag(
                 "ssl.allow.dn.changes",
@@ -188,19 +161,19 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                 "Whether a key store that is set at run time may have a certificate without a "
                 "host name or address of the one in force.",
             ),
-            _word(
+            word(
                 "ssl.crl.location",
                 "",
                 "Tidelog's own. A PEM file with revocation lists of the authorities that sign "
                 "clients' certificates. A client is refused if its certificate is in the list, or "
                 "if its authority has no list there that is in force.",
             ),
-            _words(
+            words(
                 "sasl.enabled.mechanisms",
                 ("SCRAM-SHA-512", "SCRAM-SHA-256"),
                 "The SASL mechanisms on offer. PLAIN checks passwords against the SCRAM "
                 "credentials.",
-                *MECHANISMS,
+                choices=MECHANISMS,
             ),
             number(
                 CONNECTIONS,
@@ -225,14 +198,13 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                 low=0,
                 wide=True,
             ),
-            Key(
-                name=f"{JWKS}.url",
-                type=ValueType.STRING,
-                default="",
+            word(
+                f"{JWKS}.url",
+                "",
+                "Where the keys are that sign the tokens of OAUTHBEARER: https://HOST/PATH or "
+                "file:///PATH of a JSON Web Key Set.",
                 check=_jwks_address,
                 form="https://HOST/PATH or file:///PATH",
-                doc="Where the keys are that sign the tokens of OAUTHBEARER: https://HOST/PATH or "
-                "file:///PATH of a JSON Web Key Set.",
             ),
             number(
                 f"{JWKS}.refresh.ms",
@@ -256,8 +228,8 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                 low=1,
                 wide=True,
             ),
-            _word("sasl.oauthbearer.expected.issuer", "", "The issuer that tokens need (`iss`)."),
-            _words(
+            word("sasl.oauthbearer.expected.issuer", "", "The issuer that tokens need (`iss`)."),
+            words(
                 "sasl.oauthbearer.expected.audience",
                 (),
                 "Tokens need one of these audiences (`aud`).",
@@ -269,30 +241,32 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                 low=0,
                 high=600,
             ),
-            _word(
+            word(
                 "sasl.oauthbearer.sub.claim.name",
                 "sub",
                 "The claim of a token that has the name of the user.",
             ),
-            _word(
+            word(
                 "sasl.oauthbearer.scope.claim.name",
                 "scope",
                 "The claim of a token that has its scopes. Their form is checked; rights come from "
                 "rules.",
             ),
-            _words(
+            words(
                 "sasl.oauthbearer.allowed.algorithms",
                 ("RS256", "PS256", "ES256", "EdDSA"),
                 "Tidelog's own. The signatures that tokens may have.",
-                *SIGNATURES,
+                choices=SIGNATURES,
             ),
-            _word(
+            word(
                 "sasl.oauthbearer.jwt.validator.class",
                 f"{_OAUTH_CLASSES}.DefaultJwtValidator",
                 "Kafka's name for the check of tokens, which is the only one here; no class is "
                 "loaded.",
-                f"{_OAUTH_CLASSES}.DefaultJwtValidator",
-                f"{_OAUTH_CLASSES}.BrokerJwtValidator",
+                choices=(
+                    f"{_OAUTH_CLASSES}.DefaultJwtValidator",
+                    f"{_OAUTH_CLASSES}.BrokerJwtValidator",
+                ),
             ),
             flag(
                 "sasl.oauthbearer.unsecured",
@@ -300,12 +274,12 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                 "Tidelog's own. Tokens need no signature, so anyone may be any user. For tests, "
                 "and on loopback only.",
             ),
-            _word(
+            word(
                 "sasl.kerberos.service.name",
                 "",
                 "The first part of the broker's Kerberos principal, as in kafka/HOST@REALM.",
             ),
-            _words(
+            words(
                 "sasl.kerberos.principal.to.local.rules",
                 ("DEFAULT",),
                 "How a Kerberos principal becomes the name of a user: DEFAULT, which takes the "
@@ -320,18 +294,20 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
 MECHANISM_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
     {
         "connections.max.reauth.ms": LISTENER_KEYS["connections.max.reauth.ms"],
-        "sasl.jaas.config": _secret(
+        "sasl.jaas.config": secret(
             "sasl.jaas.config",
             "For GSSAPI: Krb5LoginModule with keyTab and principal. For OAUTHBEARER it says "
             "nothing that counts here.",
         ),
-        "sasl.server.callback.handler.class": _word(
+        "sasl.server.callback.handler.class": word(
             "sasl.server.callback.handler.class",
             "",
             "Kafka's name for checking tokens by a JWKS, which is the only way here; no class is "
             "loaded.",
-            f"{_OAUTH_CLASSES}.OAuthBearerValidatorCallbackHandler",
-            f"{_OAUTH_CLASSES}.secured.OAuthBearerValidatorCallbackHandler",
+            choices=(
+                f"{_OAUTH_CLASSES}.OAuthBearerValidatorCallbackHandler",
+                f"{_OAUTH_CLASSES}.secured.OAuthBearerValidatorCallbackHandler",
+            ),
         ),
     }
 )
@@ -357,18 +333,17 @@ SECURITY_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                     low=0,
                     high=30_000,
                 ),
-                _word(
+                word(
                     "authorizer.class.name",
                     "",
                     "Turns access control on. Kafka's class names stand for the authorizer of "
                     "this program; no class is loaded.",
-                    *AUTHORIZERS,
+                    choices=AUTHORIZERS,
                 ),
-                Key(
-                    name="super.users",
-                    type=ValueType.STRING,
-                    default="",
-                    doc="Principals that may do everything, separated by semicolons: "
+                word(
+                    "super.users",
+                    "",
+                    "Principals that may do everything, separated by semicolons: "
                     "User:admin;User:CN=ops,O=Example.",
                     check=_no_principal,
                     form="principals, for example User:admin;User:other",
@@ -380,11 +355,9 @@ SECURITY_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                 ),
                 *_windows("quota.window", "bytes, request time and connections"),
                 *_windows("controller.quota.window", "partitions created and deleted"),
-                Key(
-                    name="delegation.token.secret.key",
-                    type=ValueType.PASSWORD,
-                    default="",
-                    doc="Turns delegation tokens on: their secrets are derived from this one. With "
+                secret(
+                    "delegation.token.secret.key",
+                    "Turns delegation tokens on: their secrets are derived from this one. With "
                     "another one, all tokens that were made before are worthless.",
                     aliases=("delegation.token.master.key",),
                 ),
@@ -409,7 +382,7 @@ SECURITY_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                     low=1,
                     wide=True,
                 ),
-                _word(
+                word(
                     "audit.log.file",
                     "",
                     "Tidelog's own. A file to which the audit log is appended as JSON lines. "
