@@ -205,7 +205,7 @@ def group_value(name: str, overrides: Mapping[str, str], broker: BrokerConfig) -
     """A number for a group whose own settings are `overrides`, within the broker's bounds."""
     key = GROUP_KEYS[name]
     if name not in overrides:
-        return _broker_number(broker, f"group.{name}")
+        return broker.group_numbers[f"group.{name}"]
     low, high = _bounds(key, broker)
     return min(max(cast("int", key.parse(overrides[name])), low), high)
 
@@ -257,8 +257,8 @@ def _bounds(key: Key, broker: BrokerConfig) -> tuple[int, int]:
     low_name, high_name = bound_names(key)
     low, high = cast("int", key.low), cast("int", key.high)
     return (
-        low if low_name is None else _broker_number(broker, low_name),
-        high if high_name is None else _broker_number(broker, high_name),
+        low if low_name is None else broker.group_numbers[low_name],
+        high if high_name is None else broker.group_numbers[high_name],
     )
 
 
@@ -270,8 +270,14 @@ def bound_names(key: Key) -> tuple[str | None, str | None]:
     return f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
 
 
-def _broker_number(broker: BrokerConfig, name: str) -> int:
-    return cast("int", getattr(broker, name.replace(".", "_")))
+NAMES_IN_BROKER: Final = frozenset(
+    name
+    for key in _KEYS
+    if key.type is ValueType.INT
+    for name in (f"group.{key.name}", *bound_names(key))
+    if name is not None
+)
+"""The broker's settings that groups' numbers are resolved from: defaults and bounds."""
 
 
 def _default(name: str, high: int = INT32_MAX) -> Key:

@@ -10,11 +10,11 @@ import io
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from config.broker_keys import BROKER_ALIASES, BROKER_KEYS
 from config.errors import ConfigErrors, Problem, nearest
-from config.group import broker_group_problems
+from config.group import NAMES_IN_BROKER, broker_group_problems
 from config.listeners import parse_address, parse_listeners, parse_protocol_map
 from config.model import BrokerConfig, Setting
 from config.not_applicable.ranges import range_of
@@ -404,6 +404,9 @@ def _build(
     references = {name: one.reference for name, one in dynamic.items() if one.reference}
     return BrokerConfig(
         **fields,
+        group_numbers=MappingProxyType(
+            {name: cast("int", values[name]) for name in NAMES_IN_BROKER}
+        ),
         secrets=MappingProxyType(dict(secrets)),
         dynamic_secrets=MappingProxyType(
             {name: _secret(setting, providers) for name, setting in hidden.items()}

@@ -123,9 +123,9 @@ class BrokerConfig:
     of secrets it has the name and the origin only, the values are in `secrets`.
     `dynamic` keeps those set through the protocol at run time, which win; the values of secrets
     among them are in `dynamic_secrets`, the texts of those that refer to `providers` in
-    `dynamic_references`, as they were written. `config.topic` resolves
-    topic defaults from both. `notices` are sentences for the operator about settings that do not
-    apply.
+    `dynamic_references`, as they were written. `config.topic` resolves topic defaults from both.
+    `group_numbers` has, by their names, the settings that `config.group` resolves groups' from.
+    `notices` are sentences for the operator about settings that do not apply.
     """
 
     node_id: int
@@ -180,49 +180,10 @@ class BrokerConfig:
     offsets_retention_minutes: int
     offsets_retention_check_interval_ms: int
     offset_metadata_max_bytes: int
-    group_consumer_session_timeout_ms: int
-    group_consumer_heartbeat_interval_ms: int
     group_consumer_max_size: int
     group_consumer_migration_policy: str
-    group_consumer_min_session_timeout_ms: int
-    group_consumer_max_session_timeout_ms: int
-    group_consumer_min_heartbeat_interval_ms: int
-    group_consumer_max_heartbeat_interval_ms: int
-    group_consumer_assignment_interval_ms: int
-    group_consumer_min_assignment_interval_ms: int
-    group_consumer_max_assignment_interval_ms: int
-    group_share_session_timeout_ms: int
-    group_share_min_session_timeout_ms: int
-    group_share_max_session_timeout_ms: int
-    group_share_heartbeat_interval_ms: int
-    group_share_min_heartbeat_interval_ms: int
-    group_share_max_heartbeat_interval_ms: int
-    group_share_assignment_interval_ms: int
-    group_share_min_assignment_interval_ms: int
-    group_share_max_assignment_interval_ms: int
     group_share_max_size: int
     group_share_max_share_sessions: int
-    group_share_record_lock_duration_ms: int
-    group_share_min_record_lock_duration_ms: int
-    group_share_max_record_lock_duration_ms: int
-    group_share_delivery_count_limit: int
-    group_share_min_delivery_count_limit: int
-    group_share_max_delivery_count_limit: int
-    group_share_partition_max_record_locks: int
-    group_share_min_partition_max_record_locks: int
-    group_share_max_partition_max_record_locks: int
-    group_streams_session_timeout_ms: int
-    group_streams_min_session_timeout_ms: int
-    group_streams_max_session_timeout_ms: int
-    group_streams_heartbeat_interval_ms: int
-    group_streams_min_heartbeat_interval_ms: int
-    group_streams_max_heartbeat_interval_ms: int
-    group_streams_assignment_interval_ms: int
-    group_streams_min_assignment_interval_ms: int
-    group_streams_max_assignment_interval_ms: int
-    group_streams_initial_rebalance_delay_ms: int
-    group_streams_num_standby_replicas: int
-    group_streams_max_standby_replicas: int
     group_streams_max_size: int
     share_coordinator_state_topic_num_partitions: int
     share_coordinator_state_topic_segment_bytes: int
@@ -245,6 +206,7 @@ class BrokerConfig:
     allow_everyone_if_no_acl_found: bool
     insecure_allow: bool
     audit_log_file: str
+    group_numbers: Mapping[str, int]
     secrets: Mapping[str, Secret] = field(default_factory=lambda: MappingProxyType({}))
     dynamic_secrets: Mapping[str, Secret] = field(default_factory=lambda: MappingProxyType({}))
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))

@@ -7,7 +7,6 @@ That every setting has a field there, or says of itself that it changes nothing,
 import ast
 from dataclasses import fields
 
-from config.group import GROUP_KEYS, bound_names
 from config.model import BrokerConfig, TopicConfig
 from config.topic_keys import TOPIC_KEYS
 from tests.tidy.tree import PACKAGES, python_files, tree
@@ -24,12 +23,8 @@ def attributes_read() -> set[str]:
 
 
 def read_by_name() -> set[str]:
-    """Broker settings that topics and groups are resolved from, by their names."""
-    names = {name for key in TOPIC_KEYS.values() for name, _ in key.synonyms}
-    for key in GROUP_KEYS.values():
-        bounds = bound_names(key)
-        names |= {f"group.{key.name}", *(bound for bound in bounds if bound is not None)}
-    return names
+    """Broker settings that topics are resolved from, by their names."""
+    return {name for key in TOPIC_KEYS.values() for name, _ in key.synonyms}
 
 
 def test_every_field_is_read() -> None:

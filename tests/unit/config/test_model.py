@@ -7,6 +7,7 @@ import pytest
 from config import ConfigErrors, load, with_dynamic
 from config.broker_keys import BROKER_KEYS
 from config.describe import ConfigSource, TopicDescriptions, describe_broker
+from config.group import NAMES_IN_BROKER
 from config.model import BrokerConfig, TopicConfig
 from config.not_applicable.reasons import NOT_APPLICABLE
 from config.security.keys import LISTENER_KEYS, STORE_KEYS
@@ -20,7 +21,15 @@ _RENAMED = {
     "metrics_listener_security": "metrics_listener",
     "config_providers": "providers",
 }
-_DERIVED = {"settings", "secrets", "dynamic", "dynamic_secrets", "dynamic_references", "notices"}
+_DERIVED = {
+    "group_numbers",
+    "settings",
+    "secrets",
+    "dynamic",
+    "dynamic_secrets",
+    "dynamic_references",
+    "notices",
+}
 _NO_CHANGE = "Accepted for compatibility"
 """How the description of a setting begins that changes nothing, and has no field."""
 
@@ -41,6 +50,7 @@ def test_every_broker_key_is_a_field_or_a_topic_default() -> None:
         and (key.name not in LISTENER_KEYS or key.dynamic)
         and key.name not in STORE_KEYS
         and key.type is not ValueType.PASSWORD
+        and key.name not in NAMES_IN_BROKER
         and not key.doc.startswith(_NO_CHANGE)
     }
     assert own == fields
