@@ -147,7 +147,7 @@ class TopicRegistry:
         self._changes = Changes()
         self._metric_names = Counter(_metric_name(name) for name in data_dir.topics)
         self.revision = 0
-        self._group_overrides = data_dir.group_overrides()
+        self._group_overrides = data_dir.metadata.group_overrides()
 
     async def finish(self) -> None:
         """Return when no change is running."""
@@ -391,7 +391,7 @@ class TopicRegistry:
         if name in self._data_dir.topics:
             raise TopicAlreadyExists(f"Topic {name!r} exists already.")
         self.windows.check_free(name)
-        if self._data_dir.is_topic_deleted(name):
+        if self._data_dir.metadata.is_topic_deleted(name):
             raise TopicAlreadyExists(
                 f"Topic {name!r} is being deleted: a worker that is starting has not done its part."
             )
@@ -520,7 +520,7 @@ class TopicRegistry:
             finally:
                 # After a failure topics may be gone all the same, with files that are left.
                 self._by_id = {topic.topic_id: topic for topic in data_dir.topics.values()}
-                self._group_overrides = data_dir.group_overrides()
+                self._group_overrides = data_dir.metadata.group_overrides()
                 self.revision += 1
                 for topic in before:
                     if data_dir.topics.get(topic.name) is not topic:
@@ -561,7 +561,7 @@ class TopicRegistry:
     @property
     def broker_overrides(self) -> dict[str, str]:
         """The broker's settings made at run time, with their secrets."""
-        return self._data_dir.broker_overrides
+        return self._data_dir.metadata.broker_overrides
 
     def set_broker_overrides(self, overrides: Mapping[str, str]) -> None:
         """Replace the broker's settings made at run time; topics use them at once.
@@ -595,12 +595,12 @@ class TopicRegistry:
         problems = check_group_overrides(overrides, self.broker_config)
         if problems:
             raise ConfigErrors(problems)
-        self._data_dir.set_group_overrides(group_id, overrides)
-        self._group_overrides = self._data_dir.group_overrides()
+        self._data_dir.metadata.set_group_overrides(group_id, overrides)
+        self._group_overrides = self._data_dir.metadata.group_overrides()
 
     def allocate_producer_ids(self, count: int) -> range:
         """`count` producer ids that were never used before, reserved durably."""
-        return self._data_dir.allocate_producer_ids(count)
+        return self._data_dir.metadata.allocate_producer_ids(count)
 
     def _check_partition_count(self, total: int, added: int) -> None:
         if total < 1:

@@ -173,7 +173,9 @@ class FirstWorker:
     def _send_metadata(self, worker: Linked) -> None:
         assert self._data_dir is not None
         data_dir = self._data_dir
-        documents = [[kind, key, value] for (kind, key), value in data_dir.everything().items()]
+        documents = [
+            [kind, key, value] for (kind, key), value in data_dir.metadata.everything().items()
+        ]
         worker.link.send(
             {
                 "metadata": documents,
@@ -299,7 +301,7 @@ class FirstWorker:
     def _applied(self, worker: Linked, seq: int) -> None:
         worker.applied = max(worker.applied, seq)
         assert self._data_dir is not None
-        for topic in self._data_dir.deleted_topics():
+        for topic in self._data_dir.metadata.deleted_topics():
             needed = self._topic_seq.get(topic.name, 0)
             others = (self._linked.get(number) for number in set(topic.workers) - {FIRST_WORKER})
             if all(other is not None and other.applied >= needed for other in others):

@@ -412,7 +412,7 @@ class Shipper:
         node: Json = {"node_id": self._data_dir.node_id}
         if documents.get(CLUSTER) != node:
             yield CLUSTER, node
-        everything = self._data_dir.everything()
+        everything = self._data_dir.metadata.everything()
         for name, document in everything.items():
             # An unchanged document is the same object as at the last look.
             if name in self._meta and self._meta[name] is document:

@@ -119,7 +119,8 @@ class DataDir:
 
     Every change whose method returned survives a crash. Any caller on that thread may read
     `topics`; only the methods change it. `notices` are sentences for the operator about the
-    findings and repairs of the start.
+    findings and repairs of the start. `metadata` has what is stored besides logs; topics and the
+    broker's settings in it are changed by the methods here.
     """
 
     def __init__(
@@ -146,7 +147,7 @@ class DataDir:
         self.overrides_refused: ConfigErrors | None = None
         self._files = files
         self._lock = claim.lock
-        self._journal = journal
+        self.metadata = journal
         self._random_bytes = random_bytes
         self._random = Random(random_bytes(16))
         self._directories = PartitionDirectories(claim.path, files, random_bytes)
@@ -226,7 +227,7 @@ class DataDir:
             workers=workers,
         )
         self._checkpoints.remove_entries(name, range(partitions), self._logs())
-        self._journal.put_topic(metadata)
+        self.metadata.put_topic(metadata)
         topic = Topic(
             name=name,
             topic_id=metadata.topic_id,
@@ -238,7 +239,7 @@ class DataDir:
         try:
             topic.partitions = yield from self._make_partitions(topic, metadata, now_ms)
         except StorageFailed:
-            self._journal.mark_deleted(metadata)
+            self.metadata.mark_deleted(metadata)
             self._delete_directories(metadata, now_ms)
             raise
         assert len(topic.partitions) == partitions, f"{name}: {len(topic.partitions)} partitions"
@@ -268,7 +269,7 @@ class DataDir:
         assert total > before
         self._checkpoints.remove_entries(name, range(before, total), self._logs())
         metadata = replace(self._metadata(topic), partitions=total, workers=workers)
-        self._journal.put_topic(metadata)
+        self.metadata.put_topic(metadata)
         try:
             added = yield from self._make_partitions(topic, metadata, now_ms)
         except StorageFailed:
@@ -297,7 +298,7 @@ class DataDir:
         self._undo_growth(topic, len(topic.partitions) + len(added), now_ms)
 
     def _undo_growth(self, topic: Topic, total: int, now_ms: int) -> None:
-        self._journal.put_topic(self._metadata(topic))
+        self.metadata.put_topic(self._metadata(topic))
         with suppress(OSError):
             self._directories.delete(topic.name, range(len(topic.partitions), total), now_ms)
 
@@ -310,7 +311,7 @@ class DataDir:
         """
         topic = self.topics[name]
         metadata = self._metadata(topic)
-        self._journal.mark_deleted(metadata)
+        self.metadata.mark_deleted(metadata)
         del self.topics[name]
         for log in topic.logs:
             log.abandon()
@@ -331,16 +332,11 @@ class DataDir:
         config = topic_config(overrides, self.broker_config)
         if topic.config.remote_storage_enable and not config.remote_storage_enable:
             raise ConfigErrors([_NOT_TAKEN_BACK])
-        self._journal.put_topic(replace(self._metadata(topic), overrides=dict(overrides)))
+        self.metadata.put_topic(replace(self._metadata(topic), overrides=dict(overrides)))
         topic.overrides = dict(overrides)
         self._reconfigure(topic, config)
 
     # --- the broker's own state -----------------------------------------------------------------
-
-    @property
-    def broker_overrides(self) -> dict[str, str]:
-        """The broker's settings that were changed at run time."""
-        return self._journal.broker_overrides
 
     def set_broker_overrides(self, overrides: Mapping[str, str]) -> None:
         """Replace the broker's run-time settings, durably; applies to topics that inherit them.
@@ -349,24 +345,16 @@ class DataDir:
             ConfigErrors, StorageFailed: bad, or could not be written; nothing was changed.
         """
         with_dynamic(self.broker_config, overrides)
-        has_secret = any(map(is_secret, (*overrides, *self.broker_overrides)))
-        self._journal.set_broker_overrides(overrides, erase_former=has_secret)
+        has_secret = any(map(is_secret, (*overrides, *self.metadata.broker_overrides)))
+        self.metadata.set_broker_overrides(overrides, erase_former=has_secret)
         self.reload(self.broker_config)
 
     def reload(self, config: BrokerConfig) -> None:
         """Apply `config` beneath the run-time settings; raises ConfigErrors before any change."""
-        self.broker_config = config = with_dynamic(config, self.broker_overrides)
+        self.broker_config = config = with_dynamic(config, self.metadata.broker_overrides)
         for topic in self.topics.values():
             stored = topic_config(topic.overrides, config, is_stored=True)
             self._reconfigure(topic, stored)
-
-    def group_overrides(self) -> dict[str, dict[str, str]]:
-        """The groups' own settings, by group id; groups without any are left out."""
-        return self._journal.group_overrides()
-
-    def set_group_overrides(self, group_id: str, overrides: Mapping[str, str]) -> None:
-        """Replace a group's own settings, durably. Raises: StorageFailed: nothing was changed."""
-        self._journal.set_group_overrides(group_id, overrides)
 
     @property
     def may_change(self) -> bool:
@@ -375,7 +363,7 @@ class DataDir:
 
     def documents(self, kind: str) -> dict[str, Json]:
         """The documents of a kind that this package keeps and does not interpret, by key."""
-        return self._journal.documents(kind)
+        return self.metadata.documents(kind)
 
     def put_documents(
         self, kind: str, documents: Mapping[str, Json], *, erase_former: bool = False
@@ -386,20 +374,7 @@ class DataDir:
             StorageFailed: they could not be written.
             DiskFull: nothing has changed.
         """
-        self._journal.put_all(kind, documents, erase_former=erase_former)
-
-    @property
-    def next_producer_id(self) -> int:
-        """The first producer id that was never assigned."""
-        return self._journal.next_producer_id
-
-    def allocate_producer_ids(self, count: int) -> range:
-        """Reserve producer ids, none of which is ever assigned twice, even after a crash.
-
-        Raises:
-            StorageFailed: they could not be reserved.
-        """
-        return self._journal.allocate_producer_ids(count)
+        self.metadata.put_all(kind, documents, erase_former=erase_former)
 
     # --- upkeep ---------------------------------------------------------------------------------
 
@@ -458,7 +433,7 @@ class DataDir:
             others = [log for log in self._logs() if log.quarantine is None]
             failures = _close_logs(others, now_ms, run_all or _run_in_order)
             run_steps(self.checkpoint())
-            self._journal.close()
+            self.metadata.close()
             if not failures:
                 unclean = (
                     partition_directory_name(log.topic, log.partition) for log in quarantined
@@ -476,12 +451,12 @@ class DataDir:
     def _load(self, now_ms: int, progress: Progress) -> None:
         self._load_broker_overrides()
         self._finish_deletions(now_ms)  # before the directories are listed: it moves some
-        known = self._journal.topics()
+        known = self.metadata.topics()
         found = survey(self.path, self._files, known)
         for name in found.deleted:
             self._directories.remove_later(name, now_ms)
         self.notices += self._directories.set_aside_strays(found.partitions, known, self.worker)
-        self.notices += notices_of_others(found, self._journal)
+        self.notices += notices_of_others(found, self.metadata)
         hints, notices = self._checkpoints.read(stopped_cleanly=self.stopped_cleanly)
         self.notices += notices
         total = sum(len(metadata.of_worker(self.worker)) for metadata in known.values())
@@ -498,7 +473,7 @@ class DataDir:
         self._checkpoints.keep_proven_ends(list(self._logs()))
 
     def _load_broker_overrides(self) -> None:
-        overrides = self._journal.broker_overrides
+        overrides = self.metadata.broker_overrides
         if not overrides:
             return
         try:
@@ -508,7 +483,7 @@ class DataDir:
             self.notices.append(f"run-time settings of the broker are left out: {errors}")
 
     def _finish_deletions(self, now_ms: int) -> None:
-        for metadata in self._journal.deleted_topics():
+        for metadata in self.metadata.deleted_topics():
             try:
                 self._delete_directories(metadata, now_ms)
             except OSError as error:
@@ -624,26 +599,14 @@ class DataDir:
         self._directories.delete(metadata.name, partitions, now_ms, delay_ms=delay_ms)
         self._directories.sync()
         if self.may_change and not metadata.workers:
-            self._journal.remove_topic(metadata.name)
-
-    def everything(self) -> dict[tuple[str, str], Json]:
-        """All documents, by kind and key."""
-        return self._journal.everything()
-
-    def deleted_topics(self) -> list[TopicMetadata]:
-        """The topics whose deletion is not finished in all workers."""
-        return self._journal.deleted_topics()
-
-    def is_topic_deleted(self, name: str) -> bool:
-        """Whether a topic is one of `deleted_topics`."""
-        return self._journal.is_topic_deleted(name)
+            self.metadata.remove_topic(metadata.name)
 
     def forget_deleted(self, metadata: TopicMetadata) -> None:
         """Drop a deleted topic, unless directories of it could not be renamed."""
         partitions = metadata.of_worker(self.worker)
         paths = [self._directories.path(metadata.name, number) for number in partitions]
         if not any(map(self._files.exists, paths)):
-            self._journal.remove_topic(metadata.name)
+            self.metadata.remove_topic(metadata.name)
 
     # --- small things ---------------------------------------------------------------------------
 

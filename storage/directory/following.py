@@ -125,7 +125,6 @@ class FollowingDataDir(DataDir):
                 random_bytes=random_bytes,
                 worker=worker,
             )
-            self.metadata = metadata
             self._load(now_ms, lambda loaded, total: None)
         return self
 
@@ -138,7 +137,7 @@ class FollowingDataDir(DataDir):
         if kind == KIND_BROKER_OVERRIDES:
             self.reload(self.broker_config)
         elif kind == KIND_TOPIC:
-            deleted = {topic.name: topic for topic in self.deleted_topics()}
+            deleted = {topic.name: topic for topic in self.metadata.deleted_topics()}
             failure: StorageFailed | None = None
             for name in keys:
                 try:

@@ -124,10 +124,10 @@ def plan_export(
             name = file_names.partition_directory_name(log.topic, log.partition)
             directories.append(name)
             modified_ms |= _ages(log, name)
-    broker_settings = _broker_settings_for_kafka(data_dir.broker_overrides, notes)
+    broker_settings = _broker_settings_for_kafka(data_dir.metadata.broker_overrides, notes)
     notes += [
         f"{name}={value} of group {group_id} is not carried: set it again with kafka-configs"
-        for group_id, settings_of_group in sorted(data_dir.group_overrides().items())
+        for group_id, settings_of_group in sorted(data_dir.metadata.group_overrides().items())
         for name, value in sorted(settings_of_group.items())
     ]
     notes.append(
@@ -145,7 +145,7 @@ def plan_export(
             topics=topics,
             topic_settings=settings,
             broker_settings=broker_settings,
-            next_producer_id=data_dir.next_producer_id,
+            next_producer_id=data_dir.metadata.next_producer_id,
             security=security,
         ),
         directories=directories,

@@ -79,8 +79,9 @@ def _problems(
         if topic is not None and number < len(topic.logs) and _is_same(topic, promises):
             for problem in _check_log(topic.logs[number], partition, killed_only, store):
                 yield f"{name}-{number}: {problem}"
-    if promises.producer_ids > data_dir.allocate_producer_ids(1).start:
-        yield f"producer id {data_dir.allocate_producer_ids(1).start} would be given out twice"
+    metadata = data_dir.metadata
+    if promises.producer_ids > metadata.allocate_producer_ids(1).start:
+        yield f"producer id {metadata.allocate_producer_ids(1).start} would be given out twice"
     if twice:
         yield from _check_second_recovery(disk, data_dir)
     for topic in data_dir.topics.values():

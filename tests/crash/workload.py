@@ -305,7 +305,7 @@ class Workload:
                 self._append(log, self._values(), producer_id=-1)
 
     def _take_producer_ids(self) -> None:
-        found = self._dir().allocate_producer_ids(10)
+        found = self._dir().metadata.allocate_producer_ids(10)
         if found.start < self.promises.producer_ids:
             raise AssertionError(f"producer id {found.start} was given out before")
         self.promises.producer_ids = found.stop

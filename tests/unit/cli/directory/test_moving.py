@@ -70,7 +70,7 @@ def test_there_and_back_by_copies(
     assert restored.cluster_id == original.cluster_id
     assert restored.topics["t"].topic_id == original.topics["t"].topic_id
     assert restored.topics["t"].overrides == {"retention.ms": "5"}
-    assert restored.next_producer_id == original.next_producer_id
+    assert restored.metadata.next_producer_id == original.metadata.next_producer_id
     original.close(NOW)
     restored.close(NOW)
     assert ends(back) == ends(directory) == {"t": [0, 5]}

@@ -436,7 +436,7 @@ def test_broker_overrides_survive_and_reach_the_topics_that_inherit_them() -> No
     assert inherits.logs[0].config.retention_ms == 99
     assert own.logs[0].config.retention_ms == 7
     again = open_dir(after_cut(disk))
-    assert again.broker_overrides == {"log.retention.ms": "99"}
+    assert again.metadata.broker_overrides == {"log.retention.ms": "99"}
     assert again.topics["a"].config.retention_ms == 99
     with pytest.raises(ConfigErrors):
         data_dir.set_broker_overrides({"no.such": "key"})
@@ -444,8 +444,8 @@ def test_broker_overrides_survive_and_reach_the_topics_that_inherit_them() -> No
 
 def test_producer_ids_are_never_given_twice() -> None:
     disk = SimulatedDisk()
-    assert open_dir(disk).allocate_producer_ids(10) == range(10)
-    assert open_dir(after_cut(disk)).allocate_producer_ids(10) == range(10, 20)
+    assert open_dir(disk).metadata.allocate_producer_ids(10) == range(10)
+    assert open_dir(after_cut(disk)).metadata.allocate_producer_ids(10) == range(10, 20)
 
 
 # --- stop and start -----------------------------------------------------------------------------
@@ -701,9 +701,9 @@ def test_settings_that_are_no_longer_known_are_left_out_and_reported() -> None:
     disk = SimulatedDisk()
     data_dir = open_dir(disk)
     run_steps(data_dir.create_topic("t", 1, {}, NOW))
-    data_dir._journal.set_broker_overrides({"no.such": "1"})
-    metadata = data_dir._journal.topics()["t"]
-    data_dir._journal.put_topic(
+    data_dir.metadata.set_broker_overrides({"no.such": "1"})
+    metadata = data_dir.metadata.topics()["t"]
+    data_dir.metadata.put_topic(
         type(metadata)(
             name="t", topic_id=metadata.topic_id, partitions=1, overrides={"none.such": "2"}
         )

@@ -31,7 +31,9 @@ def two_workers(disk: SimulatedDisk) -> None:
 
 def follow(disk: SimulatedDisk, first: DataDir) -> FollowingDataDir:
     metadata = FollowedMetadata()
-    metadata.take_all((kind, key, value) for (kind, key), value in first.everything().items())
+    metadata.take_all(
+        (kind, key, value) for (kind, key), value in first.metadata.everything().items()
+    )
     return FollowingDataDir.follow(
         worker_path(ROOT, 2),
         metadata,
@@ -124,7 +126,7 @@ def test_a_topic_that_cannot_be_made_hides_no_other_one() -> None:
     for name in ("a", "b"):
         run_steps(first.create_topic(name, 1, {}, NOW, workers=(2,)))
     changed = second.metadata.take_all(
-        (kind, key, value) for (kind, key), value in first.everything().items()
+        (kind, key, value) for (kind, key), value in first.metadata.everything().items()
     )
 
     def refuse(_: Operation, path: str) -> None:

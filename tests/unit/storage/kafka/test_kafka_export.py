@@ -48,7 +48,7 @@ def test_plan_holds_topics_ids_epochs_and_producer_ids() -> None:
     topic = run_steps(data_dir.create_topic("t", 2, {"retention.ms": "5"}, NOW))
     produce(topic.logs[1], 3)
     topic.logs[1].leader_epoch += 1
-    data_dir.allocate_producer_ids(10)
+    data_dir.metadata.allocate_producer_ids(10)
     plan = plan_export(data_dir, directory_id=DIRECTORY_ID)
     assert list(plan.directories) == ["t-0", "t-1"]
     assert plan.meta.directory_id == DIRECTORY_ID
@@ -60,7 +60,7 @@ def test_plan_holds_topics_ids_epochs_and_producer_ids() -> None:
     assert metadata.topics["t"].topic_id == topic.topic_id
     epochs = [metadata.topics["t"].partitions[p].leader_epoch for p in range(2)]
     assert epochs == [log.leader_epoch for log in topic.logs]
-    assert metadata.next_producer_id == data_dir.next_producer_id == 10
+    assert metadata.next_producer_id == data_dir.metadata.next_producer_id == 10
 
 
 def test_run_time_settings_go_along_where_kafka_has_them() -> None:
@@ -72,6 +72,6 @@ def test_run_time_settings_go_along_where_kafka_has_them() -> None:
 
 def test_settings_of_groups_are_named_since_they_are_not_exported() -> None:
     data_dir: DataDir = open_dir(SimulatedDisk())
-    data_dir.set_group_overrides("g", {"consumer.session.timeout.ms": "50000"})
+    data_dir.metadata.set_group_overrides("g", {"consumer.session.timeout.ms": "50000"})
     plan = plan_export(data_dir, directory_id=DIRECTORY_ID)
     assert any("consumer.session.timeout.ms=50000 of group g" in note for note in plan.notes)
