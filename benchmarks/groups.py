@@ -29,9 +29,10 @@ from typing import Any
 from confluent_kafka import Consumer, Producer
 
 from benchmarks.harness import loads, machine, report, wire
-from protocol.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
-from protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from protocol.api.join_group import JoinGroupRequest
 from protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from protocol.structs import ProtocolMetadata, TopicPartitions
 from tests.compat.brokers import TidelogProcess
 from tests.support import kafka_peer, toolchains
 from tests.support.broker import RawClient
@@ -185,7 +186,7 @@ def _join(group: str, member_id: str) -> JoinGroupRequest:
         rebalance_timeout_ms=60_000,
         member_id=member_id,
         protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=ASSIGNMENT)],
+        protocols=[ProtocolMetadata(name="range", metadata=ASSIGNMENT)],
     )
 
 

@@ -53,7 +53,7 @@ from client.types import (
     TopicPartition,
 )
 from protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.api.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -65,6 +65,7 @@ from protocol.api.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from protocol.structs import ConfigText
 from protocol.time_windows import topic_of
 
 _SET = 0
@@ -206,7 +207,7 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
                     num_partitions=topic.partitions,
                     replication_factor=topic.replication_factor,
                     configs=[
-                        CreatableTopicConfig(name=name, value=value)
+                        ConfigText(name=name, value=value)
                         for name, value in (topic.configs or {}).items()
                     ],
                 )

@@ -31,7 +31,8 @@ from pipeline.net.cluster import Cluster
 from pipeline.net.producing import TaskProducer
 from pipeline.options.options import parse_sink_options
 from pipeline.spark.session import session
-from protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.structs import ConfigText
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -134,7 +135,7 @@ def agree(what: str, found: int, truth: int) -> None:
 def produce(options: dict[str, str], flights: Sequence[Flight]) -> None:
     """Make the three topics, kept for ever, and put the flights into the first one in turn."""
     parsed = parse_sink_options({**options, "topic": ORIGIN})
-    keep = [CreatableTopicConfig(name="retention.ms", value="-1")]
+    keep = [ConfigText(name="retention.ms", value="-1")]
     topics = [
         CreatableTopic(name=name, num_partitions=PARTITIONS, replication_factor=1, configs=keep)
         for name in (ORIGIN, LANDED, AGAIN)

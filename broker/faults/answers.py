@@ -37,12 +37,12 @@ from protocol.api import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
-    txn_offset_commit,
 )
 from protocol.api_keys import ApiKey
 from protocol.declare.primitives import field_specs
 from protocol.error_codes import ErrorCode
 from protocol.registry import request_class, response_class
+from protocol.structs import TopicErrors
 
 _BY_GROUP_SINCE: Final = 8
 _WHOLE_OFFSET_FETCH_SINCE: Final = 2
@@ -77,9 +77,7 @@ _BY_TOPIC: Final[Mapping[ApiKey, _ByTopic]] = MappingProxyType(
         ),
         ApiKey.LIST_OFFSETS: _ByTopic("topics", "topics", list_offsets.ListOffsetsTopicResponse),
         ApiKey.OFFSET_COMMIT: _ByTopic("topics", "topics", offset_commit.OffsetCommitResponseTopic),
-        ApiKey.TXN_OFFSET_COMMIT: _ByTopic(
-            "topics", "topics", txn_offset_commit.TxnOffsetCommitResponseTopic
-        ),
+        ApiKey.TXN_OFFSET_COMMIT: _ByTopic("topics", "topics", TopicErrors),
         ApiKey.ADD_PARTITIONS_TO_TXN: _ByTopic(
             "v3_and_below_topics",
             "results_by_topic_v3_and_below",

@@ -19,6 +19,7 @@ from broker.topics.registry import CONSUMER_OFFSETS, is_internal
 from broker.transactions.state import TopicPartition
 from protocol.api import add_partitions_to_txn as api
 from protocol.error_codes import ErrorCode
+from protocol.structs import NamedIndexes
 from storage.disk.steps import Slice, Steps
 
 _FENCED_SINCE = 2
@@ -113,16 +114,14 @@ def _settler(named: _Named, then: Callable[[], None]) -> Callable[[ErrorCode], N
 
 def _named(
     context: Context,
-    topics: Sequence[api.AddPartitionsToTxnTopic],
+    topics: Sequence[NamedIndexes],
     error_of: Callable[[Context, str, int], ErrorCode],
 ) -> Steps[tuple[_Named, bool]]:
     """The partitions, and whether one of them is refused, which refuses them all."""
     results: dict[TopicPartition, list[api.AddPartitionsToTxnPartitionResult]] = {}
     refused = False
 
-    def check(
-        topic: api.AddPartitionsToTxnTopic, partition: int
-    ) -> api.AddPartitionsToTxnPartitionResult:
+    def check(topic: NamedIndexes, partition: int) -> api.AddPartitionsToTxnPartitionResult:
         nonlocal refused
         error = error_of(context, topic.name, partition)
         refused = refused or error is not ErrorCode.NONE

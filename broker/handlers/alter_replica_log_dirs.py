@@ -11,6 +11,7 @@ import os
 from broker.requests.context import Context, RequestContext
 from protocol.api import alter_replica_log_dirs as api
 from protocol.error_codes import ErrorCode
+from protocol.structs import PartitionError
 
 
 def handle(
@@ -29,7 +30,7 @@ def handle(
         result = results.setdefault(name, api.AlterReplicaLogDirTopicResult(topic_name=name))
         is_ours = os.path.abspath(path) == ours
         result.partitions.append(
-            api.AlterReplicaLogDirPartitionResult(
+            PartitionError(
                 partition_index=index, error_code=_move_error(context, name, index, is_ours=is_ours)
             )
         )

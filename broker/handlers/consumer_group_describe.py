@@ -41,10 +41,8 @@ def _member(context: Context, member: ConsumerMember, target: Partitions) -> api
         client_host=f"/{subscription.client_host}",
         subscribed_topic_names=sorted(subscription.names),
         subscribed_topic_regex=subscription.regex or "",
-        assignment=assignment(
-            api, context, member.current.assigned | member.current.pending_revocation
-        ),
-        target_assignment=assignment(api, context, target),
+        assignment=assignment(context, member.current.assigned | member.current.pending_revocation),
+        target_assignment=assignment(context, target),
         member_type=_CLASSIC_MEMBER if member.is_classic else _CONSUMER_MEMBER,
     )
 

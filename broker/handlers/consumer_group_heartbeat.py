@@ -22,6 +22,7 @@ from broker.requests.access import Check
 from broker.requests.context import Context, RequestContext
 from protocol.api import consumer_group_heartbeat as api
 from protocol.error_codes import ErrorCode
+from protocol.structs import Assignment, TopicPartitions
 
 _OWN_IDS_SINCE = 1
 
@@ -103,7 +104,7 @@ def _request(
     )
 
 
-def _owned(topics: Iterable[api.TopicPartitions] | None) -> Partitions | None:
+def _owned(topics: Iterable[TopicPartitions] | None) -> Partitions | None:
     if topics is None:
         return None
     return frozenset(
@@ -121,9 +122,9 @@ def _response(answer: HeartbeatAnswer) -> api.ConsumerGroupHeartbeatResponse:
         assignment=None,
     )
     if answer.assigned is not None:
-        response.assignment = api.Assignment(
+        response.assignment = Assignment(
             topic_partitions=[
-                api.TopicPartitions(topic_id=topic_id, partitions=indexes)
+                TopicPartitions(topic_id=topic_id, partitions=indexes)
                 for topic_id, indexes in indexes_by_key(answer.assigned).items()
             ]
         )

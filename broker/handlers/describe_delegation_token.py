@@ -13,6 +13,7 @@ from broker.security.tokens import Token
 from protocol.acl import Operation, ResourceType
 from protocol.api import describe_delegation_token as api
 from protocol.error_codes import ErrorCode
+from protocol.structs import TokenPrincipal
 
 
 def handle(
@@ -58,9 +59,7 @@ def _described(token: Token, secret: bytes) -> api.DescribedDelegationToken:
         token_id=token.id,
         hmac=secret,
         renewers=[
-            api.DescribedDelegationTokenRenewer(
-                principal_type=renewer.type, principal_name=renewer.name
-            )
+            TokenPrincipal(principal_type=renewer.type, principal_name=renewer.name)
             for renewer in token.renewers
         ],
     )

@@ -7,6 +7,7 @@ from broker.requests.context import Context, RequestContext
 from broker.transactions.state import TxnSnapshot
 from protocol.api import describe_transactions as api
 from protocol.error_codes import ErrorCode
+from protocol.structs import TopicIndexes
 from storage.disk.steps import Steps
 
 
@@ -40,7 +41,6 @@ def _describe(found: TxnSnapshot) -> api.TransactionState:
         producer_id=found.producer_id,
         producer_epoch=found.producer_epoch,
         topics=[
-            api.TopicData(topic=topic, partitions=partitions)
-            for topic, partitions in topics.items()
+            TopicIndexes(topic=topic, partitions=partitions) for topic, partitions in topics.items()
         ],
     )

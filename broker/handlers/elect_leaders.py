@@ -10,6 +10,7 @@ from broker.requests.by_topic import by_topic
 from broker.requests.context import Context, RequestContext
 from protocol.api import elect_leaders as api
 from protocol.error_codes import ErrorCode
+from protocol.structs import TopicIndexes
 from storage.disk.steps import Steps, each
 
 _ELECTION_TYPES = (0, 1)
@@ -55,9 +56,7 @@ def _refuse_all(
     return api.ElectLeadersResponse(error_code=error, replica_election_results=results)
 
 
-def _collect(
-    asked: api.TopicPartitions, results: list[api.PartitionResult]
-) -> api.ReplicaElectionResult:
+def _collect(asked: TopicIndexes, results: list[api.PartitionResult]) -> api.ReplicaElectionResult:
     return api.ReplicaElectionResult(topic=asked.topic, partition_result=results)
 
 

@@ -19,6 +19,7 @@ from broker.requests.offsets_to_commit import OffsetsToCommit
 from protocol.api import offset_commit as api
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_TIMESTAMP
+from protocol.structs import PartitionError
 from storage.disk.steps import Steps
 
 _MEMBER_EPOCHS_SINCE = 9
@@ -39,7 +40,7 @@ def handle(
 
     def check(
         topic: api.OffsetCommitRequestTopic, asked: api.OffsetCommitRequestPartition
-    ) -> api.OffsetCommitResponsePartition:
+    ) -> PartitionError:
         topics, index, commit_ms = context.topics, asked.partition_index, asked.commit_timestamp
         offset = CommittedOffset(
             asked.committed_offset,
@@ -49,7 +50,7 @@ def handle(
             expire_ms,
         )
         found = topics.find_by_id(topic.topic_id) if uses_ids else topics.find(topic.name)
-        answer = api.OffsetCommitResponsePartition(partition_index=index)
+        answer = PartitionError(partition_index=index)
         offsets.add(found, index, offset, answer)
         return answer
 

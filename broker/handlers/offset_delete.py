@@ -12,6 +12,7 @@ from broker.requests.by_topic import by_topic
 from broker.requests.context import Context, RequestContext
 from protocol.api import offset_delete as api
 from protocol.error_codes import ErrorCode
+from protocol.structs import PartitionError, PartitionIndex, TopicErrors
 from storage.disk.steps import Steps
 
 
@@ -21,12 +22,10 @@ def handle(
     """Delete the offsets that may be deleted, all in one step; answer once that is on disk."""
     if not message.group_id:
         return api.OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    existing: list[tuple[TopicPartition, api.OffsetDeleteResponsePartition]] = []
+    existing: list[tuple[TopicPartition, PartitionError]] = []
 
-    def check(
-        topic: api.OffsetDeleteRequestTopic, asked: api.OffsetDeleteRequestPartition
-    ) -> api.OffsetDeleteResponsePartition:
-        answer = api.OffsetDeleteResponsePartition(partition_index=asked.partition_index)
+    def check(topic: api.OffsetDeleteRequestTopic, asked: PartitionIndex) -> PartitionError:
+        answer = PartitionError(partition_index=asked.partition_index)
         found = context.topics.find(topic.name)
         if found is not None and 0 <= asked.partition_index < len(found.partitions):
             existing.append(((topic.name, asked.partition_index), answer))
@@ -37,7 +36,7 @@ def handle(
     topics = yield from by_topic(
         (topic for topic in message.topics if topic.partitions),
         check,
-        lambda topic, answers: api.OffsetDeleteResponseTopic(name=topic.name, partitions=answers),
+        lambda topic, answers: TopicErrors(name=topic.name, partitions=answers),
     )
     pending: Pending[api.OffsetDeleteResponse] = Pending()
 

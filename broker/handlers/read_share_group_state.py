@@ -11,6 +11,7 @@ from broker.groups.share.stored_state import UNKNOWN_EPOCH
 from broker.requests.shares.states import AskedState, answering_states
 from protocol.api import read_share_group_state as api
 from protocol.error_codes import ErrorCode
+from protocol.structs import StoredBatch
 
 
 def _read(about: AskedState, when_done: WhenDone) -> None:
@@ -28,7 +29,7 @@ def _read(about: AskedState, when_done: WhenDone) -> None:
 
     state_epoch, start_offset = state.state_epoch, state.start_offset
     batches = [
-        api.StateBatch(
+        StoredBatch(
             first_offset=each.first,
             last_offset=each.last,
             delivery_state=each.state,

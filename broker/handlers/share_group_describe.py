@@ -33,7 +33,7 @@ def _member(context: Context, member: ShareMember) -> api.Member:
         client_id=said.client_id,
         client_host=f"/{said.client_host}",
         subscribed_topic_names=sorted(said.names),
-        assignment=assignment(api, context, member.current.assigned),
+        assignment=assignment(context, member.current.assigned),
     )
 
 

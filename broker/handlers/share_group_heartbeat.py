@@ -17,6 +17,7 @@ from broker.requests.context import Context, RequestContext
 from broker.requests.shares.sessions import member_problem
 from protocol.api import share_group_heartbeat as api
 from protocol.error_codes import ErrorCode
+from protocol.structs import Assignment, TopicPartitions
 
 _Response = api.ShareGroupHeartbeatResponse
 
@@ -90,9 +91,9 @@ def _response(answer: HeartbeatAnswer) -> _Response:
         heartbeat_interval_ms=answer.heartbeat_interval_ms,
     )
     if answer.assigned is not None:
-        response.assignment = api.Assignment(
+        response.assignment = Assignment(
             topic_partitions=[
-                api.TopicPartitions(topic_id=topic_id, partitions=indexes)
+                TopicPartitions(topic_id=topic_id, partitions=indexes)
                 for topic_id, indexes in indexes_by_key(answer.assigned).items()
             ]
         )

@@ -40,6 +40,7 @@ from protocol import streams
 from protocol.acl import CLUSTER_NAME, Operation, ResourceType
 from protocol.api import streams_group_heartbeat as api
 from protocol.error_codes import ErrorCode
+from protocol.structs import TopicIndexes
 
 _Response = api.StreamsGroupHeartbeatResponse
 _SHOWN: Final = 3
@@ -215,8 +216,8 @@ def _status(status: Status) -> api.Status:
 
 
 def _endpoint(of: EndpointPartitions) -> api.EndpointToPartitions:
-    def listed(found: Iterable[PartitionsOfTopic]) -> list[api.TopicPartition]:
-        return [api.TopicPartition(topic=one.topic, partitions=one.partitions) for one in found]
+    def listed(found: Iterable[PartitionsOfTopic]) -> list[TopicIndexes]:
+        return [TopicIndexes(topic=one.topic, partitions=one.partitions) for one in found]
 
     return api.EndpointToPartitions(
         user_endpoint=streams.Endpoint(host=of.endpoint.host, port=of.endpoint.port),

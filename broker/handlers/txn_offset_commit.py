@@ -16,6 +16,7 @@ from broker.requests.offsets_to_commit import OffsetsToCommit
 from broker.transactions.state import refusal_of_a_write
 from protocol.api import txn_offset_commit as api
 from protocol.error_codes import ErrorCode
+from protocol.structs import PartitionError, TopicErrors
 from storage.disk.steps import Steps
 
 _ABORTABLE_SINCE = 4
@@ -31,8 +32,8 @@ def handle(
 
     def check(
         topic: api.TxnOffsetCommitRequestTopic, asked: api.TxnOffsetCommitRequestPartition
-    ) -> api.TxnOffsetCommitResponsePartition:
-        answer = api.TxnOffsetCommitResponsePartition(partition_index=asked.partition_index)
+    ) -> PartitionError:
+        answer = PartitionError(partition_index=asked.partition_index)
         found = context.topics.find(topic.name)
         offsets.add(found, asked.partition_index, _committed(asked, now_ms), answer)
         return answer
@@ -41,9 +42,7 @@ def handle(
     response.topics = yield from by_topic(
         (topic for topic in message.topics if topic.partitions),
         check,
-        lambda topic, answers: api.TxnOffsetCommitResponseTopic(
-            name=topic.name, partitions=answers
-        ),
+        lambda topic, answers: TopicErrors(name=topic.name, partitions=answers),
     )
     pending: Pending[api.TxnOffsetCommitResponse] = Pending()
     producer = (message.producer_id, message.producer_epoch)

@@ -18,6 +18,7 @@ from broker.groups.share.values import UNKNOWN_START, Delivery, StateBatch
 from broker.requests.shares.states import AskedState, StateRefused, answering_states, check_range
 from protocol.api import write_share_group_state as api
 from protocol.error_codes import ErrorCode
+from protocol.structs import StoredBatch
 
 _STORED: Final = (Delivery.AVAILABLE, Delivery.ACKNOWLEDGED, Delivery.ARCHIVED)
 
@@ -40,7 +41,7 @@ def _write(about: AskedState, when_done: WhenDone) -> None:
     about.states.write(change, when_done)
 
 
-def _batch(asked: api.StateBatch) -> StateBatch:
+def _batch(asked: StoredBatch) -> StateBatch:
     check_range("first_offset", asked.first_offset, 0)
     check_range("last_offset", asked.last_offset, asked.first_offset)
     check_range("delivery_count", asked.delivery_count, 0)

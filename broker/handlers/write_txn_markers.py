@@ -24,6 +24,7 @@ from protocol.api import write_txn_markers as api
 from protocol.error_codes import ErrorCode
 from protocol.records.builder import build_end_txn_marker
 from protocol.records.layout import NO_PRODUCER_EPOCH
+from protocol.structs import PartitionError, TopicErrors
 from storage.disk.steps import Steps
 
 _EPOCH_PER_TRANSACTION_SINCE = 2
@@ -60,8 +61,8 @@ class _Writing:
         self._context = context
         self._response = api.WriteTxnMarkersResponse()
         self._producers: dict[int, api.WritableTxnMarkerResult] = {}
-        self._topics: dict[tuple[int, str], api.WritableTxnMarkerTopicResult] = {}
-        self._results: dict[tuple[int, TopicPartition], api.WritableTxnMarkerPartitionResult] = {}
+        self._topics: dict[tuple[int, str], TopicErrors] = {}
+        self._results: dict[tuple[int, TopicPartition], PartitionError] = {}
         self._missing = 1
 
     def write(self, marker: api.WritableTxnMarker) -> Steps[None]:
@@ -93,7 +94,7 @@ class _Writing:
         marker: api.WritableTxnMarker,
         batch: bytes,
         tp: TopicPartition,
-        result: api.WritableTxnMarkerPartitionResult,
+        result: PartitionError,
     ) -> None:
         try:
             log = self._context.topics.led_log(*tp)
@@ -117,7 +118,7 @@ class _Writing:
             is_commit=marker.transaction_result,
         )
 
-    def _result(self, producer_id: int, tp: TopicPartition) -> api.WritableTxnMarkerPartitionResult:
+    def _result(self, producer_id: int, tp: TopicPartition) -> PartitionError:
         """The place of the result in the answer: one for each producer and partition."""
         result = self._results.get((producer_id, tp))
         if result is None:
@@ -128,10 +129,10 @@ class _Writing:
                 self._response.markers.append(producer)
             topic = self._topics.get((producer_id, tp[0]))
             if topic is None:
-                topic = api.WritableTxnMarkerTopicResult(name=tp[0])
+                topic = TopicErrors(name=tp[0])
                 self._topics[producer_id, tp[0]] = topic
                 producer.topics.append(topic)
-            result = api.WritableTxnMarkerPartitionResult(partition_index=tp[1])
+            result = PartitionError(partition_index=tp[1])
             self._results[producer_id, tp] = result
             topic.partitions.append(result)
         return result
@@ -140,7 +141,7 @@ class _Writing:
         self,
         marker: api.WritableTxnMarker,
         tp: TopicPartition,
-        result: api.WritableTxnMarkerPartitionResult,
+        result: PartitionError,
         error: ErrorCode,
     ) -> None:
         if error is ErrorCode.NONE:
@@ -149,7 +150,7 @@ class _Writing:
             self._context.security.audit.changed(self._request, what)
         self.settle(result, error)
 
-    def settle(self, result: api.WritableTxnMarkerPartitionResult | None, error: ErrorCode) -> None:
+    def settle(self, result: PartitionError | None, error: ErrorCode) -> None:
         """One write less is missing, or the request has no further ones (None)."""
         if result is not None:
             result.error_code = error

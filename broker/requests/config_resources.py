@@ -72,6 +72,7 @@ from config.values import Key, ValueType, format_value
 from protocol.api import alter_configs, describe_configs, incremental_alter_configs
 from protocol.error_codes import ErrorCode
 from protocol.registry import struct_encoder
+from protocol.structs import ConfigText
 
 
 class ResourceType(IntEnum):
@@ -522,7 +523,7 @@ AskedChange: TypeAlias = (
 
 
 def complaint_about(
-    configs: Iterable[alter_configs.AlterableConfig | incremental_alter_configs.AlterableConfig],
+    configs: Iterable[ConfigText | incremental_alter_configs.AlterableConfig],
 ) -> str | None:
     """Why changes are refused before their resource is looked for, or None."""
     names: set[str] = set()

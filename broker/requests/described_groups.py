@@ -7,17 +7,18 @@ from broker.groups.consumer.values import Partitions, indexes_by_key
 from broker.requests.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from broker.requests.context import Context, Handler, RequestContext
 from protocol.error_codes import ErrorCode
+from protocol.structs import NamedAssignment, NamedPartitions
 from storage.disk.steps import Steps
 
 _Group = TypeVar("_Group")
 
 
-def assignment(api: Any, context: Context, partitions: Partitions) -> Any:
-    """An Assignment of `api`; a topic deleted meanwhile has no name and is left out."""
+def assignment(context: Context, partitions: Partitions) -> NamedAssignment:
+    """The partitions by topic; a topic deleted meanwhile has no name and is left out."""
     find = context.topics.find_by_id
-    return api.Assignment(
+    return NamedAssignment(
         topic_partitions=[
-            api.TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=indexes)
+            NamedPartitions(topic_id=topic_id, topic_name=topic.name, partitions=indexes)
             for topic_id, indexes in indexes_by_key(partitions).items()
             if (topic := find(topic_id)) is not None
         ]

@@ -47,6 +47,7 @@ from protocol.api import (
     sync_group,
 )
 from protocol.error_codes import ErrorCode
+from protocol.structs import TopicErrors
 
 _GROUP_ERROR_SINCE = 2
 _GROUPS_SINCE = 8
@@ -264,9 +265,7 @@ def offset_delete_guard(check: Check, message: offset_delete.OffsetDeleteRequest
     answer: offset_delete.OffsetDeleteResponse = yield
     if answer.error_code:
         return answer
-    return refuse_topics(
-        answer, offset_delete.OffsetDeleteResponseTopic, joined(denied), TOPIC_DENIED
-    )
+    return refuse_topics(answer, TopicErrors, joined(denied), TOPIC_DENIED)
 
 
 @guard

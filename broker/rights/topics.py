@@ -41,6 +41,7 @@ from protocol.api import (
 )
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import MAGIC_V2, PRODUCER_EPOCH_AT, PRODUCER_ID_AT
+from protocol.structs import PartitionIndexes
 
 _WRITE = Operation.WRITE
 """Looking into an enumeration costs as much as the right that is known."""
@@ -220,7 +221,7 @@ create_partitions_guard = on_items(
 )
 
 
-def _may_see_producers(check: Check, topic: describe_producers.TopicRequest) -> bool:
+def _may_see_producers(check: Check, topic: PartitionIndexes) -> bool:
     try:
         check_topic_name(topic.name)
     except InvalidTopicName:

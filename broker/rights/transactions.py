@@ -32,6 +32,7 @@ from protocol.api import (
     write_txn_markers,
 )
 from protocol.error_codes import ErrorCode
+from protocol.structs import TopicErrors
 
 
 @whole
@@ -147,7 +148,7 @@ def txn_offset_commit_guard(
         denied = joined(denied)
         if message.topics:
             answer = yield
-    return refuse_topics(answer, txn_offset_commit.TxnOffsetCommitResponseTopic, denied, code)
+    return refuse_topics(answer, TopicErrors, denied, code)
 
 
 @whole
@@ -175,9 +176,7 @@ def _refused_marker(marker: write_txn_markers.WritableTxnMarker) -> list[Any]:
     for topic in topics:
         topic.partition_indexes = list(dict.fromkeys(topic.partition_indexes))
     return [
-        refused_topic(
-            write_txn_markers.WritableTxnMarkerTopicResult, topic, error_code=CLUSTER_DENIED
-        )
+        refused_topic(TopicErrors, topic, error_code=CLUSTER_DENIED)
         for topic in topics
         if topic.partition_indexes
     ]

@@ -14,7 +14,8 @@ from client.descriptions import ConfigEntry, ConfigSource, ResourceType
 from client.errors import UnsupportedByBroker
 from client.types import TopicPartition, format_address
 from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.api.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from protocol.api.describe_log_dirs import DescribeLogDirsRequest
+from protocol.structs import TopicIndexes
 
 METRICS_LISTENER: Final = "metrics.listener"
 """The broker's setting that names its metrics port."""
@@ -112,8 +113,7 @@ async def describe_sizes(
     wanted = None
     if topics is not None:
         wanted = [
-            DescribableLogDirTopic(topic=name, partitions=list(numbers))
-            for name, numbers in topics.items()
+            TopicIndexes(topic=name, partitions=list(numbers)) for name, numbers in topics.items()
         ]
     response = await connection.call(DescribeLogDirsRequest(topics=wanted))
     sizes: dict[TopicPartition, int] = {}

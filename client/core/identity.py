@@ -19,7 +19,7 @@ from client.core.parts import by_topic, check
 from client.errors import BrokerRefused
 from client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest
 from protocol.api.end_txn import EndTxnRequest
 from protocol.api.init_producer_id import InitProducerIdRequest
 from protocol.api.txn_offset_commit import (
@@ -29,6 +29,7 @@ from protocol.api.txn_offset_commit import (
 )
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from protocol.structs import NamedIndexes
 
 _CHECKS_MEMBERS_SINCE = 3
 """The version of TxnOffsetCommit that names the member."""
@@ -89,8 +90,7 @@ class ProducerIdentity:
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.producer_epoch,
             v3_and_below_topics=[
-                AddPartitionsToTxnTopic(name=name, partitions=numbers)
-                for name, numbers in topics.items()
+                NamedIndexes(name=name, partitions=numbers) for name, numbers in topics.items()
             ],
         )
 

@@ -9,13 +9,11 @@ from typing import Any
 from client.core.cluster import Cluster
 from client.core.parts import check
 from client.descriptions import DelegationToken
-from protocol.api.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
-from protocol.api.describe_delegation_token import (
-    DescribeDelegationTokenOwner,
-    DescribeDelegationTokenRequest,
-)
+from protocol.api.create_delegation_token import CreateDelegationTokenRequest
+from protocol.api.describe_delegation_token import DescribeDelegationTokenRequest
 from protocol.api.expire_delegation_token import ExpireDelegationTokenRequest
 from protocol.api.renew_delegation_token import RenewDelegationTokenRequest
+from protocol.structs import TokenPrincipal
 
 _USER = "User"
 _OWNERS_SINCE = 3
@@ -42,7 +40,7 @@ class TokenAdmin:
         request = CreateDelegationTokenRequest(
             owner_principal_type=None if owner is None else _USER,
             owner_principal_name=owner,
-            renewers=[CreatableRenewers(principal_type=_USER, principal_name=r) for r in renewers],
+            renewers=[TokenPrincipal(principal_type=_USER, principal_name=r) for r in renewers],
             max_lifetime_ms=-1 if max_lifetime_ms is None else max_lifetime_ms,
         )
         made, address = await self._cluster.call_controller(
@@ -70,10 +68,7 @@ class TokenAdmin:
         """
         asked = None
         if owners is not None:
-            asked = [
-                DescribeDelegationTokenOwner(principal_type=_USER, principal_name=owner)
-                for owner in owners
-            ]
+            asked = [TokenPrincipal(principal_type=_USER, principal_name=owner) for owner in owners]
         request = DescribeDelegationTokenRequest(owners=asked)
         answer, address = await self._cluster.call_controller(request)
         check("listing delegation tokens", answer, address)

@@ -4,7 +4,8 @@ Modules carry the name of the ``ApiKey`` member in lower case, classes and field
 message specifications; ``message_class`` finds them by that rule and imports a module when its API
 is first used, so that start-up pays for no unused API. A nested struct keeps its published name
 too, except where a request and a response of one API use one name for two shapes: then the
-response's is prefixed with the message's name.
+response's is prefixed with the message's name, and except for the structs that several messages
+have in common: these are in ``protocol.structs``.
 """
 
 from importlib import import_module

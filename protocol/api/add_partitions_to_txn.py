@@ -15,16 +15,10 @@ Clients use up to v3; from v4 on brokers send it to the coordinator, for several
 from typing import Final
 
 from protocol.declare import primitives as wire
+from protocol.structs import NamedIndexes
 
 OF_BROKERS_SINCE: Final = 4
 """The version from which on only brokers send it."""
-
-
-class AddPartitionsToTxnTopic(wire.Struct):
-    """The partitions of one topic."""
-
-    name: str = wire.string()
-    partitions: list[int] = wire.array(wire.INT32)
 
 
 class AddPartitionsToTxnTransaction(wire.Struct):
@@ -36,7 +30,7 @@ class AddPartitionsToTxnTransaction(wire.Struct):
     verify_only: bool = wire.boolean(since=4)
     """Only check whether they are part of it already."""
 
-    topics: list[AddPartitionsToTxnTopic] = wire.array(AddPartitionsToTxnTopic, since=4)
+    topics: list[NamedIndexes] = wire.array(NamedIndexes, since=4)
 
 
 class AddPartitionsToTxnRequest(wire.Message, max_version=5, flexible_since=3):
@@ -48,9 +42,7 @@ class AddPartitionsToTxnRequest(wire.Message, max_version=5, flexible_since=3):
     v3_and_below_transactional_id: str = wire.string(until=3)
     v3_and_below_producer_id: int = wire.int64(until=3)
     v3_and_below_producer_epoch: int = wire.int16(until=3)
-    v3_and_below_topics: list[AddPartitionsToTxnTopic] = wire.array(
-        AddPartitionsToTxnTopic, until=3
-    )
+    v3_and_below_topics: list[NamedIndexes] = wire.array(NamedIndexes, until=3)
 
 
 class AddPartitionsToTxnPartitionResult(wire.Struct):

@@ -8,13 +8,7 @@
 """
 
 from protocol.declare import primitives as wire
-
-
-class AlterableConfig(wire.Struct):
-    """A setting and its new value; null clears it."""
-
-    name: str = wire.string()
-    value: str | None = wire.string(nullable_since=0)
+from protocol.structs import ConfigText
 
 
 class AlterConfigsResource(wire.Struct):
@@ -22,7 +16,7 @@ class AlterConfigsResource(wire.Struct):
 
     resource_type: int = wire.int8()
     resource_name: str = wire.string()
-    configs: list[AlterableConfig] = wire.array(AlterableConfig)
+    configs: list[ConfigText] = wire.array(ConfigText)
 
 
 class AlterConfigsRequest(wire.Message, max_version=2, flexible_since=2):

@@ -8,20 +8,14 @@
 """
 
 from protocol.declare import primitives as wire
-
-
-class AlterReplicaLogDirTopic(wire.Struct):
-    """The partitions of one topic."""
-
-    name: str = wire.string()
-    partitions: list[int] = wire.array(wire.INT32)
+from protocol.structs import NamedIndexes, PartitionError
 
 
 class AlterReplicaLogDir(wire.Struct):
     """A directory and the partitions to move there."""
 
     path: str = wire.string()
-    topics: list[AlterReplicaLogDirTopic] = wire.array(AlterReplicaLogDirTopic)
+    topics: list[NamedIndexes] = wire.array(NamedIndexes)
 
 
 class AlterReplicaLogDirsRequest(wire.Message, max_version=2, flexible_since=2):
@@ -30,20 +24,11 @@ class AlterReplicaLogDirsRequest(wire.Message, max_version=2, flexible_since=2):
     dirs: list[AlterReplicaLogDir] = wire.array(AlterReplicaLogDir)
 
 
-class AlterReplicaLogDirPartitionResult(wire.Struct):
-    """Whether one move was accepted."""
-
-    partition_index: int = wire.int32()
-    error_code: int = wire.int16()
-
-
 class AlterReplicaLogDirTopicResult(wire.Struct):
     """The partitions of one topic."""
 
     topic_name: str = wire.string()
-    partitions: list[AlterReplicaLogDirPartitionResult] = wire.array(
-        AlterReplicaLogDirPartitionResult
-    )
+    partitions: list[PartitionError] = wire.array(PartitionError)
 
 
 class AlterReplicaLogDirsResponse(wire.Message, max_version=2, flexible_since=2):

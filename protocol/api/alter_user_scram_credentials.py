@@ -1,9 +1,4 @@
-"""AlterUserScramCredentials (key 51): set or remove SCRAM credentials (KIP-554).
-
-| version | change                  |
-|---------|-------------------------|
-| 0       | flexible from the start |
-"""
+"""AlterUserScramCredentials (key 51, version 0): set or remove SCRAM credentials (KIP-554)."""
 
 from protocol.declare import primitives as wire
 

@@ -7,6 +7,7 @@
 """
 
 from protocol.declare import primitives as wire
+from protocol.structs import NamedAssignment
 
 
 class ConsumerGroupDescribeRequest(wire.Message, max_version=1, flexible_since=0):
@@ -14,20 +15,6 @@ class ConsumerGroupDescribeRequest(wire.Message, max_version=1, flexible_since=0
 
     group_ids: list[str] = wire.array(wire.STRING)
     include_authorized_operations: bool = wire.boolean()
-
-
-class TopicPartitions(wire.Struct):
-    """The partitions of one topic."""
-
-    topic_id: bytes = wire.uuid()
-    topic_name: str = wire.string()
-    partitions: list[int] = wire.array(wire.INT32)
-
-
-class Assignment(wire.Struct):
-    """The partitions that a member owns or should own."""
-
-    topic_partitions: list[TopicPartitions] = wire.array(TopicPartitions)
 
 
 class Member(wire.Struct):
@@ -41,8 +28,8 @@ class Member(wire.Struct):
     client_host: str = wire.string()
     subscribed_topic_names: list[str] = wire.array(wire.STRING)
     subscribed_topic_regex: str | None = wire.string(nullable_since=0, default=None)
-    assignment: Assignment = wire.struct(Assignment)
-    target_assignment: Assignment = wire.struct(Assignment)
+    assignment: NamedAssignment = wire.struct(NamedAssignment)
+    target_assignment: NamedAssignment = wire.struct(NamedAssignment)
     member_type: int = wire.int8(since=1, default=-1)
     """0 classic protocol, 1 consumer protocol, -1 unknown."""
 

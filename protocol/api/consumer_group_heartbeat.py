@@ -9,13 +9,7 @@ Fields that did not change since the last heartbeat are null or -1.
 """
 
 from protocol.declare import primitives as wire
-
-
-class TopicPartitions(wire.Struct):
-    """The partitions of one topic."""
-
-    topic_id: bytes = wire.uuid()
-    partitions: list[int] = wire.array(wire.INT32)
+from protocol.structs import Assignment, TopicPartitions
 
 
 class ConsumerGroupHeartbeatRequest(wire.Message, max_version=1, flexible_since=0):
@@ -38,12 +32,6 @@ class ConsumerGroupHeartbeatRequest(wire.Message, max_version=1, flexible_since=
         TopicPartitions, nullable_since=0, default=None
     )
     """The partitions that the member owns now."""
-
-
-class Assignment(wire.Struct):
-    """The partitions that the member should own."""
-
-    topic_partitions: list[TopicPartitions] = wire.array(TopicPartitions)
 
 
 class ConsumerGroupHeartbeatResponse(wire.Message, max_version=1, flexible_since=0):

@@ -9,13 +9,7 @@
 """
 
 from protocol.declare import primitives as wire
-
-
-class CreatableRenewers(wire.Struct):
-    """A principal that may renew and expire the token."""
-
-    principal_type: str = wire.string()
-    principal_name: str = wire.string()
+from protocol.structs import TokenPrincipal
 
 
 class CreateDelegationTokenRequest(wire.Message, max_version=3, flexible_since=2):
@@ -24,7 +18,7 @@ class CreateDelegationTokenRequest(wire.Message, max_version=3, flexible_since=2
     owner_principal_type: str | None = wire.string(since=3, nullable_since=3, default=None)
     owner_principal_name: str | None = wire.string(since=3, nullable_since=3, default=None)
     """Null or empty is the client itself."""
-    renewers: list[CreatableRenewers] = wire.array(CreatableRenewers)
+    renewers: list[TokenPrincipal] = wire.array(TokenPrincipal)
     max_lifetime_ms: int = wire.int64(default=-1)
     """Zero and negative numbers are the broker's longest lifetime."""
 

@@ -13,6 +13,7 @@
 """
 
 from protocol.declare import primitives as wire
+from protocol.structs import ConfigText
 
 
 class CreatableReplicaAssignment(wire.Struct):
@@ -20,13 +21,6 @@ class CreatableReplicaAssignment(wire.Struct):
 
     partition_index: int = wire.int32()
     broker_ids: list[int] = wire.array(wire.INT32)
-
-
-class CreatableTopicConfig(wire.Struct):
-    """A setting that differs from the broker's default."""
-
-    name: str = wire.string()
-    value: str | None = wire.string(nullable_since=0)
 
 
 class CreatableTopic(wire.Struct):
@@ -40,7 +34,7 @@ class CreatableTopic(wire.Struct):
     """-1 when assignments are given, or for the default."""
 
     assignments: list[CreatableReplicaAssignment] = wire.array(CreatableReplicaAssignment)
-    configs: list[CreatableTopicConfig] = wire.array(CreatableTopicConfig)
+    configs: list[ConfigText] = wire.array(ConfigText)
 
 
 class CreateTopicsRequest(wire.Message, max_version=7, flexible_since=5):

@@ -1,6 +1,7 @@
 """DeleteShareGroupState (key 86, version 0): delete stored states of a share group."""
 
 from protocol.declare import primitives as wire
+from protocol.structs import StateErrors
 
 
 class PartitionData(wire.Struct):
@@ -23,22 +24,7 @@ class DeleteShareGroupStateRequest(wire.Message, max_version=0, flexible_since=0
     topics: list[DeleteStateData] = wire.array(DeleteStateData)
 
 
-class PartitionResult(wire.Struct):
-    """The outcome for one partition."""
-
-    partition: int = wire.int32()
-    error_code: int = wire.int16()
-    error_message: str | None = wire.string(nullable_since=0, default=None)
-
-
-class DeleteStateResult(wire.Struct):
-    """The partitions of one topic."""
-
-    topic_id: bytes = wire.uuid()
-    partitions: list[PartitionResult] = wire.array(PartitionResult)
-
-
 class DeleteShareGroupStateResponse(wire.Message, max_version=0, flexible_since=0):
     """The outcome for every partition; there is no time of throttling."""
 
-    results: list[DeleteStateResult] = wire.array(DeleteStateResult)
+    results: list[StateErrors] = wire.array(StateErrors)

@@ -9,28 +9,13 @@
 """
 
 from protocol.declare import primitives as wire
-
-
-class DescribeDelegationTokenOwner(wire.Struct):
-    """A principal whose tokens are asked for."""
-
-    principal_type: str = wire.string()
-    principal_name: str = wire.string()
+from protocol.structs import TokenPrincipal
 
 
 class DescribeDelegationTokenRequest(wire.Message, max_version=3, flexible_since=2):
     """Whose tokens; null is everyone's, an empty list none."""
 
-    owners: list[DescribeDelegationTokenOwner] | None = wire.array(
-        DescribeDelegationTokenOwner, nullable_since=0
-    )
-
-
-class DescribedDelegationTokenRenewer(wire.Struct):
-    """A principal that may renew and expire the token."""
-
-    principal_type: str = wire.string()
-    principal_name: str = wire.string()
+    owners: list[TokenPrincipal] | None = wire.array(TokenPrincipal, nullable_since=0)
 
 
 class DescribedDelegationToken(wire.Struct):
@@ -45,7 +30,7 @@ class DescribedDelegationToken(wire.Struct):
     max_timestamp: int = wire.int64()
     token_id: str = wire.string()
     hmac: bytes = wire.binary()
-    renewers: list[DescribedDelegationTokenRenewer] = wire.array(DescribedDelegationTokenRenewer)
+    renewers: list[TokenPrincipal] = wire.array(TokenPrincipal)
 
 
 class DescribeDelegationTokenResponse(wire.Message, max_version=3, flexible_since=2):

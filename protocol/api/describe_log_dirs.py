@@ -11,21 +11,13 @@
 """
 
 from protocol.declare import primitives as wire
-
-
-class DescribableLogDirTopic(wire.Struct):
-    """The partitions of one topic."""
-
-    topic: str = wire.string()
-    partitions: list[int] = wire.array(wire.INT32)
+from protocol.structs import TopicIndexes
 
 
 class DescribeLogDirsRequest(wire.Message, max_version=5, flexible_since=2):
     """The partitions to look for."""
 
-    topics: list[DescribableLogDirTopic] | None = wire.array(
-        DescribableLogDirTopic, nullable_since=0
-    )
+    topics: list[TopicIndexes] | None = wire.array(TopicIndexes, nullable_since=0)
     """Null for everything."""
 
 

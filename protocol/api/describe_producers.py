@@ -1,24 +1,13 @@
-"""DescribeProducers (key 61): who has been writing to a partition (KIP-664).
-
-| version | change                  |
-|---------|-------------------------|
-| 0       | flexible from the start |
-"""
+"""DescribeProducers (key 61, version 0): who has been writing to a partition (KIP-664)."""
 
 from protocol.declare import primitives as wire
-
-
-class TopicRequest(wire.Struct):
-    """The partitions of one topic."""
-
-    name: str = wire.string()
-    partition_indexes: list[int] = wire.array(wire.INT32)
+from protocol.structs import PartitionIndexes
 
 
 class DescribeProducersRequest(wire.Message, max_version=0, flexible_since=0):
     """The partitions of interest."""
 
-    topics: list[TopicRequest] = wire.array(TopicRequest)
+    topics: list[PartitionIndexes] = wire.array(PartitionIndexes)
 
 
 class ProducerState(wire.Struct):

@@ -1,6 +1,6 @@
 """DescribeQuorum (key 55): state of the Raft quorum for the cluster's metadata (KIP-595).
 
-Request and response both have structs called ``TopicData`` and ``PartitionData``; the response's
+Request and response both have structs called ``TopicData`` and ``PartitionIndex``; the response's
 are prefixed here.
 
 | version | change                                                           |
@@ -11,19 +11,14 @@ are prefixed here.
 """
 
 from protocol.declare import primitives as wire
-
-
-class PartitionData(wire.Struct):
-    """A partition of interest."""
-
-    partition_index: int = wire.int32()
+from protocol.structs import PartitionIndex
 
 
 class TopicData(wire.Struct):
     """The partitions of one topic."""
 
     topic_name: str = wire.string()
-    partitions: list[PartitionData] = wire.array(PartitionData)
+    partitions: list[PartitionIndex] = wire.array(PartitionIndex)
 
 
 class DescribeQuorumRequest(wire.Message, max_version=2, flexible_since=0):

@@ -1,9 +1,4 @@
-"""DescribeTopicPartitions (key 75): topics in detail, page by page (KIP-966).
-
-| version | change                  |
-|---------|-------------------------|
-| 0       | flexible from the start |
-"""
+"""DescribeTopicPartitions (key 75, version 0): topics in detail, page by page (KIP-966)."""
 
 from protocol.declare import primitives as wire
 

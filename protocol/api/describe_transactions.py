@@ -1,24 +1,13 @@
-"""DescribeTransactions (key 65): state of transactions by transactional id (KIP-664).
-
-| version | change                  |
-|---------|-------------------------|
-| 0       | flexible from the start |
-"""
+"""DescribeTransactions (key 65, version 0): state of transactions by transactional id (KIP-664)."""
 
 from protocol.declare import primitives as wire
+from protocol.structs import TopicIndexes
 
 
 class DescribeTransactionsRequest(wire.Message, max_version=0, flexible_since=0):
     """The ids of interest."""
 
     transactional_ids: list[str] = wire.array(wire.STRING)
-
-
-class TopicData(wire.Struct):
-    """Partitions of one topic that take part."""
-
-    topic: str = wire.string()
-    partitions: list[int] = wire.array(wire.INT32)
 
 
 class TransactionState(wire.Struct):
@@ -33,7 +22,7 @@ class TransactionState(wire.Struct):
 
     producer_id: int = wire.int64()
     producer_epoch: int = wire.int16()
-    topics: list[TopicData] = wire.array(TopicData)
+    topics: list[TopicIndexes] = wire.array(TopicIndexes)
 
 
 class DescribeTransactionsResponse(wire.Message, max_version=0, flexible_since=0):

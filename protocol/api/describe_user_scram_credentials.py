@@ -1,9 +1,4 @@
-"""DescribeUserScramCredentials (key 50): which users have SCRAM credentials (KIP-554).
-
-| version | change                  |
-|---------|-------------------------|
-| 0       | flexible from the start |
-"""
+"""DescribeUserScramCredentials (key 50, version 0): users that have SCRAM credentials (KIP-554)."""
 
 from protocol.declare import primitives as wire
 

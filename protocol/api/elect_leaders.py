@@ -8,13 +8,7 @@
 """
 
 from protocol.declare import primitives as wire
-
-
-class TopicPartitions(wire.Struct):
-    """The partitions of one topic."""
-
-    topic: str = wire.string()
-    partitions: list[int] = wire.array(wire.INT32)
+from protocol.structs import TopicIndexes
 
 
 class ElectLeadersRequest(wire.Message, max_version=2, flexible_since=2):
@@ -23,7 +17,7 @@ class ElectLeadersRequest(wire.Message, max_version=2, flexible_since=2):
     election_type: int = wire.int8(since=1)
     """0 the preferred replica, 1 any, even one that lags."""
 
-    topic_partitions: list[TopicPartitions] | None = wire.array(TopicPartitions, nullable_since=0)
+    topic_partitions: list[TopicIndexes] | None = wire.array(TopicIndexes, nullable_since=0)
     """Null for all partitions."""
 
     timeout_ms: int = wire.int32(default=60000)

@@ -1,6 +1,7 @@
 """InitializeShareGroupState (key 83, version 0): begin stored states of a share group."""
 
 from protocol.declare import primitives as wire
+from protocol.structs import StateErrors
 
 
 class PartitionData(wire.Struct):
@@ -28,22 +29,7 @@ class InitializeShareGroupStateRequest(wire.Message, max_version=0, flexible_sin
     topics: list[InitializeStateData] = wire.array(InitializeStateData)
 
 
-class PartitionResult(wire.Struct):
-    """The outcome for one partition."""
-
-    partition: int = wire.int32()
-    error_code: int = wire.int16()
-    error_message: str | None = wire.string(nullable_since=0, default=None)
-
-
-class InitializeStateResult(wire.Struct):
-    """The partitions of one topic."""
-
-    topic_id: bytes = wire.uuid()
-    partitions: list[PartitionResult] = wire.array(PartitionResult)
-
-
 class InitializeShareGroupStateResponse(wire.Message, max_version=0, flexible_since=0):
     """The outcome for every partition; there is no time of throttling."""
 
-    results: list[InitializeStateResult] = wire.array(InitializeStateResult)
+    results: list[StateErrors] = wire.array(StateErrors)

@@ -18,14 +18,7 @@ alone gets the list of members and computes the assignment.
 """
 
 from protocol.declare import primitives as wire
-
-
-class JoinGroupRequestProtocol(wire.Struct):
-    """An assignment strategy the member can follow."""
-
-    name: str = wire.string()
-    metadata: bytes = wire.binary()
-    """Subscription in the protocol's own encoding; opaque to the broker."""
+from protocol.structs import ProtocolMetadata
 
 
 class JoinGroupRequest(wire.Message, max_version=9, flexible_since=6):
@@ -41,7 +34,7 @@ class JoinGroupRequest(wire.Message, max_version=9, flexible_since=6):
 
     group_instance_id: str | None = wire.string(since=5, nullable_since=5, default=None)
     protocol_type: str = wire.string()
-    protocols: list[JoinGroupRequestProtocol] = wire.array(JoinGroupRequestProtocol)
+    protocols: list[ProtocolMetadata] = wire.array(ProtocolMetadata)
     """In order of preference."""
 
     reason: str | None = wire.string(since=8, nullable_since=8, default=None)

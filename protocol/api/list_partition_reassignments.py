@@ -1,26 +1,15 @@
-"""ListPartitionReassignments (key 46): moves of partitions in progress (KIP-455).
-
-| version | change                  |
-|---------|-------------------------|
-| 0       | flexible from the start |
-"""
+"""ListPartitionReassignments (key 46, version 0): moves of partitions in progress (KIP-455)."""
 
 from protocol.declare import primitives as wire
-
-
-class ListPartitionReassignmentsTopics(wire.Struct):
-    """The partitions of one topic."""
-
-    name: str = wire.string()
-    partition_indexes: list[int] = wire.array(wire.INT32)
+from protocol.structs import PartitionIndexes
 
 
 class ListPartitionReassignmentsRequest(wire.Message, max_version=0, flexible_since=0):
     """The partitions of interest."""
 
     timeout_ms: int = wire.int32(default=60000)
-    topics: list[ListPartitionReassignmentsTopics] | None = wire.array(
-        ListPartitionReassignmentsTopics, nullable_since=0, default=None
+    topics: list[PartitionIndexes] | None = wire.array(
+        PartitionIndexes, nullable_since=0, default=None
     )
     """Null for all."""
 

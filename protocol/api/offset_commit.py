@@ -16,6 +16,7 @@
 """
 
 from protocol.declare import primitives as wire
+from protocol.structs import PartitionError
 
 
 class OffsetCommitRequestPartition(wire.Struct):
@@ -54,19 +55,12 @@ class OffsetCommitRequest(wire.Message, max_version=10, flexible_since=8):
     topics: list[OffsetCommitRequestTopic] = wire.array(OffsetCommitRequestTopic)
 
 
-class OffsetCommitResponsePartition(wire.Struct):
-    """Whether one position was stored."""
-
-    partition_index: int = wire.int32()
-    error_code: int = wire.int16()
-
-
 class OffsetCommitResponseTopic(wire.Struct):
     """The partitions of one topic."""
 
     name: str = wire.string(until=9)
     topic_id: bytes = wire.uuid(since=10)
-    partitions: list[OffsetCommitResponsePartition] = wire.array(OffsetCommitResponsePartition)
+    partitions: list[PartitionError] = wire.array(PartitionError)
 
 
 class OffsetCommitResponse(wire.Message, max_version=10, flexible_since=8):

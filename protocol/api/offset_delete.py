@@ -6,19 +6,14 @@
 """
 
 from protocol.declare import primitives as wire
-
-
-class OffsetDeleteRequestPartition(wire.Struct):
-    """A partition whose offset to delete."""
-
-    partition_index: int = wire.int32()
+from protocol.structs import PartitionIndex, TopicErrors
 
 
 class OffsetDeleteRequestTopic(wire.Struct):
     """The partitions of one topic."""
 
     name: str = wire.string()
-    partitions: list[OffsetDeleteRequestPartition] = wire.array(OffsetDeleteRequestPartition)
+    partitions: list[PartitionIndex] = wire.array(PartitionIndex)
 
 
 class OffsetDeleteRequest(wire.Message, max_version=0):
@@ -28,23 +23,9 @@ class OffsetDeleteRequest(wire.Message, max_version=0):
     topics: list[OffsetDeleteRequestTopic] = wire.array(OffsetDeleteRequestTopic)
 
 
-class OffsetDeleteResponsePartition(wire.Struct):
-    """The outcome for one partition."""
-
-    partition_index: int = wire.int32()
-    error_code: int = wire.int16()
-
-
-class OffsetDeleteResponseTopic(wire.Struct):
-    """The partitions of one topic."""
-
-    name: str = wire.string()
-    partitions: list[OffsetDeleteResponsePartition] = wire.array(OffsetDeleteResponsePartition)
-
-
 class OffsetDeleteResponse(wire.Message, max_version=0):
     """The outcome for every partition."""
 
     error_code: int = wire.int16()
     throttle_time_ms: int = wire.int32()
-    topics: list[OffsetDeleteResponseTopic] = wire.array(OffsetDeleteResponseTopic)
+    topics: list[TopicErrors] = wire.array(TopicErrors)

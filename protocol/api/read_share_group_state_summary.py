@@ -7,28 +7,14 @@
 """
 
 from protocol.declare import primitives as wire
-
-
-class PartitionData(wire.Struct):
-    """One partition as the group has it."""
-
-    partition: int = wire.int32()
-    leader_epoch: int = wire.int32()
-    """Without a meaning."""
-
-
-class ReadStateSummaryData(wire.Struct):
-    """The partitions of one topic."""
-
-    topic_id: bytes = wire.uuid()
-    partitions: list[PartitionData] = wire.array(PartitionData)
+from protocol.structs import StatesToRead
 
 
 class ReadShareGroupStateSummaryRequest(wire.Message, max_version=1, flexible_since=0):
     """The states to sum up."""
 
     group_id: str = wire.string()
-    topics: list[ReadStateSummaryData] = wire.array(ReadStateSummaryData)
+    topics: list[StatesToRead] = wire.array(StatesToRead)
 
 
 class PartitionResult(wire.Struct):

@@ -8,15 +8,7 @@
 """
 
 from protocol.declare import primitives as wire
-
-
-class AcknowledgementBatch(wire.Struct):
-    """What became of the records first_offset to last_offset, both included."""
-
-    first_offset: int = wire.int64()
-    last_offset: int = wire.int64()
-    acknowledge_types: list[int] = wire.array(wire.INT8)
-    """As in ShareFetch."""
+from protocol.structs import AcknowledgementBatch, LeaderIdAndEpoch, NodeEndpoint
 
 
 class AcknowledgePartition(wire.Struct):
@@ -45,13 +37,6 @@ class ShareAcknowledgeRequest(wire.Message, max_version=2, flexible_since=0):
     topics: list[AcknowledgeTopic] = wire.array(AcknowledgeTopic)
 
 
-class LeaderIdAndEpoch(wire.Struct):
-    """Where the partition lives now."""
-
-    leader_id: int = wire.int32()
-    leader_epoch: int = wire.int32()
-
-
 class PartitionData(wire.Struct):
     """The outcome for one partition."""
 
@@ -66,15 +51,6 @@ class ShareAcknowledgeTopicResponse(wire.Struct):
 
     topic_id: bytes = wire.uuid()
     partitions: list[PartitionData] = wire.array(PartitionData)
-
-
-class NodeEndpoint(wire.Struct):
-    """Address of a leader named by ``current_leader``."""
-
-    node_id: int = wire.int32()
-    host: str = wire.string()
-    port: int = wire.int32()
-    rack: str | None = wire.string(nullable_since=0, default=None)
 
 
 class ShareAcknowledgeResponse(wire.Message, max_version=2, flexible_since=0):

@@ -11,16 +11,7 @@ epoch grows by one with each ShareFetch or ShareAcknowledge.
 """
 
 from protocol.declare import primitives as wire
-
-
-class AcknowledgementBatch(wire.Struct):
-    """What became of the records first_offset to last_offset, both included."""
-
-    first_offset: int = wire.int64()
-    last_offset: int = wire.int64()
-    acknowledge_types: list[int] = wire.array(wire.INT8)
-    """One for the whole range, or one for each offset: 0 gap, 1 accept, 2 release, 3 reject,
-    4 renew (since version 2)."""
+from protocol.structs import AcknowledgementBatch, LeaderIdAndEpoch, NodeEndpoint, TopicPartitions
 
 
 class FetchPartition(wire.Struct):
@@ -36,13 +27,6 @@ class FetchTopic(wire.Struct):
 
     topic_id: bytes = wire.uuid()
     partitions: list[FetchPartition] = wire.array(FetchPartition)
-
-
-class ForgottenTopic(wire.Struct):
-    """Partitions to drop from the session."""
-
-    topic_id: bytes = wire.uuid()
-    partitions: list[int] = wire.array(wire.INT32)
 
 
 class ShareFetchRequest(wire.Message, max_version=2, flexible_since=0):
@@ -69,14 +53,7 @@ class ShareFetchRequest(wire.Message, max_version=2, flexible_since=0):
     """Whether renewals are among the acknowledgements; then nothing is fetched."""
 
     topics: list[FetchTopic] = wire.array(FetchTopic)
-    forgotten_topics_data: list[ForgottenTopic] = wire.array(ForgottenTopic)
-
-
-class LeaderIdAndEpoch(wire.Struct):
-    """Where the partition lives now."""
-
-    leader_id: int = wire.int32()
-    leader_epoch: int = wire.int32()
+    forgotten_topics_data: list[TopicPartitions] = wire.array(TopicPartitions)
 
 
 class AcquiredRecords(wire.Struct):
@@ -107,15 +84,6 @@ class ShareFetchableTopicResponse(wire.Struct):
 
     topic_id: bytes = wire.uuid()
     partitions: list[PartitionData] = wire.array(PartitionData)
-
-
-class NodeEndpoint(wire.Struct):
-    """Address of a leader named by ``current_leader``."""
-
-    node_id: int = wire.int32()
-    host: str = wire.string()
-    port: int = wire.int32()
-    rack: str | None = wire.string(nullable_since=0, default=None)
 
 
 class ShareFetchResponse(wire.Message, max_version=2, flexible_since=0):

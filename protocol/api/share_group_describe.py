@@ -7,6 +7,7 @@
 """
 
 from protocol.declare import primitives as wire
+from protocol.structs import NamedAssignment
 
 
 class ShareGroupDescribeRequest(wire.Message, max_version=1, flexible_since=0):
@@ -14,20 +15,6 @@ class ShareGroupDescribeRequest(wire.Message, max_version=1, flexible_since=0):
 
     group_ids: list[str] = wire.array(wire.STRING)
     include_authorized_operations: bool = wire.boolean()
-
-
-class TopicPartitions(wire.Struct):
-    """The partitions of one topic."""
-
-    topic_id: bytes = wire.uuid()
-    topic_name: str = wire.string()
-    partitions: list[int] = wire.array(wire.INT32)
-
-
-class Assignment(wire.Struct):
-    """The partitions that a member reads."""
-
-    topic_partitions: list[TopicPartitions] = wire.array(TopicPartitions)
 
 
 class Member(wire.Struct):
@@ -39,7 +26,7 @@ class Member(wire.Struct):
     client_id: str = wire.string()
     client_host: str = wire.string()
     subscribed_topic_names: list[str] = wire.array(wire.STRING)
-    assignment: Assignment = wire.struct(Assignment)
+    assignment: NamedAssignment = wire.struct(NamedAssignment)
 
 
 class DescribedGroup(wire.Struct):

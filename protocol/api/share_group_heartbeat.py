@@ -7,6 +7,7 @@
 """
 
 from protocol.declare import primitives as wire
+from protocol.structs import Assignment
 
 
 class ShareGroupHeartbeatRequest(wire.Message, max_version=1, flexible_since=0):
@@ -24,19 +25,6 @@ class ShareGroupHeartbeatRequest(wire.Message, max_version=1, flexible_since=0):
         wire.STRING, nullable_since=0, default=None
     )
     """Null when it did not change since the last heartbeat."""
-
-
-class TopicPartitions(wire.Struct):
-    """The partitions of one topic."""
-
-    topic_id: bytes = wire.uuid()
-    partitions: list[int] = wire.array(wire.INT32)
-
-
-class Assignment(wire.Struct):
-    """The partitions that the member reads; others may read them too."""
-
-    topic_partitions: list[TopicPartitions] = wire.array(TopicPartitions)
 
 
 class ShareGroupHeartbeatResponse(wire.Message, max_version=1, flexible_since=0):

@@ -1,9 +1,4 @@
-"""StreamsGroupDescribe (key 89): groups of Kafka Streams and their members (KIP-1071).
-
-| version | change                  |
-|---------|-------------------------|
-| 0       | flexible from the start |
-"""
+"""StreamsGroupDescribe (key 89, version 0): groups of Kafka Streams, with members (KIP-1071)."""
 
 from protocol.api.streams_group_heartbeat import TaskIds, TaskOffset
 from protocol.declare import primitives as wire

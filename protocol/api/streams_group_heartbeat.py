@@ -1,12 +1,8 @@
-"""StreamsGroupHeartbeat (key 88): join, stay in and leave a group of Kafka Streams (KIP-1071).
-
-| version | change                  |
-|---------|-------------------------|
-| 0       | flexible from the start |
-"""
+"""StreamsGroupHeartbeat (key 88, version 0): membership in a group of Kafka Streams (KIP-1071)."""
 
 from protocol.declare import primitives as wire
 from protocol.streams import Endpoint, KeyValue, Topology
+from protocol.structs import TopicIndexes
 
 
 class TaskOffset(wire.Struct):
@@ -57,19 +53,12 @@ class Status(wire.Struct):
     status_detail: str = wire.string()
 
 
-class TopicPartition(wire.Struct):
-    """Partitions of one topic."""
-
-    topic: str = wire.string()
-    partitions: list[int] = wire.array(wire.INT32)
-
-
 class EndpointToPartitions(wire.Struct):
     """The partitions whose state an instance of the application has."""
 
     user_endpoint: Endpoint = wire.struct(Endpoint)
-    active_partitions: list[TopicPartition] = wire.array(TopicPartition)
-    standby_partitions: list[TopicPartition] = wire.array(TopicPartition)
+    active_partitions: list[TopicIndexes] = wire.array(TopicIndexes)
+    standby_partitions: list[TopicIndexes] = wire.array(TopicIndexes)
 
 
 class StreamsGroupHeartbeatResponse(wire.Message, max_version=0, flexible_since=0):

@@ -11,6 +11,7 @@
 """
 
 from protocol.declare import primitives as wire
+from protocol.structs import TopicErrors
 
 
 class TxnOffsetCommitRequestPartition(wire.Struct):
@@ -42,24 +43,8 @@ class TxnOffsetCommitRequest(wire.Message, max_version=5, flexible_since=3):
     topics: list[TxnOffsetCommitRequestTopic] = wire.array(TxnOffsetCommitRequestTopic)
 
 
-class TxnOffsetCommitResponsePartition(wire.Struct):
-    """Whether one position was taken."""
-
-    partition_index: int = wire.int32()
-    error_code: int = wire.int16()
-
-
-class TxnOffsetCommitResponseTopic(wire.Struct):
-    """The partitions of one topic."""
-
-    name: str = wire.string()
-    partitions: list[TxnOffsetCommitResponsePartition] = wire.array(
-        TxnOffsetCommitResponsePartition
-    )
-
-
 class TxnOffsetCommitResponse(wire.Message, max_version=5, flexible_since=3):
     """The outcome for every partition."""
 
     throttle_time_ms: int = wire.int32()
-    topics: list[TxnOffsetCommitResponseTopic] = wire.array(TxnOffsetCommitResponseTopic)
+    topics: list[TopicErrors] = wire.array(TopicErrors)

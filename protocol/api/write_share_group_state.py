@@ -7,17 +7,7 @@
 """
 
 from protocol.declare import primitives as wire
-
-
-class StateBatch(wire.Struct):
-    """A range of offsets in one state, both ends included."""
-
-    first_offset: int = wire.int64()
-    last_offset: int = wire.int64()
-    delivery_state: int = wire.int8()
-    """0 available, 2 acknowledged, 4 archived."""
-
-    delivery_count: int = wire.int16()
+from protocol.structs import StateErrors, StoredBatch
 
 
 class PartitionData(wire.Struct):
@@ -36,7 +26,7 @@ class PartitionData(wire.Struct):
     delivery_complete_count: int = wire.int32(since=1, default=-1)
     """How many records from the start on are done; -1 is unknown."""
 
-    state_batches: list[StateBatch] = wire.array(StateBatch)
+    state_batches: list[StoredBatch] = wire.array(StoredBatch)
 
 
 class WriteStateData(wire.Struct):
@@ -53,22 +43,7 @@ class WriteShareGroupStateRequest(wire.Message, max_version=1, flexible_since=0)
     topics: list[WriteStateData] = wire.array(WriteStateData)
 
 
-class PartitionResult(wire.Struct):
-    """The outcome for one partition."""
-
-    partition: int = wire.int32()
-    error_code: int = wire.int16()
-    error_message: str | None = wire.string(nullable_since=0, default=None)
-
-
-class WriteStateResult(wire.Struct):
-    """The partitions of one topic."""
-
-    topic_id: bytes = wire.uuid()
-    partitions: list[PartitionResult] = wire.array(PartitionResult)
-
-
 class WriteShareGroupStateResponse(wire.Message, max_version=1, flexible_since=0):
     """The outcome for every partition; there is no time of throttling."""
 
-    results: list[WriteStateResult] = wire.array(WriteStateResult)
+    results: list[StateErrors] = wire.array(StateErrors)

@@ -8,13 +8,7 @@
 """
 
 from protocol.declare import primitives as wire
-
-
-class WritableTxnMarkerTopic(wire.Struct):
-    """The partitions of one topic."""
-
-    name: str = wire.string()
-    partition_indexes: list[int] = wire.array(wire.INT32)
+from protocol.structs import PartitionIndexes, TopicErrors
 
 
 class WritableTxnMarker(wire.Struct):
@@ -25,7 +19,7 @@ class WritableTxnMarker(wire.Struct):
     transaction_result: bool = wire.boolean()
     """True commits, false aborts."""
 
-    topics: list[WritableTxnMarkerTopic] = wire.array(WritableTxnMarkerTopic)
+    topics: list[PartitionIndexes] = wire.array(PartitionIndexes)
     coordinator_epoch: int = wire.int32()
     transaction_version: int = wire.int8(since=2)
 
@@ -36,27 +30,11 @@ class WriteTxnMarkersRequest(wire.Message, max_version=2, flexible_since=1):
     markers: list[WritableTxnMarker] = wire.array(WritableTxnMarker)
 
 
-class WritableTxnMarkerPartitionResult(wire.Struct):
-    """The outcome for one partition."""
-
-    partition_index: int = wire.int32()
-    error_code: int = wire.int16()
-
-
-class WritableTxnMarkerTopicResult(wire.Struct):
-    """The partitions of one topic."""
-
-    name: str = wire.string()
-    partitions: list[WritableTxnMarkerPartitionResult] = wire.array(
-        WritableTxnMarkerPartitionResult
-    )
-
-
 class WritableTxnMarkerResult(wire.Struct):
     """The outcome for one producer."""
 
     producer_id: int = wire.int64()
-    topics: list[WritableTxnMarkerTopicResult] = wire.array(WritableTxnMarkerTopicResult)
+    topics: list[TopicErrors] = wire.array(TopicErrors)
 
 
 class WriteTxnMarkersResponse(wire.Message, max_version=2, flexible_since=1):

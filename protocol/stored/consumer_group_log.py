@@ -14,6 +14,7 @@ Source: Kafka ``ConsumerGroup*Key/Value.json``.
 """
 
 from protocol.declare import primitives as wire
+from protocol.structs import ProtocolMetadata
 
 
 class GroupKey(wire.Stored, max_version=8):
@@ -35,18 +36,11 @@ class GroupEpochValue(wire.Stored, max_version=0, flexible_since=0):
     epoch: int = wire.int32()
 
 
-class ClassicProtocol(wire.Struct):
-    """One assignor of a member of the classic protocol."""
-
-    name: str = wire.string()
-    metadata: bytes = wire.binary()
-
-
 class ClassicMemberMetadata(wire.Struct):
     """The request of a classic-protocol member that joined a consumer group."""
 
     session_timeout_ms: int = wire.int32()
-    supported_protocols: list[ClassicProtocol] = wire.array(ClassicProtocol)
+    supported_protocols: list[ProtocolMetadata] = wire.array(ProtocolMetadata)
 
 
 class MemberMetadataValue(wire.Stored, max_version=0, flexible_since=0):

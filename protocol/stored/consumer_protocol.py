@@ -19,19 +19,13 @@ from typing import Final
 
 from protocol.declare import primitives as wire
 from protocol.stored.codec import UnknownRecord, decode_body, encode, version_of
+from protocol.structs import TopicIndexes
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 VERSION_MAX: Final = 3
 
 _BODY: Final = 2
 """Position of a body: after its int16 version."""
-
-
-class OwnedPartitions(wire.Struct):
-    """Partitions of one topic."""
-
-    topic: str = wire.string()
-    partitions: list[int] = wire.array(wire.INT32)
 
 
 class SubscribedTopics(wire.Stored, max_version=0):
@@ -45,7 +39,7 @@ class ConsumerProtocolSubscription(wire.Stored, max_version=VERSION_MAX):
 
     topics: list[str] = wire.array(wire.STRING)
     user_data: bytes | None = wire.binary(nullable_since=0, default=None)
-    owned_partitions: list[OwnedPartitions] = wire.array(OwnedPartitions, since=1)
+    owned_partitions: list[TopicIndexes] = wire.array(TopicIndexes, since=1)
     generation_id: int = wire.int32(since=2, default=-1)
     rack_id: str | None = wire.string(since=3, nullable_since=3, default=None)
 
@@ -53,13 +47,13 @@ class ConsumerProtocolSubscription(wire.Stored, max_version=VERSION_MAX):
 class AssignedPartitions(wire.Stored, max_version=0):
     """The part of an assignment that every version begins with."""
 
-    assigned_partitions: list[OwnedPartitions] = wire.array(OwnedPartitions)
+    assigned_partitions: list[TopicIndexes] = wire.array(TopicIndexes)
 
 
 class ConsumerProtocolAssignment(wire.Stored, max_version=VERSION_MAX):
     """The partitions that a member should read."""
 
-    assigned_partitions: list[OwnedPartitions] = wire.array(OwnedPartitions)
+    assigned_partitions: list[TopicIndexes] = wire.array(TopicIndexes)
     user_data: bytes | None = wire.binary(nullable_since=0, default=None)
 
 
@@ -108,15 +102,15 @@ def encode_assignment(by_topic: Mapping[str, Iterable[int]], version: int) -> by
     )
 
 
-def owned(by_topic: Mapping[str, Iterable[int]]) -> list[OwnedPartitions]:
+def owned(by_topic: Mapping[str, Iterable[int]]) -> list[TopicIndexes]:
     """Partitions by topic as they are declared, in order."""
     return [
-        OwnedPartitions(topic=topic, partitions=sorted(indexes))
+        TopicIndexes(topic=topic, partitions=sorted(indexes))
         for topic, indexes in sorted(by_topic.items())
     ]
 
 
-def pairs(owned: Iterable[OwnedPartitions]) -> frozenset[tuple[str, int]]:
+def pairs(owned: Iterable[TopicIndexes]) -> frozenset[tuple[str, int]]:
     """(topic, partition) pairs of declared partitions."""
     return frozenset((entry.topic, index) for entry in owned for index in entry.partitions)
 

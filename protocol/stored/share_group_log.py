@@ -17,6 +17,7 @@ Source: Kafka ``ShareGroup*Key/Value.json``, ``ShareSnapshot*.json``, ``ShareUpd
 """
 
 from protocol.declare import primitives as wire
+from protocol.structs import NamedPartitions, StoredBatch, TopicPartitions
 
 
 class ShareGroupKey(wire.Stored, max_version=15):
@@ -56,13 +57,6 @@ class ShareAssignmentEpochValue(wire.Stored, max_version=0, flexible_since=0):
     assignment_timestamp: int = wire.int64(tag=0)
 
 
-class TopicPartitions(wire.Struct):
-    """Partitions of one topic."""
-
-    topic_id: bytes = wire.uuid()
-    partitions: list[int] = wire.array(wire.INT32)
-
-
 class ShareTargetValue(wire.Stored, max_version=0, flexible_since=0):
     """The partitions that a member should read."""
 
@@ -76,14 +70,6 @@ class ShareCurrentValue(wire.Stored, max_version=0, flexible_since=0):
     previous_member_epoch: int = wire.int32()
     state: int = wire.int8()
     assigned_partitions: list[TopicPartitions] = wire.array(TopicPartitions)
-
-
-class NamedPartitions(wire.Struct):
-    """Partitions of one topic, with its name at that time."""
-
-    topic_id: bytes = wire.uuid()
-    topic_name: str = wire.string()
-    partitions: list[int] = wire.array(wire.INT32)
 
 
 class DeletingTopic(wire.Struct):
@@ -109,17 +95,6 @@ class SharePartitionKey(wire.Stored, max_version=1):
     partition: int = wire.int32()
 
 
-class StateBatch(wire.Struct):
-    """A range of offsets, both included, in one state."""
-
-    first_offset: int = wire.int64()
-    last_offset: int = wire.int64()
-    delivery_state: int = wire.int8()
-    """0 available, 2 acknowledged, 4 archived."""
-
-    delivery_count: int = wire.int16()
-
-
 class ShareSnapshotValue(wire.Stored, max_version=0, flexible_since=0):
     """The whole state of a share partition."""
 
@@ -131,7 +106,7 @@ class ShareSnapshotValue(wire.Stored, max_version=0, flexible_since=0):
 
     create_timestamp: int = wire.int64()
     write_timestamp: int = wire.int64()
-    state_batches: list[StateBatch] = wire.array(StateBatch)
+    state_batches: list[StoredBatch] = wire.array(StoredBatch)
     delivery_complete_count: int = wire.int32(tag=0, default=-1)
     """Records at or above start_offset that are done; -1 is unknown."""
 
@@ -144,5 +119,5 @@ class ShareUpdateValue(wire.Stored, max_version=0, flexible_since=0):
     start_offset: int = wire.int64()
     """-1 is unchanged."""
 
-    state_batches: list[StateBatch] = wire.array(StateBatch)
+    state_batches: list[StoredBatch] = wire.array(StoredBatch)
     delivery_complete_count: int = wire.int32(tag=0, default=-1)

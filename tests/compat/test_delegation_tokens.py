@@ -18,16 +18,14 @@ from protocol.api.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from protocol.api.create_acls import AclCreation, CreateAclsRequest
-from protocol.api.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
+from protocol.api.create_delegation_token import CreateDelegationTokenRequest
 from protocol.api.describe_acls import DescribeAclsRequest
-from protocol.api.describe_delegation_token import (
-    DescribeDelegationTokenOwner,
-    DescribeDelegationTokenRequest,
-)
+from protocol.api.describe_delegation_token import DescribeDelegationTokenRequest
 from protocol.api.expire_delegation_token import ExpireDelegationTokenRequest
 from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.api.renew_delegation_token import RenewDelegationTokenRequest
 from protocol.error_codes import ErrorCode
+from protocol.structs import TokenPrincipal
 from tests.compat.brokers import TidelogProcess
 from tests.support.broker import ConnectionClosed, RawClient
 from tests.support.kafka_peer import KafkaPeer, free_ports, tool_command
@@ -136,7 +134,7 @@ def creation(
         owner_principal_type=owner[0],
         owner_principal_name=owner[1],
         renewers=[
-            CreatableRenewers(principal_type=kind, principal_name=name)
+            TokenPrincipal(principal_type=kind, principal_name=name)
             for kind, _, name in (renewer.partition(":") for renewer in renewers)
         ],
         max_lifetime_ms=lifetime_ms,
@@ -144,9 +142,7 @@ def creation(
 
 
 def owners(*names: str) -> DescribeDelegationTokenRequest:
-    listed = [
-        DescribeDelegationTokenOwner(principal_type="User", principal_name=name) for name in names
-    ]
+    listed = [TokenPrincipal(principal_type="User", principal_name=name) for name in names]
     return DescribeDelegationTokenRequest(owners=listed)
 
 

@@ -13,14 +13,12 @@ from typing import Any
 import pytest
 
 from protocol.acl import Operation, ResourceType
-from protocol.api.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
+from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest
 from protocol.api.end_txn import EndTxnRequest
 from protocol.api.find_coordinator import FindCoordinatorRequest
 from protocol.api.init_producer_id import InitProducerIdRequest
 from protocol.error_codes import ErrorCode
+from protocol.structs import NamedIndexes
 from tests.compat.test_delegation_tokens import Side, add_rules, kafka, prepare, tidelog
 from tests.support.broker import RawClient, batch
 from tests.support.requests import create_topic, produce_request
@@ -109,7 +107,7 @@ async def _transactional(ann: RawClient, bob: RawClient, rows: dict[str, Any]) -
             v3_and_below_transactional_id=transactional_id,
             v3_and_below_producer_id=producer.producer_id,
             v3_and_below_producer_epoch=producer.producer_epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])],
+            v3_and_below_topics=[NamedIndexes(name=TOPIC, partitions=[0])],
         )
         answer = await client.request(request, 3)
         result = answer.results_by_topic_v3_and_below[0].results_by_partition[0]

@@ -23,14 +23,15 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from protocol.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
-from protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from protocol.api.join_group import JoinGroupRequest
 from protocol.api.leave_group import LeaveGroupRequest
 from protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.records.record import Record
 from protocol.records.scan import iter_records, scan_entries
+from protocol.structs import ProtocolMetadata, TopicPartitions
 from tests.old_directories.write import VARIANTS, wait_for
 from tests.roundtrip import workload
 from tests.support.wire import Wire
@@ -140,7 +141,7 @@ def _classic_group(wire: Wire) -> None:
         rebalance_timeout_ms=60_000,
         member_id="",
         protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"metadata")],
+        protocols=[ProtocolMetadata(name="range", metadata=b"metadata")],
     )
     joined = wire.ask_settled(ApiKey.JOIN_GROUP, join, 3, lambda got: got.error_code)
     sync = SyncGroupRequest(

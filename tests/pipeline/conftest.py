@@ -17,13 +17,13 @@ import pytest
 
 from protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.api.create_topics import CreatableTopicConfig as TopicConfigEntry
 from protocol.api.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
 from protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.structs import ConfigText as TopicConfigEntry
 from protocol.time_windows import window_name
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from pipeline.plan.offsets import ReadPlan, plan_batch
 from pipeline.plan.reading import RangeReader
 from pipeline.records.batches import DecodeRules
 from pipeline.spark.session import where
-from protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.structs import ConfigText
 from tests.pipeline.conftest import Broker, values
 from tests.support.kafka_peer import KafkaPeer
 from tests.support.toolchains import InstallFailed, MissingTool
@@ -134,7 +135,7 @@ def test_nor_do_they_on_apache_kafka(tmp_path: Path) -> None:
         pytest.skip(str(problem))
     try:
         options = {"kafka.bootstrap.servers": peer.bootstrap}
-        keep = [CreatableTopicConfig(name="retention.ms", value="-1")]
+        keep = [ConfigText(name="retention.ms", value="-1")]
         topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, configs=keep)
         with Cluster(parse_sink_options({**options, "topic": "t"}).connection) as cluster:
             request = CreateTopicsRequest(timeout_ms=30_000, topics=[topic])

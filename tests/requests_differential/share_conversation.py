@@ -42,7 +42,7 @@ from protocol.api.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequestTopic,
 )
 from protocol.api.find_coordinator import FindCoordinatorRequest
-from protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.api.join_group import JoinGroupRequest
 from protocol.api.offset_commit import OffsetCommitRequest
 from protocol.api.offset_delete import OffsetDeleteRequest
 from protocol.api.offset_fetch import (
@@ -50,16 +50,12 @@ from protocol.api.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from protocol.api.share_fetch import (
-    AcquiredRecords,
-    ForgottenTopic,
-    PartitionData,
-    ShareFetchResponse,
-)
+from protocol.api.share_fetch import AcquiredRecords, PartitionData, ShareFetchResponse
 from protocol.api.share_group_describe import ShareGroupDescribeRequest
 from protocol.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from protocol.error_codes import ErrorCode
 from protocol.records.scan import scan_entries
+from protocol.structs import ProtocolMetadata, TopicPartitions
 from tests.support.broker import RawClient, batch
 from tests.support.requests import create_topic, produce
 from tests.support.share_group import ShareMember, set_group
@@ -558,7 +554,7 @@ async def membership(scene: Scene) -> None:
             session_timeout_ms=10_000,
             rebalance_timeout_ms=10_000,
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+            protocols=[ProtocolMetadata(name="range", metadata=b"")],
         ),
         5,
     )
@@ -761,7 +757,7 @@ class Walk:
         acks = self._some(member, partition) if rng.random() < 0.3 else []
         if member.raw.session_epoch == 0:
             acks = []
-        forgotten = ForgottenTopic(topic_id=self.scene.topic_id, partitions=[1 - partition])
+        forgotten = TopicPartitions(topic_id=self.scene.topic_id, partitions=[1 - partition])
         mode = rng.choice((0, 1))
         # How far whole batches go beyond a limit is each broker's own.
         wanted = rng.choice((1, 2, 3, 7, 30, 500)) if mode else 500

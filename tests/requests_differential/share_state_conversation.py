@@ -17,6 +17,7 @@ from protocol.api import read_share_group_state_summary as summing
 from protocol.api import write_share_group_state as writing
 from protocol.api.find_coordinator import FindCoordinatorRequest
 from protocol.error_codes import ErrorCode
+from protocol.structs import StatesToRead, StateToRead
 from tests.requests_differential.share_conversation import STEP_S, Scene
 from tests.support.share_group import state_to_write
 
@@ -54,9 +55,9 @@ class States:
         await self._ask(f"{what}: initialize", request, initializing.InitializeStateData, part, 0)
 
     async def read(self, what: str, leader_epoch: int = -1, partition: int = 0) -> None:
-        part = reading.PartitionData(partition=partition, leader_epoch=leader_epoch)
+        part = StateToRead(partition=partition, leader_epoch=leader_epoch)
         request = reading.ReadShareGroupStateRequest
-        await self._ask(f"{what}: read", request, reading.ReadStateData, part, 0)
+        await self._ask(f"{what}: read", request, StatesToRead, part, 0)
 
     async def write(
         self, what: str, *batches: Sequence[int], version: int = 1, **fields: int
@@ -72,8 +73,8 @@ class States:
 
     async def summary(self, what: str, version: int = 1, partition: int = 0) -> None:
         """Also the leader epoch, which other answers of a scene leave out."""
-        part = summing.PartitionData(partition=partition)
-        request, topic = summing.ReadShareGroupStateSummaryRequest, summing.ReadStateSummaryData
+        part = StateToRead(partition=partition)
+        request, topic = summing.ReadShareGroupStateSummaryRequest, StatesToRead
         answer = await self._ask(f"{what}: summary", request, topic, part, version)
         found = answer.results[0].partitions[0]
         self._scene.note(f"{what}: leader epoch", found.leader_epoch)
@@ -85,8 +86,8 @@ class States:
         key = f"{self._scene.group}:{topic}:0"
         request = FindCoordinatorRequest(key_type=2, coordinator_keys=[key])
         await client.request(request, 6)
-        part = reading.PartitionData(partition=0, leader_epoch=-1)
-        asked = reading.ReadStateData(topic_id=self._topic_id, partitions=[part])
+        part = StateToRead(partition=0, leader_epoch=-1)
+        asked = StatesToRead(topic_id=self._topic_id, partitions=[part])
         read = reading.ReadShareGroupStateRequest(group_id=self._scene.group, topics=[asked])
         while True:
             answer = await client.request(read, 0)

@@ -21,7 +21,7 @@ from protocol.api.create_partitions import CreatePartitionsRequest, CreatePartit
 from protocol.api.delete_groups import DeleteGroupsRequest
 from protocol.api.delete_topics import DeleteTopicsRequest
 from protocol.api.describe_groups import DescribeGroupsRequest
-from protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.api.join_group import JoinGroupRequest
 from protocol.api.list_groups import ListGroupsRequest
 from protocol.api.offset_commit import (
     OffsetCommitRequest,
@@ -32,6 +32,7 @@ from protocol.api.offset_delete import OffsetDeleteRequest
 from protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from protocol.api.streams_group_describe import StreamsGroupDescribeRequest
 from protocol.error_codes import ErrorCode
+from protocol.structs import ProtocolMetadata
 from tests.requests_differential.share_conversation import STEP_S, Line, Scene
 from tests.support.requests import create_topic
 from tests.support.share_group import set_group
@@ -499,7 +500,7 @@ async def other_protocols(scene: StreamsScene) -> None:
         session_timeout_ms=10_000,
         rebalance_timeout_ms=10_000,
         protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        protocols=[ProtocolMetadata(name="range", metadata=b"")],
     )
     consumer = ConsumerGroupHeartbeatRequest(
         group_id=scene.group,

@@ -22,12 +22,13 @@ from protocol.api.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from protocol.api.create_acls import AclCreation, CreateAclsRequest
-from protocol.api.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
+from protocol.api.create_delegation_token import CreateDelegationTokenRequest
 from protocol.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from protocol.api.describe_acls import DescribeAclsRequest
 from protocol.api.describe_client_quotas import DescribeClientQuotasRequest, EntityData
 from protocol.api.describe_delegation_token import DescribeDelegationTokenRequest
 from protocol.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from protocol.structs import TokenPrincipal
 from tests.compat.brokers import TidelogProcess
 from tests.roundtrip.moving import tidelog
 from tests.support.broker import RawClient, batch
@@ -224,7 +225,7 @@ async def fill(stage: Stage) -> None:
     as_ann = await stage.user("ann")
     token = await as_ann.request(
         CreateDelegationTokenRequest(
-            renewers=[CreatableRenewers(principal_type="User", principal_name="bob")],
+            renewers=[TokenPrincipal(principal_type="User", principal_name="bob")],
             max_lifetime_ms=-1,
         ),
         3,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from random import Random
 
 from protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest
 from protocol.api.end_txn import EndTxnRequest
 from protocol.api.init_producer_id import InitProducerIdRequest
 from protocol.api.txn_offset_commit import (
@@ -23,6 +23,7 @@ from protocol.error_codes import ErrorCode
 from protocol.records.builder import build_batch, build_message_set
 from protocol.records.layout import NO_TIMESTAMP, Codec
 from protocol.records.record import Record
+from protocol.structs import NamedIndexes
 from tests.support.wire import Wire
 
 START_MS = 1_700_000_000_000
@@ -168,7 +169,7 @@ class _Transactional:
 
     def send(self, records: list[Record], partition: int) -> None:
         if partition not in self._added:
-            topic = AddPartitionsToTxnTopic(name="transactions", partitions=[partition])
+            topic = NamedIndexes(name="transactions", partitions=[partition])
             request = AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=self._name,
                 v3_and_below_producer_id=self._id,

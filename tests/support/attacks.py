@@ -12,7 +12,7 @@ from protocol.api.api_versions import ApiVersionsRequest
 from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.api.describe_groups import DescribeGroupsRequest
 from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.api.join_group import JoinGroupRequest
 from protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -25,6 +25,7 @@ from protocol.records.compression import compress
 from protocol.records.layout import ATTRIBUTES_AT, RECORDS_AT, Codec
 from protocol.records.record import Record
 from protocol.registry import encode_request
+from protocol.structs import ProtocolMetadata
 
 TOPIC: Final = "besieged"
 TOPICS: Final = 709
@@ -153,7 +154,7 @@ def unknown_names(count: int = 100_000) -> bytes:
 
 def joins(count: int = 20_000) -> bytes:
     """Members that never come back with the id that they are given."""
-    protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
+    protocols = [ProtocolMetadata(name="range", metadata=b"")]
     request = JoinGroupRequest(
         group_id="besieging",
         session_timeout_ms=10_000,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.api.fetch import (
     FetchPartition,
     FetchRequest,
@@ -27,6 +27,7 @@ from protocol.api.produce import (
 from protocol.declare.primitives import Buffer
 from protocol.records.record import Record
 from protocol.records.scan import iter_records, scan_entries
+from protocol.structs import ConfigText
 from tests.support.broker import RawClient
 
 LATEST_CREATE_TOPICS = 7
@@ -44,7 +45,7 @@ async def create_topic(client: RawClient, name: str, partitions: int = 1, **conf
                     num_partitions=partitions,
                     replication_factor=1,
                     configs=[
-                        CreatableTopicConfig(name=key.replace("_", "."), value=value)
+                        ConfigText(name=key.replace("_", "."), value=value)
                         for key, value in configs.items()
                     ],
                 )

@@ -12,6 +12,7 @@ from protocol.api.incremental_alter_configs import (
 )
 from protocol.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from protocol.records.scan import iter_records, scan_entries
+from protocol.structs import AcknowledgementBatch, StoredBatch
 from tests.support.broker import RawClient
 
 GROUP_RESOURCE = 32
@@ -53,10 +54,7 @@ def state_to_write(
         leader_epoch=fields.get("leader_epoch", -1),
         start_offset=fields.get("start", -1),
         delivery_complete_count=fields.get("done", -1),
-        state_batches=[
-            write_share_group_state.StateBatch(**dict(zip(named, each, strict=True)))
-            for each in batches
-        ],
+        state_batches=[StoredBatch(**dict(zip(named, each, strict=True))) for each in batches],
     )
 
 
@@ -108,7 +106,7 @@ class ShareMember:
         acks = fields.pop("acks", ())
         wanted = {index: share_fetch.FetchPartition(partition_index=index) for index in partitions}
         for index, first, last, types in acks:
-            batch = share_fetch.AcknowledgementBatch(
+            batch = AcknowledgementBatch(
                 first_offset=first, last_offset=last, acknowledge_types=list(types)
             )
             part = wanted.setdefault(index, share_fetch.FetchPartition(partition_index=index))
@@ -154,7 +152,7 @@ class ShareMember:
         """Acknowledge (first, last, types); the whole answer."""
         epoch = self.session_epoch if session_epoch is None else session_epoch
         batches = [
-            share_acknowledge.AcknowledgementBatch(
+            AcknowledgementBatch(
                 first_offset=first, last_offset=last, acknowledge_types=list(types)
             )
             for first, last, types in acks

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self, TypeVar
 
-from protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.api.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -32,6 +32,7 @@ from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProd
 from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.records.scan import iter_records, scan_entries
+from protocol.structs import ConfigText
 from tests.compat.raw_client import RawClient
 
 PATIENCE_S = 120
@@ -119,7 +120,7 @@ class Wire(RawClient):
         version: int = 2,
     ) -> None:
         """Create a topic and wait until its partitions can be written."""
-        configs = [CreatableTopicConfig(name=k, value=v) for k, v in (settings or {}).items()]
+        configs = [ConfigText(name=k, value=v) for k, v in (settings or {}).items()]
         topic = CreatableTopic(
             name=name, num_partitions=partitions, replication_factor=1, configs=configs
         )

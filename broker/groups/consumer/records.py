@@ -24,6 +24,7 @@ from broker.groups.consumer.values import (
 from broker.groups.record_keys import RecordKey, RecordKeys
 from protocol.stored import consumer_group_log as stored
 from protocol.stored.codec import UnknownRecord, decode, encode, version_of
+from protocol.structs import ProtocolMetadata
 
 _VALUE_VERSION: Final = 0
 KEYS: Final = RecordKeys(
@@ -76,7 +77,7 @@ def _member_metadata(said: Subscription) -> stored.MemberMetadataValue:
         else stored.ClassicMemberMetadata(
             session_timeout_ms=classic.session_timeout_ms,
             supported_protocols=[
-                stored.ClassicProtocol(name=name, metadata=metadata)
+                ProtocolMetadata(name=name, metadata=metadata)
                 for name, metadata in classic.protocols
             ],
         ),

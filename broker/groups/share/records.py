@@ -28,6 +28,7 @@ from broker.groups.share.stored_state import (
 from broker.groups.share.values import Delivery, StateBatch
 from protocol.stored import share_group_log as stored
 from protocol.stored.codec import UnknownRecord, decode, encode, version_of
+from protocol.structs import NamedPartitions, StoredBatch, TopicPartitions
 
 _VALUE_VERSION: Final = 0
 _STABLE: Final = 0
@@ -81,20 +82,20 @@ def _value(change: ShareChange) -> object:
     assert isinstance(value, Mapping), change
     return stored.StatePartitionsValue(
         initialized_topics=[
-            stored.NamedPartitions(topic_id=topic_id, topic_name=name, partitions=sorted(indexes))
+            NamedPartitions(topic_id=topic_id, topic_name=name, partitions=sorted(indexes))
             for topic_id, (name, indexes) in value.items()
         ]
     )
 
 
-def _by_topic(partitions: Partitions) -> list[stored.TopicPartitions]:
+def _by_topic(partitions: Partitions) -> list[TopicPartitions]:
     return [
-        stored.TopicPartitions(topic_id=topic_id, partitions=indexes)
+        TopicPartitions(topic_id=topic_id, partitions=indexes)
         for topic_id, indexes in indexes_by_key(partitions).items()
     ]
 
 
-def _partitions(topics: Iterable[stored.TopicPartitions]) -> Partitions:
+def _partitions(topics: Iterable[TopicPartitions]) -> Partitions:
     return frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)
 
 
@@ -221,9 +222,9 @@ def _state_key(key: ShareKey, kind: StateKind) -> bytes:
     return encode(about, kind)
 
 
-def _batches(batches: Iterable[StateBatch]) -> list[stored.StateBatch]:
+def _batches(batches: Iterable[StateBatch]) -> list[StoredBatch]:
     return [
-        stored.StateBatch(
+        StoredBatch(
             first_offset=each.first,
             last_offset=each.last,
             delivery_state=each.state,
@@ -233,7 +234,7 @@ def _batches(batches: Iterable[StateBatch]) -> list[stored.StateBatch]:
     ]
 
 
-def _states(batches: Iterable[stored.StateBatch]) -> list[StateBatch]:
+def _states(batches: Iterable[StoredBatch]) -> list[StateBatch]:
     try:
         return [
             StateBatch(

@@ -43,10 +43,11 @@ from client.subscription import (
 )
 from client.types import NO_GENERATION, GroupMetadata, TopicPartition
 from protocol.api.heartbeat import HeartbeatRequest
-from protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.api.join_group import JoinGroupRequest
 from protocol.api.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.error_codes import ErrorCode
+from protocol.structs import ProtocolMetadata
 
 logger = logging.getLogger("tidelog.client.aio.membership.classic")
 
@@ -232,9 +233,7 @@ class ClassicMember:
             member_id=self._member_id,
             group_instance_id=self._options.instance_id,
             protocol_type=PROTOCOL_TYPE,
-            protocols=[
-                JoinGroupRequestProtocol(name=name, metadata=metadata) for name in self._assignors
-            ],
+            protocols=[ProtocolMetadata(name=name, metadata=metadata) for name in self._assignors],
         )
         response = await self._call(
             request,

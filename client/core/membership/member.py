@@ -35,9 +35,9 @@ from client.types import TopicPartition
 from protocol.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
 )
 from protocol.error_codes import ErrorCode
+from protocol.structs import TopicPartitions
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1

@@ -14,11 +14,11 @@ from client.core.parts import check
 from client.errors import ClientError
 from client.types import TopicPartition
 from protocol.api.share_group_heartbeat import (
-    Assignment,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
 from protocol.error_codes import ErrorCode
+from protocol.structs import Assignment
 
 logger = logging.getLogger("tidelog.client.core.sharing.membership")
 

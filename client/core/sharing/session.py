@@ -12,6 +12,7 @@ from client.core.connection import Connection
 from client.core.sharing.options import Ack, ShareOptions
 from client.types import TopicPartition
 from protocol.api import share_acknowledge, share_fetch
+from protocol.structs import AcknowledgementBatch, TopicPartitions
 
 FIRST_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
@@ -62,15 +63,12 @@ class ShareSession:
         """The next fetch of exactly the partitions `wanted`; the session knows them from now on."""
         gone = [tp for tp in self.known if wanted.get(tp) != self.ids[tp]]
         forgotten = [
-            share_fetch.ForgottenTopic(topic_id=self.ids[tp], partitions=[tp.partition])
-            for tp in gone
+            TopicPartitions(topic_id=self.ids[tp], partitions=[tp.partition]) for tp in gone
         ]
         added = [tp for tp in wanted if tp not in self.known or tp in gone]
         self.ids.update(wanted)
         self.known = set(wanted)
-        parts = (
-            share_fetch.FetchTopic, share_fetch.FetchPartition, share_fetch.AcknowledgementBatch
-        )  # fmt: skip
+        parts = share_fetch.FetchTopic, share_fetch.FetchPartition
         return share_fetch.ShareFetchRequest(
             group_id=options.group_id,
             member_id=member_id,
@@ -89,11 +87,7 @@ class ShareSession:
         self, options: ShareOptions, member_id: str, acks: Acks, *, is_final: bool = False
     ) -> share_acknowledge.ShareAcknowledgeRequest:
         """Acknowledgements alone; the final one lets the broker take back what is in hand."""
-        parts = (
-            share_acknowledge.AcknowledgeTopic,
-            share_acknowledge.AcknowledgePartition,
-            share_acknowledge.AcknowledgementBatch,
-        )
+        parts = share_acknowledge.AcknowledgeTopic, share_acknowledge.AcknowledgePartition
         return share_acknowledge.ShareAcknowledgeRequest(
             group_id=options.group_id,
             member_id=member_id,
@@ -103,13 +97,13 @@ class ShareSession:
         )
 
     def _topics(
-        self, topic: Any, part: Any, batch: Any, named: Iterable[TopicPartition], acks: Acks
+        self, topic: Any, part: Any, named: Iterable[TopicPartition], acks: Acks
     ) -> list[Any]:
         """The partitions `named` by topic, with their acknowledgements, as objects of a request."""
         topics: dict[bytes, Any] = {}
         for tp in named:
             batches = [
-                batch(first_offset=first, last_offset=last, acknowledge_types=[ack])
+                AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[ack])
                 for first, last, ack in acks.get(tp, ())
             ]
             topic_id = self.ids[tp]

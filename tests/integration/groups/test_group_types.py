@@ -15,7 +15,7 @@ from protocol.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.api.delete_groups import DeleteGroupsRequest
 from protocol.api.describe_groups import DescribeGroupsRequest
 from protocol.api.heartbeat import HeartbeatRequest
-from protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.api.join_group import JoinGroupRequest
 from protocol.api.leave_group import LeaveGroupRequest
 from protocol.api.list_groups import ListGroupsRequest
 from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
@@ -24,11 +24,7 @@ from protocol.api.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.api.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
+from protocol.api.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
 from protocol.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -38,6 +34,7 @@ from protocol.api.offset_fetch import (
 from protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.api_keys import SUPPORTED, ApiKey
 from protocol.error_codes import ErrorCode
+from protocol.structs import PartitionIndex, ProtocolMetadata
 from tests.support.broker import RawClient
 from tests.support.requests import create_topic
 
@@ -71,9 +68,7 @@ class Member:
                 rebalance_timeout_ms=10_000,
                 protocol_type=self.type,
                 protocols=[
-                    JoinGroupRequestProtocol(
-                        name=PROTOCOLS[self.type], metadata=METADATA[self.type]
-                    )
+                    ProtocolMetadata(name=PROTOCOLS[self.type], metadata=METADATA[self.type])
                 ],
             ),
             3,
@@ -204,7 +199,7 @@ async def test_only_consumers_at_work_have_offsets_deleted(
     await member.join()
     await member.sync()
     await member.commit(7)
-    partition = OffsetDeleteRequestPartition(partition_index=0)
+    partition = PartitionIndex(partition_index=0)
     request = OffsetDeleteRequest(
         group_id=member.group_id,
         topics=[OffsetDeleteRequestTopic(name="t", partitions=[partition])],
@@ -241,7 +236,7 @@ async def test_types_do_not_mix(client: RawClient, group_type: str) -> None:
             session_timeout_ms=10_000,
             rebalance_timeout_ms=10_000,
             protocol_type=other,
-            protocols=[JoinGroupRequestProtocol(name=PROTOCOLS[group_type], metadata=b"")],
+            protocols=[ProtocolMetadata(name=PROTOCOLS[group_type], metadata=b"")],
         ),
         3,
     )

@@ -12,7 +12,7 @@ from protocol.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.api.delete_groups import DeleteGroupsRequest
 from protocol.api.describe_groups import DescribeGroupsRequest
 from protocol.api.heartbeat import HeartbeatRequest
-from protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.api.join_group import JoinGroupRequest
 from protocol.api.leave_group import LeaveGroupRequest
 from protocol.api.list_groups import ListGroupsRequest
 from protocol.api.offset_commit import (
@@ -20,11 +20,7 @@ from protocol.api.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.api.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
+from protocol.api.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
 from protocol.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -32,6 +28,7 @@ from protocol.api.offset_fetch import (
 )
 from protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.error_codes import ErrorCode
+from protocol.structs import PartitionIndex, ProtocolMetadata
 from tests.support.broker import RawClient, running_broker
 from tests.support.clock import FrozenClock
 from tests.support.requests import create_topic
@@ -101,7 +98,7 @@ async def classic_join(client: RawClient) -> Any:
             session_timeout_ms=10_000,
             rebalance_timeout_ms=10_000,
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+            protocols=[ProtocolMetadata(name="range", metadata=b"")],
         ),
         3,
     )
@@ -223,11 +220,7 @@ async def test_a_group_in_use_is_not_deleted_nor_are_its_offsets(client: RawClie
 
     offsets = OffsetDeleteRequest(
         group_id="g",
-        topics=[
-            OffsetDeleteRequestTopic(
-                name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)]
-            )
-        ],
+        topics=[OffsetDeleteRequestTopic(name="t", partitions=[PartitionIndex(partition_index=0)])],
     )
     deleted = await client.request(offsets, 0)
     subscribed = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
@@ -309,7 +302,7 @@ async def old_join(client: RawClient, version: int, member_id: str = "") -> Any:
             session_timeout_ms=10_000,
             rebalance_timeout_ms=10_000,
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=SUBSCRIBED_TO_T)],
+            protocols=[ProtocolMetadata(name="range", metadata=SUBSCRIBED_TO_T)],
         ),
         version,
     )

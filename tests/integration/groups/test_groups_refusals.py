@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from protocol.api.consumer_group_describe import ConsumerGroupDescribeRequest
-from protocol.api.consumer_group_heartbeat import TopicPartitions
 from protocol.api.delete_groups import DeleteGroupsRequest
 from protocol.api.describe_groups import DescribeGroupsRequest
 from protocol.api.find_coordinator import FindCoordinatorRequest
@@ -17,14 +16,11 @@ from protocol.api.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.api.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
+from protocol.api.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
 from protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from protocol.api.sync_group import SyncGroupRequest
 from protocol.error_codes import ErrorCode
+from protocol.structs import PartitionIndex, TopicPartitions
 from tests.integration.groups.test_groups_consumer import beat, join
 from tests.support.broker import RawClient, running_broker
 from tests.support.requests import create_topic
@@ -177,7 +173,7 @@ async def test_a_group_without_a_name_has_offsets_and_loses_them_with_itself(
 ) -> None:
     await create_topic(client, "t")
     assert await commit(client, 8, 0, group_id="") == [[NONE]]
-    partition = OffsetDeleteRequestPartition(partition_index=0)
+    partition = PartitionIndex(partition_index=0)
     topic = OffsetDeleteRequestTopic(name="t", partitions=[partition])
     answer = await client.request(OffsetDeleteRequest(group_id="", topics=[topic]), 0)
     assert (answer.error_code, answer.topics) == (ErrorCode.INVALID_GROUP_ID, [])

@@ -16,7 +16,7 @@ from protocol.api.delete_topics import DeleteTopicsRequest
 from protocol.api.describe_groups import DescribeGroupsRequest
 from protocol.api.find_coordinator import FindCoordinatorRequest
 from protocol.api.heartbeat import HeartbeatRequest
-from protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from protocol.api.join_group import JoinGroupRequest, JoinGroupResponse
 from protocol.api.leave_group import LeaveGroupRequest, MemberIdentity
 from protocol.api.list_groups import ListGroupsRequest
 from protocol.api.offset_commit import (
@@ -24,11 +24,7 @@ from protocol.api.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.api.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
+from protocol.api.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
 from protocol.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -38,6 +34,7 @@ from protocol.api.offset_fetch import (
 from protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.api_keys import SUPPORTED, ApiKey
 from protocol.error_codes import ErrorCode
+from protocol.structs import PartitionIndex, ProtocolMetadata
 from tests.support.broker import RawClient, RunningBroker, running_broker
 
 NONE = ErrorCode.NONE
@@ -63,7 +60,7 @@ async def _join(client: RawClient, version: int, **fields: Any) -> JoinGroupResp
         "session_timeout_ms": 10_000,
         "rebalance_timeout_ms": 60_000,
         "protocol_type": "consumer",
-        "protocols": [JoinGroupRequestProtocol(name="range", metadata=SUBSCRIBED_TO_T)],
+        "protocols": [ProtocolMetadata(name="range", metadata=SUBSCRIBED_TO_T)],
     }
     answer = await client.request(JoinGroupRequest(**(facts | fields)), version)
     if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -187,7 +184,7 @@ def _join_request(member_id: str) -> JoinGroupRequest:
         rebalance_timeout_ms=60_000,
         member_id=member_id,
         protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=SUBSCRIBED_TO_T)],
+        protocols=[ProtocolMetadata(name="range", metadata=SUBSCRIBED_TO_T)],
     )
 
 
@@ -477,7 +474,7 @@ async def test_are_offsets_deleted(tmp_path: Path) -> None:
 
         def asked(name: str, partition: int) -> OffsetDeleteRequestTopic:
             return OffsetDeleteRequestTopic(
-                name=name, partitions=[OffsetDeleteRequestPartition(partition_index=partition)]
+                name=name, partitions=[PartitionIndex(partition_index=partition)]
             )
 
         topics = [asked("t", 0), asked("other", 0), asked("other", 7)]

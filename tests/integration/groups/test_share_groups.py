@@ -36,11 +36,12 @@ from protocol.api.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequestGroup,
 )
 from protocol.api.find_coordinator import FindCoordinatorRequest
-from protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.api.join_group import JoinGroupRequest
 from protocol.api.list_groups import ListGroupsRequest
 from protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from protocol.api.share_group_describe import ShareGroupDescribeRequest
 from protocol.error_codes import ErrorCode
+from protocol.structs import ProtocolMetadata
 from tests.support.broker import RawClient, RunningBroker, batch, running_broker
 from tests.support.clock import FrozenClock
 from tests.support.requests import create_topic, produce
@@ -503,7 +504,7 @@ async def test_a_share_group_is_no_group_of_another_type(shared: RunningBroker) 
             session_timeout_ms=10_000,
             rebalance_timeout_ms=10_000,
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+            protocols=[ProtocolMetadata(name="range", metadata=b"")],
         ),
         3,
     )

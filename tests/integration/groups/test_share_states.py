@@ -22,6 +22,7 @@ from protocol.api import write_share_group_state as writing
 from protocol.api.delete_topics import DeleteTopicsRequest
 from protocol.api.unregister_broker import UnregisterBrokerRequest
 from protocol.error_codes import ErrorCode
+from protocol.structs import StatesToRead, StateToRead
 from storage.directory.data_dir import Topic
 from storage.disk.steps import Steps, run_steps
 from tests.integration.groups.test_share_groups import alter, state_of
@@ -56,9 +57,9 @@ class Stored:
         return code
 
     async def read(self, leader_epoch: int = -1, partition: int = 0) -> Any:
-        part = reading.PartitionData(partition=partition, leader_epoch=leader_epoch)
+        part = StateToRead(partition=partition, leader_epoch=leader_epoch)
         request = reading.ReadShareGroupStateRequest
-        return await self._ask(request, reading.ReadStateData, part, 0)
+        return await self._ask(request, StatesToRead, part, 0)
 
     async def write(
         self, *batches: Sequence[int], partition: int = 0, version: int = 1, **fields: int
@@ -78,9 +79,9 @@ class Stored:
 
     async def summary(self, partition: int = 0, version: int = 1) -> tuple[int, ...]:
         """Error, state epoch, leader epoch, start and the number of records done."""
-        part = summing.PartitionData(partition=partition)
+        part = StateToRead(partition=partition)
         request = summing.ReadShareGroupStateSummaryRequest
-        found = await self._ask(request, summing.ReadStateSummaryData, part, version)
+        found = await self._ask(request, StatesToRead, part, version)
         epochs = (found.error_code, found.state_epoch, found.leader_epoch)
         return (*epochs, found.start_offset, found.delivery_complete_count)
 

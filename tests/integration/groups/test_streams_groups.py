@@ -8,7 +8,7 @@ from typing import Any
 from protocol import streams
 from protocol.api import streams_group_heartbeat as api
 from protocol.api.delete_groups import DeleteGroupsRequest
-from protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.api.join_group import JoinGroupRequest
 from protocol.api.list_groups import ListGroupsRequest
 from protocol.api.offset_commit import (
     OffsetCommitRequest,
@@ -18,6 +18,7 @@ from protocol.api.offset_commit import (
 from protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from protocol.api.streams_group_describe import DescribedGroup, StreamsGroupDescribeRequest
 from protocol.error_codes import ErrorCode
+from protocol.structs import ProtocolMetadata
 from tests.integration.operator.test_metrics import samples
 from tests.support.broker import RawClient, running_broker
 from tests.support.requests import create_topic
@@ -143,7 +144,7 @@ async def test_an_empty_group_changes_its_protocol_and_keeps_its_offsets(tmp_pat
         session_timeout_ms=10_000,
         rebalance_timeout_ms=10_000,
         protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        protocols=[ProtocolMetadata(name="range", metadata=b"")],
     )
     async with running_broker(
         tmp_path / "data", group_initial_rebalance_delay_ms="0", **AT_ONCE

@@ -10,17 +10,13 @@ from protocol.api.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.api.alter_replica_log_dirs import (
-    AlterReplicaLogDir,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirTopic,
-)
+from protocol.api.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest
 from protocol.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
 )
 from protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.api.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -30,13 +26,13 @@ from protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.api.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from protocol.api.describe_cluster import DescribeClusterRequest
 from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.api.describe_producers import DescribeProducersRequest, TopicRequest
-from protocol.api.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from protocol.api.describe_producers import DescribeProducersRequest
+from protocol.api.describe_quorum import DescribeQuorumRequest, TopicData
 from protocol.api.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,
 )
-from protocol.api.elect_leaders import ElectLeadersRequest, TopicPartitions
+from protocol.api.elect_leaders import ElectLeadersRequest
 from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.api.find_coordinator import FindCoordinatorRequest
 from protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -48,6 +44,13 @@ from protocol.api.offset_for_leader_epoch import (
 )
 from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.error_codes import ErrorCode
+from protocol.structs import (
+    ConfigText,
+    NamedIndexes,
+    PartitionIndex,
+    PartitionIndexes,
+    TopicIndexes,
+)
 from tests.support.broker import RawClient, RunningBroker, batch
 from tests.support.requests import (
     create_topic,
@@ -369,7 +372,7 @@ class TestNoTime:
     @pytest.mark.parametrize("timeout_ms", NO_TIME)
     async def test_leaders_and_replicas(self, client: RawClient, timeout_ms: int) -> None:
         await create_topic(client, "t")
-        named = [TopicPartitions(topic="t", partitions=[0])]
+        named = [TopicIndexes(topic="t", partitions=[0])]
         request: Any = ElectLeadersRequest(topic_partitions=named, timeout_ms=timeout_ms)
         answer = await client.request(request, 2)
         (partition,) = answer.replica_election_results[0].partition_result
@@ -391,7 +394,7 @@ class TestNoTime:
 
 class TestConfigs:
     async def create(self, client: RawClient, *configs: tuple[str, str]) -> Any:
-        asked = [CreatableTopicConfig(name=name, value=value) for name, value in configs]
+        asked = [ConfigText(name=name, value=value) for name, value in configs]
         topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, configs=asked)
         return (await client.request(CreateTopicsRequest(topics=[topic]), 7)).topics[0]
 
@@ -400,14 +403,15 @@ class TestConfigs:
     ) -> list[int]:
         """What AlterConfigs and IncrementalAlterConfigs answer."""
         codes = []
-        for module, request in (
-            (alter_configs, alter_configs.AlterConfigsRequest),
-            (incremental_alter_configs, incremental_alter_configs.IncrementalAlterConfigsRequest),
+        incremental = incremental_alter_configs
+        for module, request, setting in (
+            (alter_configs, alter_configs.AlterConfigsRequest, ConfigText),
+            (incremental, incremental.IncrementalAlterConfigsRequest, incremental.AlterableConfig),
         ):
             resource = module.AlterConfigsResource(
                 resource_type=kind,
                 resource_name=name,
-                configs=[module.AlterableConfig(name=key, value=value) for key, value in configs],
+                configs=[setting(name=key, value=value) for key, value in configs],
             )
             (answer,) = (await client.request(request(resources=[resource]), 1)).responses
             codes.append(answer.error_code)
@@ -515,7 +519,7 @@ class TestOneNode:
     @pytest.mark.parametrize("election_type", [2, -1])
     async def test_unknown_kind_of_election(self, client: RawClient, election_type: int) -> None:
         await create_topic(client, "t")
-        named = [TopicPartitions(topic="t", partitions=[0])]
+        named = [TopicIndexes(topic="t", partitions=[0])]
         request = ElectLeadersRequest(election_type=election_type, topic_partitions=named)
         answer = await client.request(request, 2)
         (partition,) = answer.replica_election_results[0].partition_result
@@ -553,7 +557,7 @@ class TestOneNode:
     ) -> None:
         topics = [
             TopicData(
-                topic_name=name, partitions=[PartitionData(partition_index=i) for i in indexes]
+                topic_name=name, partitions=[PartitionIndex(partition_index=i) for i in indexes]
             )
             for name, indexes in partitions
         ]
@@ -564,16 +568,16 @@ class TestOneNode:
 
     @pytest.mark.parametrize("name", ["a b", "", "."])
     async def test_producers_of_no_name(self, client: RawClient, name: str) -> None:
-        request = DescribeProducersRequest(topics=[TopicRequest(name=name, partition_indexes=[0])])
+        request = DescribeProducersRequest(
+            topics=[PartitionIndexes(name=name, partition_indexes=[0])]
+        )
         (answer,) = (await client.request(request, 0)).topics[0].partitions
         assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
     async def test_directories(self, broker: RunningBroker, client: RawClient) -> None:
         await create_topic(client, "t")
         dirs = [
-            AlterReplicaLogDir(
-                path=path, topics=[AlterReplicaLogDirTopic(name="t", partitions=partitions)]
-            )
+            AlterReplicaLogDir(path=path, topics=[NamedIndexes(name="t", partitions=partitions)])
             for path, partitions in ((broker.ready.data_dir, [0, 0]), ("/x", [0]), ("/x", []))
         ]
         (result,) = (await client.request(AlterReplicaLogDirsRequest(dirs=dirs), 1)).results

@@ -16,7 +16,7 @@ from broker.handlers.create_topics import TOPICS_AT_ONCE
 from broker.replies.pending import Pending
 from broker.replies.turns import NEXT_TURN, ROUND_READ_BYTES
 from broker.requests.context import Context, RequestContext
-from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest
 from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.api.delete_groups import DeleteGroupsRequest
 from protocol.api.delete_records import (
@@ -25,7 +25,7 @@ from protocol.api.delete_records import (
     DeleteRecordsTopic,
 )
 from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.api.elect_leaders import ElectLeadersRequest, TopicPartitions
+from protocol.api.elect_leaders import ElectLeadersRequest
 from protocol.api.end_txn import EndTxnRequest
 from protocol.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.api.init_producer_id import InitProducerIdRequest
@@ -41,27 +41,20 @@ from protocol.api.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.api.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
+from protocol.api.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
 from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.api.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from protocol.api.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
+from protocol.api.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
 from protocol.declare.primitives import message_spec
 from protocol.error_codes import ErrorCode
 from protocol.records.builder import build_batch
 from protocol.records.layout import Codec
 from protocol.records.record import Record
+from protocol.structs import NamedIndexes, PartitionIndex, PartitionIndexes, TopicIndexes
 from storage.disk.steps import OffLoop
 from storage.log.log import Log
 from tests.support.broker import RunningBroker, batch, running_broker
@@ -102,7 +95,7 @@ def _looked_up() -> ListOffsetsRequest:
 
 
 def _elected() -> ElectLeadersRequest:
-    asked = [TopicPartitions(topic=TOPIC, partitions=list(INDEXES))]
+    asked = [TopicIndexes(topic=TOPIC, partitions=list(INDEXES))]
     return ElectLeadersRequest(election_type=7, timeout_ms=1, topic_partitions=asked)
 
 
@@ -119,18 +112,18 @@ def _txn_committed() -> TxnOffsetCommitRequest:
 
 
 def _added() -> AddPartitionsToTxnRequest:
-    topics = [AddPartitionsToTxnTopic(name=TOPIC, partitions=list(INDEXES))]
+    topics = [NamedIndexes(name=TOPIC, partitions=list(INDEXES))]
     return AddPartitionsToTxnRequest(v3_and_below_topics=topics)
 
 
 def _offsets_deleted() -> OffsetDeleteRequest:
-    asked = [OffsetDeleteRequestPartition(partition_index=index) for index in INDEXES]
+    asked = [PartitionIndex(partition_index=index) for index in INDEXES]
     topics = [OffsetDeleteRequestTopic(name=TOPIC, partitions=asked)]
     return OffsetDeleteRequest(group_id="g", topics=topics)
 
 
 def _marked() -> WriteTxnMarkersRequest:
-    topics = [WritableTxnMarkerTopic(name=TOPIC, partition_indexes=list(INDEXES))]
+    topics = [PartitionIndexes(name=TOPIC, partition_indexes=list(INDEXES))]
     return WriteTxnMarkersRequest(
         markers=[WritableTxnMarker(producer_id=1, producer_epoch=1, topics=topics)]
     )
@@ -324,7 +317,7 @@ async def test_partition_named_often_is_committed_and_deleted_once(running: Runn
     log = running.broker.topics.led_log(*context_of(running).groups.offsets_partition("g"))
     assert log.log_end_offset <= 2, "the offset, and perhaps the group"
     before = log.log_end_offset
-    named = [OffsetDeleteRequestPartition(partition_index=0)] * 3_000
+    named = [PartitionIndex(partition_index=0)] * 3_000
     deleted = [OffsetDeleteRequestTopic(name=TOPIC, partitions=named)]
     await client.request(OffsetDeleteRequest(group_id="g", topics=deleted), 0)
     assert log.log_end_offset == before + 1
@@ -358,7 +351,7 @@ async def test_transaction_that_ends_while_its_batch_is_examined_aside(
         "v3_and_below_producer_id": producer.producer_id,
         "v3_and_below_producer_epoch": producer.producer_epoch,
     }
-    topics = [AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])]
+    topics = [NamedIndexes(name=TOPIC, partitions=[0])]
     await client.request(AddPartitionsToTxnRequest(v3_and_below_topics=topics, **who), 3)
     large = batch(
         bytes(9_000_000),

@@ -4,10 +4,11 @@ import random
 
 import pytest
 
-from protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import Codec
 from protocol.records.scan import scan_entries
+from protocol.structs import ConfigText
 from tests.support.broker import RawClient, RunningBroker, batch
 from tests.support.requests import LATEST_CREATE_TOPICS, create_topic, fetch, produce, values_of
 
@@ -61,7 +62,7 @@ async def test_level_at_a_bound_works_with_large_batches(
     ("codec", "level"), [(codec, level) for codec, levels in OUTSIDE.items() for level in levels]
 )
 async def test_level_outside_is_refused(client: RawClient, codec: str, level: int) -> None:
-    config = CreatableTopicConfig(name=f"compression.{codec}.level", value=str(level))
+    config = ConfigText(name=f"compression.{codec}.level", value=str(level))
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, configs=[config])
     request = CreateTopicsRequest(topics=[topic])
     (answer,) = (await client.request(request, LATEST_CREATE_TOPICS)).topics

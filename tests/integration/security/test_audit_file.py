@@ -30,16 +30,9 @@ from protocol.api.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.api.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
-from protocol.api.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
+from protocol.api.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
+from protocol.api.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
+from protocol.structs import PartitionIndex, PartitionIndexes
 from tests.integration.workers.support import wait_until
 from tests.support.broker import BrokerProcess, RawClient, broker_process
 from tests.support.logins import log_in_scram
@@ -82,11 +75,7 @@ async def change_everything(admin: RawClient) -> None:
     assert (await admin.request(commit, 8)).topics[0].partitions[0].error_code == 0
     forgotten = OffsetDeleteRequest(
         group_id="g",
-        topics=[
-            OffsetDeleteRequestTopic(
-                name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)]
-            )
-        ],
+        topics=[OffsetDeleteRequestTopic(name="t", partitions=[PartitionIndex(partition_index=0)])],
     )
     assert (await admin.request(forgotten, 0)).error_code == 0
     assert (await admin.request(commit, 8)).topics[0].partitions[0].error_code == 0
@@ -105,7 +94,7 @@ async def change_everything(admin: RawClient) -> None:
         producer_id=77,
         producer_epoch=1,
         transaction_result=False,
-        topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[1])],
+        topics=[PartitionIndexes(name="t", partition_indexes=[1])],
         coordinator_epoch=0,
     )
     await admin.request(WriteTxnMarkersRequest(markers=[marker]), 1)

@@ -17,12 +17,12 @@ from broker.security.tls.certificate import read_certificate
 from cli.server.checkup import Verdict, examine_security
 from config import BrokerConfig, load
 from protocol.api import describe_configs, incremental_alter_configs
-from protocol.api.alter_configs import AlterableConfig as WholeConfig
 from protocol.api.alter_configs import AlterConfigsRequest
 from protocol.api.alter_configs import AlterConfigsResource as WholeResource
 from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
 from protocol.api.metadata import MetadataRequest
 from protocol.error_codes import ErrorCode
+from protocol.structs import ConfigText as WholeConfig
 from storage.directory.metadata_journal import JOURNAL_FILE
 from tests.support.broker import (
     RawClient,

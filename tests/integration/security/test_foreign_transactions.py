@@ -17,7 +17,7 @@ import pytest
 
 from protocol.acl import CLUSTER_NAME, Operation, ResourceType
 from protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest
 from protocol.api.end_txn import EndTxnRequest
 from protocol.api.init_producer_id import InitProducerIdRequest
 from protocol.api.txn_offset_commit import (
@@ -26,6 +26,7 @@ from protocol.api.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from protocol.error_codes import ErrorCode
+from protocol.structs import NamedIndexes
 from tests.integration.security.test_metrics_port import allow
 from tests.integration.security.test_sasl import SETTINGS, add_users, log_in
 from tests.support.broker import RawClient, RunningBroker, batch, running_broker
@@ -90,9 +91,7 @@ class Attack:
             v3_and_below_transactional_id=self.transactional_id or "",
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=[
-                AddPartitionsToTxnTopic(name=TOPIC, partitions=[self.source.randrange(2)])
-            ],
+            v3_and_below_topics=[NamedIndexes(name=TOPIC, partitions=[self.source.randrange(2)])],
         )
         return request, self.source.randint(0, 3)
 
@@ -238,7 +237,7 @@ class Stage:
             v3_and_below_transactional_id=HERS,
             v3_and_below_producer_id=alice.id,
             v3_and_below_producer_epoch=alice.epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])],
+            v3_and_below_topics=[NamedIndexes(name=TOPIC, partitions=[0])],
         )
         await ask(partitions, 3)
         await bothered()

@@ -10,12 +10,13 @@ import pytest
 from config.broker_keys import BROKER_KEYS
 from config.values import format_value
 from protocol.acl import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
-from protocol.api.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
+from protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from protocol.api.incremental_alter_configs import AlterableConfig as IncrementalSetting
 from protocol.api.incremental_alter_configs import AlterConfigsResource as IncrementalResource
 from protocol.api.incremental_alter_configs import IncrementalAlterConfigsRequest
 from protocol.api.metadata import MetadataRequest
 from protocol.error_codes import ErrorCode
+from protocol.structs import ConfigText
 from tests.support.broker import RawClient, RunningBroker, running_broker
 from tests.support.requests import create_topic
 
@@ -48,7 +49,7 @@ async def test_a_resource_named_twice_needs_the_right_too(
 ) -> None:
     """The handler applies every copy, so the guard may let none of them through."""
     client = await guarded.client()
-    setting = AlterableConfig(name="log.retention.ms", value="1000")
+    setting = ConfigText(name="log.retention.ms", value="1000")
     resource = AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[setting])
     answer = await client.request(AlterConfigsRequest(resources=[resource] * times), 2)
     codes = {each.error_code for each in answer.responses}

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from cli.security.offline_users import add_user
-from protocol.api.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
+from protocol.api.create_delegation_token import CreateDelegationTokenRequest
 from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.api.describe_delegation_token import DescribeDelegationTokenRequest
 from protocol.api.expire_delegation_token import ExpireDelegationTokenRequest
 from protocol.api.metadata import MetadataRequest
 from protocol.api.renew_delegation_token import RenewDelegationTokenRequest
 from protocol.error_codes import ErrorCode
+from protocol.structs import TokenPrincipal
 from tests.support.broker import ConnectionClosed, RawClient, RunningBroker, running_broker
 from tests.support.clock import FrozenClock
 from tests.support.logins import log_in_scram, log_in_with_token
@@ -96,7 +97,7 @@ async def test_a_renewed_token_opens_sessions_again(
     running: RunningBroker, clock: FrozenClock
 ) -> None:
     ann = await user(running, "ann")
-    carl = [CreatableRenewers(principal_type="User", principal_name="bob")]
+    carl = [TokenPrincipal(principal_type="User", principal_name="bob")]
     token = await created(ann, renewers=carl)
     clock.advance(DAY_MS // 2)
     renewal = RenewDelegationTokenRequest(hmac=token.hmac, renew_period_ms=-1)

@@ -8,11 +8,7 @@ from protocol.api.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.api.alter_replica_log_dirs import (
-    AlterReplicaLogDir,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirTopic,
-)
+from protocol.api.alter_replica_log_dirs import AlterReplicaLogDir, AlterReplicaLogDirsRequest
 from protocol.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -21,16 +17,17 @@ from protocol.api.alter_user_scram_credentials import (
 from protocol.api.create_acls import AclCreation, CreateAclsRequest
 from protocol.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from protocol.api.describe_acls import DescribeAclsRequest
-from protocol.api.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from protocol.api.describe_quorum import DescribeQuorumRequest, TopicData
 from protocol.api.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,
 )
-from protocol.api.elect_leaders import ElectLeadersRequest, TopicPartitions
+from protocol.api.elect_leaders import ElectLeadersRequest
 from protocol.api.list_config_resources import ListConfigResourcesRequest
 from protocol.api.list_partition_reassignments import ListPartitionReassignmentsRequest
 from protocol.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from protocol.error_codes import ErrorCode
+from protocol.structs import NamedIndexes, PartitionIndex, TopicIndexes
 from tests.support.broker import RawClient, RunningBroker
 from tests.support.requests import create_topic
 
@@ -96,8 +93,8 @@ async def test_an_election_is_never_needed(client: RawClient, version: int) -> N
     named = await client.request(
         ElectLeadersRequest(
             topic_partitions=[
-                TopicPartitions(topic="t", partitions=[0, 9]),
-                TopicPartitions(topic="none", partitions=[0]),
+                TopicIndexes(topic="t", partitions=[0, 9]),
+                TopicIndexes(topic="none", partitions=[0]),
             ]
         ),
         version,
@@ -129,7 +126,7 @@ async def test_partitions_can_be_sent_only_to_where_they_are(
     ]
     listed = await client.request(ListPartitionReassignmentsRequest(topics=None), 0)
     assert (listed.error_code, listed.topics) == (ErrorCode.NONE, [])
-    topics = [AlterReplicaLogDirTopic(name="t", partitions=[0, 5])]
+    topics = [NamedIndexes(name="t", partitions=[0, 5])]
     for path, codes in (
         (broker.ready.data_dir, [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
         ("/elsewhere", [ErrorCode.LOG_DIR_NOT_FOUND, ErrorCode.LOG_DIR_NOT_FOUND]),
@@ -137,7 +134,7 @@ async def test_partitions_can_be_sent_only_to_where_they_are(
         dirs = [AlterReplicaLogDir(path=path, topics=topics)]
         moved = await client.request(AlterReplicaLogDirsRequest(dirs=dirs), 2)
         assert [p.error_code for p in moved.results[0].partitions] == codes
-    unknown = [AlterReplicaLogDirTopic(name="unknown", partitions=[0])]
+    unknown = [NamedIndexes(name="unknown", partitions=[0])]
     dirs = [AlterReplicaLogDir(path=broker.ready.data_dir, topics=unknown)]
     moved = await client.request(AlterReplicaLogDirsRequest(dirs=dirs), 2)
     (partition,) = moved.results[0].partitions
@@ -153,7 +150,7 @@ async def test_the_quorum_is_this_broker(
             topics=[
                 TopicData(
                     topic_name="__cluster_metadata",
-                    partitions=[PartitionData(partition_index=0)],
+                    partitions=[PartitionIndex(partition_index=0)],
                 ),
             ]
         ),

@@ -16,6 +16,7 @@ from protocol.api.describe_configs import (
 )
 from protocol.api.list_config_resources import ListConfigResourcesRequest
 from protocol.error_codes import ErrorCode
+from protocol.structs import ConfigText
 from tests.support.broker import RawClient, RunningBroker, batch, running_broker
 from tests.support.requests import create_topic, produce
 
@@ -297,7 +298,7 @@ async def test_alter_configs_replaces_everything(client: RawClient) -> None:
             alter_configs.AlterConfigsResource(
                 resource_type=TOPIC,
                 resource_name="t",
-                configs=[alter_configs.AlterableConfig(name="segment.ms", value="99")],
+                configs=[ConfigText(name="segment.ms", value="99")],
             )
         ]
     )
@@ -512,11 +513,7 @@ async def test_a_session_is_longer_than_the_time_between_heartbeats(tmp_path: Pa
                 alter_configs.AlterConfigsResource(
                     resource_type=GROUP,
                     resource_name="g",
-                    configs=[
-                        alter_configs.AlterableConfig(
-                            name="consumer.session.timeout.ms", value="20000"
-                        )
-                    ],
+                    configs=[ConfigText(name="consumer.session.timeout.ms", value="20000")],
                 )
             ]
         )

@@ -14,7 +14,6 @@ from protocol.api.create_partitions import (
 from protocol.api.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
-    CreatableTopicConfig,
     CreatableTopicResult,
     CreateTopicsRequest,
 )
@@ -35,6 +34,7 @@ from protocol.api.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from protocol.error_codes import ErrorCode
+from protocol.structs import ConfigText
 from tests.support.broker import RawClient, RunningBroker, batch, running_broker
 from tests.support.requests import (
     create_topic,
@@ -112,15 +112,15 @@ class TestCreate:
             ({"replication_factor": 3}, ErrorCode.INVALID_REPLICATION_FACTOR),
             ({"replication_factor": 0}, ErrorCode.INVALID_REPLICATION_FACTOR),
             (
-                {"configs": [CreatableTopicConfig(name="no.such", value="1")]},
+                {"configs": [ConfigText(name="no.such", value="1")]},
                 ErrorCode.INVALID_CONFIG,
             ),
             (
-                {"configs": [CreatableTopicConfig(name="retention.ms", value="soon")]},
+                {"configs": [ConfigText(name="retention.ms", value="soon")]},
                 ErrorCode.INVALID_CONFIG,
             ),
             (
-                {"configs": [CreatableTopicConfig(name="retention.ms", value=None)]},
+                {"configs": [ConfigText(name="retention.ms", value=None)]},
                 ErrorCode.INVALID_CONFIG,
             ),
             (

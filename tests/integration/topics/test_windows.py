@@ -13,7 +13,7 @@ from client.consumer import Consumer
 from client.errors import ClientError
 from client.types import TopicPartition
 from protocol.acl import Acl, Operation, PatternType, Permission, ResourceType
-from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest
 from protocol.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
@@ -51,6 +51,7 @@ from protocol.records.builder import build_batch
 from protocol.records.layout import Codec
 from protocol.records.record import Record
 from protocol.records.scan import scan_entries
+from protocol.structs import NamedIndexes
 from tests.support.broker import RawClient, RunningBroker, batch, running_broker
 from tests.support.cli import tidelog
 from tests.support.requests import (
@@ -436,7 +437,7 @@ async def test_a_transaction_cannot_write_to_a_window(client: RawClient) -> None
             v3_and_below_transactional_id="tx",
             v3_and_below_producer_id=producer.producer_id,
             v3_and_below_producer_epoch=producer.producer_epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name=WINDOW, partitions=[0])],
+            v3_and_below_topics=[NamedIndexes(name=WINDOW, partitions=[0])],
         ),
         3,
     )

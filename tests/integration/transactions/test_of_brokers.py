@@ -9,10 +9,10 @@ import pytest
 
 from protocol.api.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
 from protocol.error_codes import ErrorCode
+from protocol.structs import NamedIndexes
 from tests.integration.transactions.test_wire import Session
 from tests.support.broker import RunningBroker
 
@@ -33,10 +33,7 @@ def of(
         producer_id=session.producer_id,
         producer_epoch=session.epoch if epoch is None else epoch,
         verify_only=verify_only,
-        topics=[
-            AddPartitionsToTxnTopic(name=topic, partitions=list(indexes))
-            for topic, indexes in topics
-        ],
+        topics=[NamedIndexes(name=topic, partitions=list(indexes)) for topic, indexes in topics],
     )
 
 

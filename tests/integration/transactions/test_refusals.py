@@ -14,7 +14,7 @@ import pytest
 
 from broker.transactions.state import TxnState
 from protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest
 from protocol.api.end_txn import EndTxnRequest
 from protocol.api.init_producer_id import InitProducerIdRequest
 from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -23,12 +23,9 @@ from protocol.api.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from protocol.api.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
+from protocol.api.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
 from protocol.error_codes import ErrorCode
+from protocol.structs import NamedIndexes, PartitionIndexes
 from tests.integration.groups.test_groups_consumer import beat, join
 from tests.integration.transactions.test_v2 import end, write
 from tests.integration.transactions.test_wire import Session
@@ -377,7 +374,7 @@ async def test_an_empty_transactional_id_is_an_invalid_request(broker: RunningBr
             transactional_id="", producer_id=session.producer_id, producer_epoch=0, committed=True
         )
         assert (await session.client.request(ending, version)).error_code == EMPTY_ID
-    topic = AddPartitionsToTxnTopic(name="t", partitions=[0])
+    topic = NamedIndexes(name="t", partitions=[0])
     adding = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id="",
         v3_and_below_producer_id=session.producer_id,
@@ -406,7 +403,7 @@ def marker(session: Session, *partitions: int, **fields: Any) -> WritableTxnMark
         "producer_id": session.producer_id,
         "producer_epoch": session.epoch,
         "transaction_result": False,
-        "topics": [WritableTxnMarkerTopic(name="t", partition_indexes=list(partitions))],
+        "topics": [PartitionIndexes(name="t", partition_indexes=list(partitions))],
     }
     return WritableTxnMarker(**facts | fields)
 
@@ -479,7 +476,7 @@ async def test_a_marker_is_written_once_for_each_partition(broker: RunningBroker
     session = await Session.open(broker)
     await begin(session)
     me = session.producer_id
-    topic = WritableTxnMarkerTopic(name="t", partition_indexes=[1, 1])
+    topic = PartitionIndexes(name="t", partition_indexes=[1, 1])
     twice = marker(session, topics=[topic, topic])
     assert await mark(session, twice) == [(me, [NONE])]
     assert log_end(broker, 1) == 1

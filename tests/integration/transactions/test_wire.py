@@ -10,9 +10,9 @@ import pytest
 
 from broker.transactions.state import TxnSnapshot
 from protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest
 from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.api.describe_producers import DescribeProducersRequest, TopicRequest
+from protocol.api.describe_producers import DescribeProducersRequest
 from protocol.api.describe_transactions import DescribeTransactionsRequest
 from protocol.api.end_txn import EndTxnRequest
 from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -30,14 +30,11 @@ from protocol.api.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from protocol.api.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
+from protocol.api.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
 from protocol.api_keys import SUPPORTED, ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.records.scan import iter_records, scan_entries
+from protocol.structs import NamedIndexes, PartitionIndexes
 from tests.support.broker import RawClient, RunningBroker, batch, running_broker
 
 NONE = ErrorCode.NONE
@@ -101,7 +98,7 @@ class Session:
             v3_and_below_transactional_id=self.name,
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
+            v3_and_below_topics=[NamedIndexes(name=topic, partitions=list(partitions))],
         )
         response = await self.client.request(request, version)
         (found,) = response.results_by_topic_v3_and_below
@@ -432,7 +429,9 @@ async def test_can_a_hanging_transaction_be_found_and_aborted(tmp_path: Path) ->
         await session.init()
         await session.add(0)
         await session.produce("stuck", is_transactional=True)
-        asked = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0, 9])])
+        asked = DescribeProducersRequest(
+            topics=[PartitionIndexes(name="t", partition_indexes=[0, 9])]
+        )
         found, missing = (await session.client.request(asked, 0)).topics[0].partitions
         (producer,) = found.active_producers
         assert (producer.producer_id, producer.last_sequence) == (session.producer_id, 0)
@@ -442,7 +441,7 @@ async def test_can_a_hanging_transaction_be_found_and_aborted(tmp_path: Path) ->
             producer_id=session.producer_id,
             producer_epoch=session.epoch,
             transaction_result=False,
-            topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0, 9])],
+            topics=[PartitionIndexes(name="t", partition_indexes=[0, 9])],
             coordinator_epoch=0,
         )
         response = await session.client.request(WriteTxnMarkersRequest(markers=[marker]), 1)
@@ -467,9 +466,7 @@ async def test_a_marker_of_an_operator_settles_offsets_as_a_restart_does(
             producer_id=session.producer_id,
             producer_epoch=session.epoch,
             transaction_result=is_commit,
-            topics=[
-                WritableTxnMarkerTopic(name="__consumer_offsets", partition_indexes=[partition])
-            ],
+            topics=[PartitionIndexes(name="__consumer_offsets", partition_indexes=[partition])],
             coordinator_epoch=0,
         )
         response = await session.client.request(WriteTxnMarkersRequest(markers=[marker]), 1)

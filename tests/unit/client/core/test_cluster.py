@@ -22,10 +22,10 @@ from protocol.api.metadata import MetadataRequest
 from protocol.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
-    OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 from protocol.error_codes import ErrorCode
+from protocol.structs import PartitionError
 from tests.unit.client.core.scripted import metadata, scripted
 
 TP = TopicPartition("t", 0)
@@ -191,7 +191,7 @@ def test_a_coordinator_is_remembered_until_it_proves_wrong() -> None:
         assert isinstance(request, OffsetCommitRequest)
         commits.append(port)
         code = 0 if port == 3 or len(commits) == 1 else ErrorCode.NOT_COORDINATOR
-        part = OffsetCommitResponsePartition(partition_index=0, error_code=code)
+        part = PartitionError(partition_index=0, error_code=code)
         return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[part])])
 
     commits: list[int] = []

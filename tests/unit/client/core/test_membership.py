@@ -8,12 +8,11 @@ from client.core.membership.member import ConsumerMember, StepKind
 from client.core.membership.options import ConsumerGroupOptions
 from client.types import TopicPartition
 from protocol.api.consumer_group_heartbeat import (
-    Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
 )
 from protocol.error_codes import ErrorCode
+from protocol.structs import Assignment, TopicPartitions
 
 T, U, T_AGAIN = (bytes([number]) * 16 for number in (1, 2, 3))
 NAMES = {T: "t", U: "u", T_AGAIN: "t"}

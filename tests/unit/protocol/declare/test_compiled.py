@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from protocol.api.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from protocol.api.describe_log_dirs import DescribeLogDirsRequest
 from protocol.api.fetch import FetchResponse
 from protocol.api.sasl_handshake import SaslHandshakeResponse
 from protocol.declare import compiled, schema
 from protocol.declare.primitives import DECODE_FAULTS
+from protocol.structs import TopicIndexes
 from tests.unit.protocol.samples import LAYOUTS, Layout, sample
 
 NEWEST = [layout for layout in LAYOUTS if Layout(layout.cls, layout.version + 1) not in LAYOUTS]
@@ -97,7 +98,7 @@ def test_text_of_written_code_is_at_hand_and_as_documented() -> None:
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 1000])
 @pytest.mark.parametrize("version", [1, 4])
 def test_arrays_of_scalars_of_any_length(count: int, version: int) -> None:
-    topic = DescribableLogDirTopic(topic="t", partitions=list(range(count)))
+    topic = TopicIndexes(topic="t", partitions=list(range(count)))
     message = DescribeLogDirsRequest(topics=[topic])
     data = schema.encode(message, version)
     assert encode(message, version) == data

@@ -19,7 +19,7 @@ from protocol.api.api_versions import (
 from protocol.api.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
 from protocol.api.fetch import FetchRequest
 from protocol.api.heartbeat import HeartbeatRequest
-from protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.api.join_group import JoinGroupRequest
 from protocol.api.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -30,6 +30,7 @@ from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProd
 from protocol.declare import schema
 from protocol.declare.layout import least_size, structure
 from protocol.errors import MalformedRequest
+from protocol.structs import ProtocolMetadata
 from tests.unit.protocol.samples import LAYOUTS, Layout, sample
 
 PRODUCE = ProduceRequest(
@@ -94,7 +95,7 @@ GOLDEN: list[tuple[Any, int, str]] = [
             session_timeout_ms=10_000,
             member_id="",
             protocol_type="consumer",
-            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\x01")],
+            protocols=[ProtocolMetadata(name="range", metadata=b"\x01")],
         ),
         0,
         "0001 67 00002710 0000 0008 636f6e73756d6572 00000001 0005 72616e6765 00000001 01",

@@ -17,9 +17,9 @@ from protocol.stored import codec, consumer_group_log, group_log, kraft, transac
 from protocol.stored.codec import UnknownRecord
 from protocol.stored.consumer_protocol import (
     ConsumerProtocolSubscription,
-    OwnedPartitions,
     decode_subscription_leniently,
 )
+from protocol.structs import ProtocolMetadata, TopicIndexes
 
 ID = bytes(range(16))
 RECORDS = [
@@ -42,7 +42,7 @@ RECORDS = [
         subscribed_topic_names=["t"],
         classic_member_metadata=consumer_group_log.ClassicMemberMetadata(
             session_timeout_ms=5,
-            supported_protocols=[consumer_group_log.ClassicProtocol(name="range", metadata=b"x")],
+            supported_protocols=[ProtocolMetadata(name="range", metadata=b"x")],
         ),
     ),
     consumer_group_log.CurrentAssignmentValue(
@@ -58,7 +58,7 @@ RECORDS = [
     kraft.PartitionRecord(topic_id=ID, replicas=[1], isr=[1], directories=[ID]),
     kraft.PartitionChangeRecord(topic_id=ID, replicas=[1, 2]),
     ConsumerProtocolSubscription(
-        topics=["a"], owned_partitions=[OwnedPartitions(topic="a", partitions=[1])], rack_id="r"
+        topics=["a"], owned_partitions=[TopicIndexes(topic="a", partitions=[1])], rack_id="r"
     ),
 ]
 CASES = [
