@@ -82,7 +82,6 @@ _IDENTITY = (
         1,
         "Tidelog's own. Processes that share the partitions, each a broker with a port of its own "
         "(tidelog docs operations).",
-        low=1,
         high=64,
     ),
     word("log.dirs", "./data", "The data directory. One only.", aliases=("log.dir", "data.dir")),
@@ -116,7 +115,6 @@ _NETWORK = (
         4_096,
         "Connections that may wait to be accepted. With Kafka's 50 one of 80 clients that"
         " come at once waits a second for its second try.",
-        low=1,
     ),
     number(
         "socket.send.buffer.bytes",
@@ -140,7 +138,6 @@ _NETWORK = (
         "connections.max.idle.ms",
         600_000,
         "A connection silent for this long is closed.",
-        low=1,
         wide=True,
     ),
     number(
@@ -190,7 +187,6 @@ _NETWORK = (
         "telemetry.max.bytes",
         1_048_576,
         "The largest push of a client's metrics, also when it is decompressed.",
-        low=1,
     ),
     number(
         "max.incremental.fetch.session.cache.slots", 1000, "Fetch sessions kept at once.", low=0
@@ -237,25 +233,16 @@ _TOPICS = (
         "Tidelog's own. Serve time windows: the topic name TOPIC.__t__FROM__TO reads the records "
         "of TOPIC from FROM to below TO. No topic of such a name can be created then.",
     ),
+    number("num.partitions", 1, "Partitions of a topic created without a number.", high=100_000),
     number(
-        "num.partitions", 1, "Partitions of a topic created without a number.", low=1, high=100_000
+        "default.replication.factor", 1, "Accepted for compatibility: one node has one replica."
     ),
-    number(
-        "default.replication.factor",
-        1,
-        "Accepted for compatibility: one node has one replica.",
-        low=1,
-    ),
-    number("max.partitions", 100_000, "Tidelog's own. Partitions that may exist in all.", low=1),
+    number("max.partitions", 100_000, "Tidelog's own. Partitions that may exist in all."),
 )
 
 _LOG = (
     number(
-        "log.retention.check.interval.ms",
-        300_000,
-        "How often retention is checked.",
-        low=1,
-        wide=True,
+        "log.retention.check.interval.ms", 300_000, "How often retention is checked.", wide=True
     ),
     number(
         "log.clock.trust.delay.ms",
@@ -313,16 +300,12 @@ _LOG = (
         wide=True,
     ),
     number(
-        "log.flush.offset.checkpoint.interval.ms",
-        60_000,
-        "How often recovery points are written.",
-        low=1,
+        "log.flush.offset.checkpoint.interval.ms", 60_000, "How often recovery points are written."
     ),
     number(
         "log.flush.start.offset.checkpoint.interval.ms",
         60_000,
         "Accepted for compatibility: a log's start is written down when it moves.",
-        low=1,
     ),
     flag("log.cleaner.enable", True, "Whether compacted topics are compacted."),
     number(
@@ -334,11 +317,7 @@ _LOG = (
         dynamic=True,
     ),
     number(
-        "log.cleaner.threads",
-        1,
-        "Accepted for compatibility: one cleaner works.",
-        low=1,
-        dynamic=True,
+        "log.cleaner.threads", 1, "Accepted for compatibility: one cleaner works.", dynamic=True
     ),
     number(
         "log.cleaner.dedupe.buffer.size",
@@ -352,14 +331,12 @@ _LOG = (
         "producer.id.expiration.ms",
         MS_PER_DAY,
         "A producer id whose last timestamp is older than this expires.",
-        low=1,
         dynamic=True,
     ),
     number(
         "producer.id.expiration.check.interval.ms",
         600_000,
         "How often expired producer ids are removed.",
-        low=1,
     ),
 )
 
@@ -376,49 +353,39 @@ _GROUPS = (
         "group.min.session.timeout.ms",
         6_000,
         "The shortest session timeout that a member may ask for.",
-        low=1,
     ),
     number(
         "group.max.session.timeout.ms",
         1_800_000,
         "The longest session timeout that a member may ask for.",
-        low=1,
     ),
-    number("group.max.size", INT32_MAX, "Members that a group may have.", low=1),
+    number("group.max.size", INT32_MAX, "Members that a group may have."),
     number(
         "offsets.topic.num.partitions",
         1,
         "Partitions of __consumer_offsets when it is created. Kafka has 50; one commits groups "
         "together.",
-        low=1,
         high=1000,
     ),
     number(
         "offsets.topic.replication.factor",
         1,
         "Accepted for compatibility: one node has one replica.",
-        low=1,
         high=INT16_MAX,
     ),
     number(
         "offsets.topic.segment.bytes", 104_857_600, "Segment size of __consumer_offsets.", low=1024
     ),
-    number(
-        "offsets.retention.minutes", 10_080, "How long an empty group's offsets are kept.", low=1
-    ),
+    number("offsets.retention.minutes", 10_080, "How long an empty group's offsets are kept."),
     number(
         "offsets.retention.check.interval.ms",
         600_000,
         "How often expired offsets are looked for.",
-        low=1,
         wide=True,
     ),
     number("offset.metadata.max.bytes", 4096, "The largest metadata of a committed offset.", low=0),
     number(
-        "group.consumer.max.size",
-        INT32_MAX,
-        "Members that a group of the new protocol may have.",
-        low=1,
+        "group.consumer.max.size", INT32_MAX, "Members that a group of the new protocol may have."
     ),
     word(
         "group.consumer.migration.policy",
@@ -435,17 +402,12 @@ _GROUPS = (
         "transaction.state.log.num.partitions",
         1,
         "Partitions of __transaction_state when it is created.",
-        low=1,
         high=1000,
     ),
     number(
-        "transaction.state.log.replication.factor",
-        1,
-        "Accepted for compatibility.",
-        low=1,
-        high=INT16_MAX,
+        "transaction.state.log.replication.factor", 1, "Accepted for compatibility.", high=INT16_MAX
     ),
-    number("transaction.state.log.min.isr", 1, "Accepted for compatibility.", low=1),
+    number("transaction.state.log.min.isr", 1, "Accepted for compatibility."),
     number(
         "transaction.state.log.segment.bytes",
         104_857_600,
@@ -456,19 +418,16 @@ _GROUPS = (
         "transaction.max.timeout.ms",
         900_000,
         "The longest transaction timeout that a producer may ask for.",
-        low=1,
     ),
     number(
         "transactional.id.expiration.ms",
         604_800_000,
         "An unused transactional id expires after this.",
-        low=1,
     ),
     number(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         10_000,
         "Accepted for compatibility: timed-out transactions are aborted within a second.",
-        low=1,
     ),
 )
 

@@ -310,19 +310,8 @@ SHARE_KEYS: Final[tuple[Key, ...]] = (
     *_bounded(SHARE_SESSION_TIMEOUT, (1, 45_000, INT32_MAX), (1, 60_000, INT32_MAX)),
     *_bounded(SHARE_HEARTBEAT_INTERVAL, (1, 5_000, INT32_MAX), (1, 15_000, INT32_MAX)),
     *_bounded(SHARE_ASSIGNMENT_INTERVAL, (0, 0, 15_000), (0, 15_000, INT32_MAX), 15_000),
-    number(
-        "group.share.max.size",
-        200,
-        "Members that a share group may have.",
-        low=1,
-        high=1000,
-    ),
-    number(
-        "group.share.max.share.sessions",
-        2_000,
-        "Share sessions that the broker keeps.",
-        low=1,
-    ),
+    number("group.share.max.size", 200, "Members that a share group may have.", high=1000),
+    number("group.share.max.share.sessions", 2_000, "Share sessions that the broker keeps."),
     *_bounded(SHARE_LOCK_DURATION, (1_000, 15_000, 30_000), (30_000, 60_000, 3_600_000), 3_600_000),
     *_bounded(SHARE_DELIVERY_LIMIT, (2, 2, 5), (5, 10, 25), 10),
     *_bounded(SHARE_RECORD_LOCKS, (100, 100, 2_000), (2_000, 4_000, 10_000), 10_000),
@@ -330,7 +319,6 @@ SHARE_KEYS: Final[tuple[Key, ...]] = (
         "share.coordinator.state.topic.num.partitions",
         1,
         "Partitions of __share_group_state when it is created.",
-        low=1,
         high=1000,
     ),
     number(
@@ -343,15 +331,10 @@ SHARE_KEYS: Final[tuple[Key, ...]] = (
         "share.coordinator.state.topic.replication.factor",
         1,
         "Accepted for compatibility.",
-        low=1,
         high=INT16_MAX,
     ),
     number(
-        "share.coordinator.state.topic.min.isr",
-        1,
-        "Accepted for compatibility.",
-        low=1,
-        high=INT16_MAX,
+        "share.coordinator.state.topic.min.isr", 1, "Accepted for compatibility.", high=INT16_MAX
     ),
     number(
         "share.coordinator.snapshot.update.records.per.snapshot",
@@ -375,11 +358,6 @@ STREAMS_KEYS: Final[tuple[Key, ...]] = (
         "The most that a group's own streams.num.standby.replicas may be.",
         low=0,
     ),
-    number(
-        "group.streams.max.size",
-        INT32_MAX,
-        "Members that a streams group may have.",
-        low=1,
-    ),
+    number("group.streams.max.size", INT32_MAX, "Members that a streams group may have."),
 )
 """In the order of docs/configuration.md."""

@@ -26,7 +26,8 @@ def flag(name: str, default: bool, doc: str, **more: Unpack[_More]) -> Key:
 
 
 def number(name: str, default: int, doc: str, *, wide: bool = False, **more: Unpack[_More]) -> Key:
-    """A whole-number setting; `wide` gives it 64 bits."""
+    """A whole-number setting, from 1 on unless `low` says otherwise; `wide` gives it 64 bits."""
+    more.setdefault("low", 1)
     more.setdefault("high", INT64_MAX if wide else INT32_MAX)
     kind = ValueType.LONG if wide else ValueType.INT
     return Key(name=name, type=kind, default=default, doc=doc, **more)

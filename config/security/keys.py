@@ -44,10 +44,8 @@ _PREFIX: Final = "listener.name."
 
 def _windows(prefix: str, what: str) -> tuple[Key, ...]:
     return (
-        number(
-            f"{prefix}.num", 11, f"Quotas of {what} are measured over this many windows.", low=1
-        ),
-        number(f"{prefix}.size.seconds", 1, f"The length of a window of {what}.", low=1),
+        number(f"{prefix}.num", 11, f"Quotas of {what} are measured over this many windows."),
+        number(f"{prefix}.size.seconds", 1, f"The length of a window of {what}."),
     )
 
 
@@ -180,7 +178,6 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                 10_000,
                 "Connections open at once; further ones are closed at once. With a listener's "
                 "prefix its own limit, besides that of the whole broker.",
-                low=1,
                 dynamic=True,
             ),
             number(
@@ -188,7 +185,6 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                 INT32_MAX,
                 "Connections accepted per second; a listener that is over the rate waits. "
                 "With a listener's prefix its own, besides that of the whole broker.",
-                low=1,
                 dynamic=True,
             ),
             number(
@@ -217,7 +213,6 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                 f"{JWKS}.retry.backoff.ms",
                 100,
                 "How long the second attempt to read the keys waits; it doubles with each more.",
-                low=1,
                 wide=True,
             ),
             number(
@@ -225,7 +220,6 @@ LISTENER_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                 10_000,
                 "The longest wait between attempts to read the keys, and the shortest between two "
                 "readings because of unknown keys.",
-                low=1,
                 wide=True,
             ),
             word("sasl.oauthbearer.expected.issuer", "", "The issuer that tokens need (`iss`)."),
@@ -365,21 +359,18 @@ SECURITY_KEYS: Final[Mapping[str, Key]] = MappingProxyType(
                     "delegation.token.max.lifetime.ms",
                     7 * 24 * 3_600_000,
                     "A token cannot be renewed for longer than this after it was made.",
-                    low=1,
                     wide=True,
                 ),
                 number(
                     "delegation.token.expiry.time.ms",
                     24 * 3_600_000,
                     "A token expires after this time unless it is renewed.",
-                    low=1,
                     wide=True,
                 ),
                 number(
                     "delegation.token.expiry.check.interval.ms",
                     3_600_000,
                     "How often expired tokens are removed. They admit no login in the meantime.",
-                    low=1,
                     wide=True,
                 ),
                 word(
