@@ -6,9 +6,10 @@ about the group or about one of its members. `records` of each has the values.
 
 import enum
 from collections.abc import Collection
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from protocol.stored.codec import UnknownRecord, decode, encode, version_of
+from protocol.stored.group_log import GroupKey, MemberKey
 from values.dataclasses import dataclass
 
 Kind = TypeVar("Kind", bound=enum.IntEnum)
@@ -24,12 +25,10 @@ class RecordKey(NamedTuple, Generic[Kind]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordKeys(Generic[Kind]):
-    """The keys of one type of groups: its kinds, and the structures that are stored."""
+    """The keys of one type of groups: its kinds."""
 
     kinds: type[Kind]
     about_members: Collection[Kind]
-    group: type[Any]
-    member: type[Any]
 
     def includes(self, key: bytes) -> bool:
         """Whether a record of `__consumer_offsets` is about such a group."""
@@ -41,8 +40,8 @@ class RecordKeys(Generic[Kind]):
     def encode(self, kind: Kind, group_id: str, member_id: str | None) -> bytes:
         """The stored key."""
         if kind in self.about_members:
-            return encode(self.member(group_id=group_id, member_id=member_id or ""), kind)
-        return encode(self.group(group_id=group_id), kind)
+            return encode(MemberKey(group_id=group_id, member_id=member_id or ""), kind)
+        return encode(GroupKey(group_id=group_id), kind)
 
     def decode(self, key: bytes) -> RecordKey[Kind]:
         """The subject of a record. Raises: UnknownRecord: another kind, or torn."""
@@ -52,6 +51,6 @@ class RecordKeys(Generic[Kind]):
         except ValueError as error:
             raise UnknownRecord(f"record key version {number} in the offsets topic") from error
         if kind in self.about_members:
-            member = decode(self.member, key)
+            member = decode(MemberKey, key)
             return RecordKey(kind, member.group_id, member.member_id)
-        return RecordKey(kind, decode(self.group, key).group_id, None)
+        return RecordKey(kind, decode(GroupKey, key).group_id, None)

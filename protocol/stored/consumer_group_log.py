@@ -17,19 +17,6 @@ from protocol.declare import primitives as wire
 from protocol.structs import ProtocolMetadata
 
 
-class GroupKey(wire.Stored, max_version=8):
-    """The key of a record about a group; its version is the kind."""
-
-    group_id: str = wire.string()
-
-
-class MemberKey(wire.Stored, max_version=8):
-    """The key of a record about one member; its version is the kind."""
-
-    group_id: str = wire.string()
-    member_id: str = wire.string()
-
-
 class GroupEpochValue(wire.Stored, max_version=0, flexible_since=0):
     """The epoch of a group, or of its target assignment."""
 

@@ -1,4 +1,4 @@
-"""`__consumer_offsets`, first half: committed offsets and classic groups.
+"""`__consumer_offsets`: committed offsets, classic groups, and the keys of all other groups.
 
 | key  | kind           | value versions                                                   |
 |------|----------------|------------------------------------------------------------------|
@@ -7,7 +7,8 @@
 | 2    | group metadata | 0 as first written; 1 rebalance timeout; 2 time of the state;    |
 |      |                | 3 instance ids; 4 flexible                                       |
 
-The key's version is the kind of record. A null value is a tombstone.
+The key's version is the kind of record. A null value is a tombstone. The other kinds are in
+`consumer_group_log`, `share_group_log` and `streams_group_log`, all with the same two keys.
 
 Source: Kafka ``OffsetCommitKey/Value.json``, ``GroupMetadataKey/Value.json``.
 """
@@ -67,3 +68,23 @@ class GroupMetadataValue(wire.Stored, max_version=4, flexible_since=4):
     leader: str | None = wire.string(nullable_since=0, default=None)
     current_state_timestamp: int = wire.int64(since=2, default=-1)
     members: list[GroupMetadataMember] = wire.array(GroupMetadataMember)
+
+
+class GroupKey(wire.Stored, max_version=23):
+    """The key of a record about a group; its version is the kind."""
+
+    group_id: str = wire.string()
+
+
+class MemberKey(wire.Stored, max_version=22):
+    """The key of a record about one member; its version is the kind."""
+
+    group_id: str = wire.string()
+    member_id: str = wire.string()
+
+
+class AssignmentEpochValue(wire.Stored, max_version=0, flexible_since=0):
+    """The epoch of a group's target assignment."""
+
+    assignment_epoch: int = wire.int32()
+    assignment_timestamp: int = wire.int64(tag=0)

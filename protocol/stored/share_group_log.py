@@ -6,7 +6,7 @@ The key's version is the kind of record; every value has version 0, which is fle
 |-----------------------|-----|--------------------|-----------------|-----------------------------|
 | `__consumer_offsets`  | 10  | member metadata    | group, member   | `ShareMemberMetadataValue`  |
 |                       | 11  | group epoch        | group           | `ShareGroupMetadataValue`   |
-|                       | 12  | assignment epoch   | group           | `ShareAssignmentEpochValue` |
+|                       | 12  | assignment epoch   | group           | `AssignmentEpochValue`      |
 |                       | 13  | target assignment  | group, member   | `ShareTargetValue`          |
 |                       | 14  | current assignment | group, member   | `ShareCurrentValue`         |
 |                       | 15  | stored partitions  | group           | `StatePartitionsValue`      |
@@ -18,19 +18,6 @@ Source: Kafka ``ShareGroup*Key/Value.json``, ``ShareSnapshot*.json``, ``ShareUpd
 
 from protocol.declare import primitives as wire
 from protocol.structs import NamedPartitions, StoredBatch, TopicPartitions
-
-
-class ShareGroupKey(wire.Stored, max_version=15):
-    """The key of a record about a group; its version is the kind."""
-
-    group_id: str = wire.string()
-
-
-class ShareMemberKey(wire.Stored, max_version=14):
-    """The key of a record about one member; its version is the kind."""
-
-    group_id: str = wire.string()
-    member_id: str = wire.string()
 
 
 class ShareMemberMetadataValue(wire.Stored, max_version=0, flexible_since=0):
@@ -48,13 +35,6 @@ class ShareGroupMetadataValue(wire.Stored, max_version=0, flexible_since=0):
     epoch: int = wire.int32()
     metadata_hash: int = wire.int64()
     """Of the topics that it reads; 0 is unknown, so that a reader computes a new target."""
-
-
-class ShareAssignmentEpochValue(wire.Stored, max_version=0, flexible_since=0):
-    """The epoch of a group's target assignment."""
-
-    assignment_epoch: int = wire.int32()
-    assignment_timestamp: int = wire.int64(tag=0)
 
 
 class ShareTargetValue(wire.Stored, max_version=0, flexible_since=0):

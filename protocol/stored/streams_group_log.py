@@ -18,19 +18,6 @@ from protocol.declare import primitives as wire
 from protocol.streams import Endpoint, KeyValue, Subtopology
 
 
-class StreamsGroupKey(wire.Stored, max_version=23):
-    """The key of a record about a group; its version is the kind."""
-
-    group_id: str = wire.string()
-
-
-class StreamsMemberKey(wire.Stored, max_version=22):
-    """The key of a record about one member; its version is the kind."""
-
-    group_id: str = wire.string()
-    member_id: str = wire.string()
-
-
 class GroupMetadataValue(wire.Stored, max_version=0, flexible_since=0):
     """The epoch of a group and what led to it."""
 
@@ -58,13 +45,6 @@ class MemberMetadataValue(wire.Stored, max_version=0, flexible_since=0):
     process_id: str = wire.string()
     user_endpoint: Endpoint | None = wire.struct(Endpoint, nullable_since=0)
     client_tags: list[KeyValue] = wire.array(KeyValue)
-
-
-class AssignmentEpochValue(wire.Stored, max_version=0, flexible_since=0):
-    """The epoch of a group's target assignment."""
-
-    assignment_epoch: int = wire.int32()
-    assignment_timestamp: int = wire.int64(tag=0)
 
 
 class StoredTaskIds(wire.Struct):

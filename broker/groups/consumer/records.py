@@ -30,8 +30,6 @@ _VALUE_VERSION: Final = 0
 KEYS: Final = RecordKeys(
     kinds=ChangeKind,
     about_members=frozenset({ChangeKind.SUBSCRIPTION, ChangeKind.TARGET, ChangeKind.CURRENT}),
-    group=stored.GroupKey,
-    member=stored.MemberKey,
 )
 DERIVED_KINDS: Final = frozenset({4, 16})
 """Kinds that Kafka writes and that are derived here."""

@@ -28,6 +28,7 @@ from broker.groups.share.stored_state import (
 from broker.groups.share.values import Delivery, StateBatch
 from protocol.stored import share_group_log as stored
 from protocol.stored.codec import UnknownRecord, decode, encode, version_of
+from protocol.stored.group_log import AssignmentEpochValue
 from protocol.structs import NamedPartitions, StoredBatch, TopicPartitions
 
 _VALUE_VERSION: Final = 0
@@ -37,8 +38,6 @@ KEYS: Final = RecordKeys(
     about_members=frozenset(
         {ShareChangeKind.SUBSCRIPTION, ShareChangeKind.TARGET, ShareChangeKind.CURRENT}
     ),
-    group=stored.ShareGroupKey,
-    member=stored.ShareMemberKey,
 )
 
 
@@ -62,7 +61,7 @@ def _value(change: ShareChange) -> object:
         return stored.ShareGroupMetadataValue(epoch=value)
     if change.kind is ShareChangeKind.ASSIGNMENT_EPOCH:
         assert isinstance(value, int)
-        return stored.ShareAssignmentEpochValue(assignment_epoch=value)
+        return AssignmentEpochValue(assignment_epoch=value)
     if isinstance(value, ShareSubscription):
         return stored.ShareMemberMetadataValue(
             rack_id=value.rack_id,
@@ -109,7 +108,7 @@ def take_record(found: StoredShareGroup, about: RecordKey[ShareChangeKind], valu
     if about.kind is ShareChangeKind.GROUP_EPOCH:
         found.epoch = decode(stored.ShareGroupMetadataValue, value).epoch
     elif about.kind is ShareChangeKind.ASSIGNMENT_EPOCH:
-        found.assignment_epoch = decode(stored.ShareAssignmentEpochValue, value).assignment_epoch
+        found.assignment_epoch = decode(AssignmentEpochValue, value).assignment_epoch
     elif about.kind is ShareChangeKind.SUBSCRIPTION:
         said = decode(stored.ShareMemberMetadataValue, value)
         found.subscriptions[member_id] = ShareSubscription(

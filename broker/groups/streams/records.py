@@ -25,6 +25,7 @@ from broker.groups.streams.values import (
 from protocol import streams
 from protocol.stored import streams_group_log as stored
 from protocol.stored.codec import UnknownRecord, decode, encode
+from protocol.stored.group_log import AssignmentEpochValue
 
 _VALUE_VERSION: Final = 0
 _STANDBY_REPLICAS: Final = "num.standby.replicas"
@@ -33,8 +34,6 @@ KEYS: Final = RecordKeys(
     about_members=frozenset(
         {StreamsChangeKind.MEMBER, StreamsChangeKind.TARGET, StreamsChangeKind.CURRENT}
     ),
-    group=stored.StreamsGroupKey,
-    member=stored.StreamsMemberKey,
 )
 
 
@@ -66,7 +65,7 @@ def _value(change: StreamsChange) -> object:
             standby_tasks_pending_revocation=_ids(pending.standby),
         )
     if isinstance(value, int):
-        return stored.AssignmentEpochValue(assignment_epoch=value)
+        return AssignmentEpochValue(assignment_epoch=value)
     assert value is not None, "tombstones have no value to encode"
     return stored.TopologyValue(epoch=value.epoch, subtopologies=value.subtopologies)
 
@@ -130,7 +129,7 @@ def take_record(
     if about.kind is StreamsChangeKind.GROUP:
         found.group = _taken_group(decode(stored.GroupMetadataValue, value))
     elif about.kind is StreamsChangeKind.ASSIGNMENT_EPOCH:
-        found.assignment_epoch = decode(stored.AssignmentEpochValue, value).assignment_epoch
+        found.assignment_epoch = decode(AssignmentEpochValue, value).assignment_epoch
     elif about.kind is StreamsChangeKind.TOPOLOGY:
         topology = decode(stored.TopologyValue, value)
         found.topology = streams.Topology(

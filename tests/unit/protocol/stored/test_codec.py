@@ -35,7 +35,7 @@ RECORDS = [
         leader="a",
         members=[group_log.GroupMetadataMember(member_id="a", subscription=b"s", assignment=b"")],
     ),
-    consumer_group_log.MemberKey(group_id="g", member_id="m"),
+    group_log.MemberKey(group_id="g", member_id="m"),
     consumer_group_log.MemberMetadataValue(
         instance_id=None,
         client_id="c",
