@@ -23,7 +23,7 @@ class TopicInfo(wire.Struct):
     replication_factor: int = wire.int16()
     """0 is the broker's default."""
 
-    topic_configs: list[KeyValue] = wire.array(KeyValue)
+    topic_configs: list[KeyValue] = wire.array()
 
 
 class Endpoint(wire.Struct):
@@ -47,14 +47,14 @@ class Subtopology(wire.Struct):
     subtopology_id: str = wire.string()
     source_topics: list[str] = wire.array(wire.STRING)
     source_topic_regex: list[str] = wire.array(wire.STRING)
-    state_changelog_topics: list[TopicInfo] = wire.array(TopicInfo)
+    state_changelog_topics: list[TopicInfo] = wire.array()
     repartition_sink_topics: list[str] = wire.array(wire.STRING)
-    repartition_source_topics: list[TopicInfo] = wire.array(TopicInfo)
-    copartition_groups: list[CopartitionGroup] = wire.array(CopartitionGroup)
+    repartition_source_topics: list[TopicInfo] = wire.array()
+    copartition_groups: list[CopartitionGroup] = wire.array()
 
 
 class Topology(wire.Struct):
     """What the application reads, stores and writes."""
 
     epoch: int = wire.int32()
-    subtopologies: list[Subtopology] = wire.array(Subtopology)
+    subtopologies: list[Subtopology] = wire.array()

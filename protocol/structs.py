@@ -60,7 +60,7 @@ class TopicErrors(wire.Struct):
     """The outcome for the partitions of one topic."""
 
     name: str = wire.string()
-    partitions: list[PartitionError] = wire.array(PartitionError)
+    partitions: list[PartitionError] = wire.array()
 
 
 class ConfigText(wire.Struct):
@@ -87,13 +87,13 @@ class ProtocolMetadata(wire.Struct):
 class Assignment(wire.Struct):
     """The partitions that a member reads or should read."""
 
-    topic_partitions: list[TopicPartitions] = wire.array(TopicPartitions)
+    topic_partitions: list[TopicPartitions] = wire.array()
 
 
 class NamedAssignment(wire.Struct):
     """As `Assignment`, with the names of the topics."""
 
-    topic_partitions: list[NamedPartitions] = wire.array(NamedPartitions)
+    topic_partitions: list[NamedPartitions] = wire.array()
 
 
 class AcknowledgementBatch(wire.Struct):
@@ -145,7 +145,7 @@ class StatesToRead(wire.Struct):
     """The partitions of one topic whose stored states to read."""
 
     topic_id: bytes = wire.uuid()
-    partitions: list[StateToRead] = wire.array(StateToRead)
+    partitions: list[StateToRead] = wire.array()
 
 
 class StateError(wire.Struct):
@@ -160,4 +160,4 @@ class StateErrors(wire.Struct):
     """The outcome for the stored states of one topic."""
 
     topic_id: bytes = wire.uuid()
-    partitions: list[StateError] = wire.array(StateError)
+    partitions: list[StateError] = wire.array()

@@ -30,19 +30,17 @@ class AddPartitionsToTxnTransaction(wire.Struct):
     verify_only: bool = wire.boolean(since=4)
     """Only check whether they are part of it already."""
 
-    topics: list[NamedIndexes] = wire.array(NamedIndexes, since=4)
+    topics: list[NamedIndexes] = wire.array(since=4)
 
 
 class AddPartitionsToTxnRequest(wire.Message, max_version=5, flexible_since=3):
     """One transaction at the top level up to v3, a list from v4."""
 
-    transactions: list[AddPartitionsToTxnTransaction] = wire.array(
-        AddPartitionsToTxnTransaction, since=4
-    )
+    transactions: list[AddPartitionsToTxnTransaction] = wire.array(since=4)
     v3_and_below_transactional_id: str = wire.string(until=3)
     v3_and_below_producer_id: int = wire.int64(until=3)
     v3_and_below_producer_epoch: int = wire.int16(until=3)
-    v3_and_below_topics: list[NamedIndexes] = wire.array(NamedIndexes, until=3)
+    v3_and_below_topics: list[NamedIndexes] = wire.array(until=3)
 
 
 class AddPartitionsToTxnPartitionResult(wire.Struct):
@@ -56,18 +54,14 @@ class AddPartitionsToTxnTopicResult(wire.Struct):
     """The partitions of one topic."""
 
     name: str = wire.string()
-    results_by_partition: list[AddPartitionsToTxnPartitionResult] = wire.array(
-        AddPartitionsToTxnPartitionResult
-    )
+    results_by_partition: list[AddPartitionsToTxnPartitionResult] = wire.array()
 
 
 class AddPartitionsToTxnResult(wire.Struct):
     """The outcome for one transaction."""
 
     transactional_id: str = wire.string(since=4)
-    topic_results: list[AddPartitionsToTxnTopicResult] = wire.array(
-        AddPartitionsToTxnTopicResult, since=4
-    )
+    topic_results: list[AddPartitionsToTxnTopicResult] = wire.array(since=4)
 
 
 class AddPartitionsToTxnResponse(wire.Message, max_version=5, flexible_since=3):
@@ -75,9 +69,5 @@ class AddPartitionsToTxnResponse(wire.Message, max_version=5, flexible_since=3):
 
     throttle_time_ms: int = wire.int32()
     error_code: int = wire.int16(since=4)
-    results_by_transaction: list[AddPartitionsToTxnResult] = wire.array(
-        AddPartitionsToTxnResult, since=4
-    )
-    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = wire.array(
-        AddPartitionsToTxnTopicResult, until=3
-    )
+    results_by_transaction: list[AddPartitionsToTxnResult] = wire.array(since=4)
+    results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = wire.array(until=3)

@@ -21,14 +21,14 @@ class OpData(wire.Struct):
 class EntryData(wire.Struct):
     """An entity and its changes."""
 
-    entity: list[EntityData] = wire.array(EntityData)
-    ops: list[OpData] = wire.array(OpData)
+    entity: list[EntityData] = wire.array()
+    ops: list[OpData] = wire.array()
 
 
 class AlterClientQuotasRequest(wire.Message, max_version=1, flexible_since=1):
     """The changes."""
 
-    entries: list[EntryData] = wire.array(EntryData)
+    entries: list[EntryData] = wire.array()
     validate_only: bool = wire.boolean()
 
 
@@ -37,13 +37,11 @@ class AlterClientQuotasResponseEntryData(wire.Struct):
 
     error_code: int = wire.int16()
     error_message: str | None = wire.string(nullable_since=0)
-    entity: list[EntityData] = wire.array(EntityData)
+    entity: list[EntityData] = wire.array()
 
 
 class AlterClientQuotasResponse(wire.Message, max_version=1, flexible_since=1):
     """The outcome for every entity."""
 
     throttle_time_ms: int = wire.int32()
-    entries: list[AlterClientQuotasResponseEntryData] = wire.array(
-        AlterClientQuotasResponseEntryData
-    )
+    entries: list[AlterClientQuotasResponseEntryData] = wire.array()

@@ -16,13 +16,13 @@ class AlterConfigsResource(wire.Struct):
 
     resource_type: int = wire.int8()
     resource_name: str = wire.string()
-    configs: list[ConfigText] = wire.array(ConfigText)
+    configs: list[ConfigText] = wire.array()
 
 
 class AlterConfigsRequest(wire.Message, max_version=2, flexible_since=2):
     """Resources to change, each on its own merits."""
 
-    resources: list[AlterConfigsResource] = wire.array(AlterConfigsResource)
+    resources: list[AlterConfigsResource] = wire.array()
     validate_only: bool = wire.boolean()
 
 
@@ -39,4 +39,4 @@ class AlterConfigsResponse(wire.Message, max_version=2, flexible_since=2):
     """The outcome for every resource."""
 
     throttle_time_ms: int = wire.int32()
-    responses: list[AlterConfigsResourceResponse] = wire.array(AlterConfigsResourceResponse)
+    responses: list[AlterConfigsResourceResponse] = wire.array()

@@ -21,7 +21,7 @@ class ReassignableTopic(wire.Struct):
     """The partitions of one topic."""
 
     name: str = wire.string()
-    partitions: list[ReassignablePartition] = wire.array(ReassignablePartition)
+    partitions: list[ReassignablePartition] = wire.array()
 
 
 class AlterPartitionReassignmentsRequest(wire.Message, max_version=1, flexible_since=0):
@@ -29,7 +29,7 @@ class AlterPartitionReassignmentsRequest(wire.Message, max_version=1, flexible_s
 
     timeout_ms: int = wire.int32(default=60000)
     allow_replication_factor_change: bool = wire.boolean(since=1, default=True)
-    topics: list[ReassignableTopic] = wire.array(ReassignableTopic)
+    topics: list[ReassignableTopic] = wire.array()
 
 
 class ReassignablePartitionResponse(wire.Struct):
@@ -44,7 +44,7 @@ class ReassignableTopicResponse(wire.Struct):
     """The partitions of one topic."""
 
     name: str = wire.string()
-    partitions: list[ReassignablePartitionResponse] = wire.array(ReassignablePartitionResponse)
+    partitions: list[ReassignablePartitionResponse] = wire.array()
 
 
 class AlterPartitionReassignmentsResponse(wire.Message, max_version=1, flexible_since=0):
@@ -54,4 +54,4 @@ class AlterPartitionReassignmentsResponse(wire.Message, max_version=1, flexible_
     allow_replication_factor_change: bool = wire.boolean(since=1, default=True)
     error_code: int = wire.int16()
     error_message: str | None = wire.string(nullable_since=0)
-    responses: list[ReassignableTopicResponse] = wire.array(ReassignableTopicResponse)
+    responses: list[ReassignableTopicResponse] = wire.array()

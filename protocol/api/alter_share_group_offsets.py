@@ -14,18 +14,14 @@ class AlterShareGroupOffsetsRequestTopic(wire.Struct):
     """The partitions of one topic."""
 
     topic_name: str = wire.string()
-    partitions: list[AlterShareGroupOffsetsRequestPartition] = wire.array(
-        AlterShareGroupOffsetsRequestPartition
-    )
+    partitions: list[AlterShareGroupOffsetsRequestPartition] = wire.array()
 
 
 class AlterShareGroupOffsetsRequest(wire.Message, max_version=0, flexible_since=0):
     """The new start offsets of one group."""
 
     group_id: str = wire.string()
-    topics: list[AlterShareGroupOffsetsRequestTopic] = wire.array(
-        AlterShareGroupOffsetsRequestTopic
-    )
+    topics: list[AlterShareGroupOffsetsRequestTopic] = wire.array()
 
 
 class AlterShareGroupOffsetsResponsePartition(wire.Struct):
@@ -41,9 +37,7 @@ class AlterShareGroupOffsetsResponseTopic(wire.Struct):
 
     topic_name: str = wire.string()
     topic_id: bytes = wire.uuid()
-    partitions: list[AlterShareGroupOffsetsResponsePartition] = wire.array(
-        AlterShareGroupOffsetsResponsePartition
-    )
+    partitions: list[AlterShareGroupOffsetsResponsePartition] = wire.array()
 
 
 class AlterShareGroupOffsetsResponse(wire.Message, max_version=0, flexible_since=0):
@@ -52,6 +46,4 @@ class AlterShareGroupOffsetsResponse(wire.Message, max_version=0, flexible_since
     throttle_time_ms: int = wire.int32()
     error_code: int = wire.int16()
     error_message: str | None = wire.string(nullable_since=0, default=None)
-    responses: list[AlterShareGroupOffsetsResponseTopic] = wire.array(
-        AlterShareGroupOffsetsResponseTopic
-    )
+    responses: list[AlterShareGroupOffsetsResponseTopic] = wire.array()

@@ -24,8 +24,8 @@ class ScramCredentialUpsertion(wire.Struct):
 class AlterUserScramCredentialsRequest(wire.Message, max_version=0, flexible_since=0):
     """The changes."""
 
-    deletions: list[ScramCredentialDeletion] = wire.array(ScramCredentialDeletion)
-    upsertions: list[ScramCredentialUpsertion] = wire.array(ScramCredentialUpsertion)
+    deletions: list[ScramCredentialDeletion] = wire.array()
+    upsertions: list[ScramCredentialUpsertion] = wire.array()
 
 
 class AlterUserScramCredentialsResult(wire.Struct):
@@ -40,4 +40,4 @@ class AlterUserScramCredentialsResponse(wire.Message, max_version=0, flexible_si
     """The outcome for every user."""
 
     throttle_time_ms: int = wire.int32()
-    results: list[AlterUserScramCredentialsResult] = wire.array(AlterUserScramCredentialsResult)
+    results: list[AlterUserScramCredentialsResult] = wire.array()

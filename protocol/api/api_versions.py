@@ -50,11 +50,11 @@ class ApiVersionsResponse(wire.Message, max_version=4, flexible_since=3):
     """All that a client needs to choose its versions."""
 
     error_code: int = wire.int16()
-    api_keys: list[ApiVersion] = wire.array(ApiVersion)
+    api_keys: list[ApiVersion] = wire.array()
     throttle_time_ms: int = wire.int32(since=1)
-    supported_features: list[SupportedFeatureKey] = wire.array(SupportedFeatureKey, since=3, tag=0)
+    supported_features: list[SupportedFeatureKey] = wire.array(since=3, tag=0)
     finalized_features_epoch: int = wire.int64(since=3, tag=1, default=-1)
     """Grows with every change of the finalized features; -1 is unknown."""
 
-    finalized_features: list[FinalizedFeatureKey] = wire.array(FinalizedFeatureKey, since=3, tag=2)
+    finalized_features: list[FinalizedFeatureKey] = wire.array(since=3, tag=2)
     zk_migration_ready: bool = wire.boolean(since=3, tag=3)

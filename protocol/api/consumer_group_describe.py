@@ -28,8 +28,8 @@ class Member(wire.Struct):
     client_host: str = wire.string()
     subscribed_topic_names: list[str] = wire.array(wire.STRING)
     subscribed_topic_regex: str | None = wire.string(nullable_since=0, default=None)
-    assignment: NamedAssignment = wire.struct(NamedAssignment)
-    target_assignment: NamedAssignment = wire.struct(NamedAssignment)
+    assignment: NamedAssignment = wire.struct()
+    target_assignment: NamedAssignment = wire.struct()
     member_type: int = wire.int8(since=1, default=-1)
     """0 classic protocol, 1 consumer protocol, -1 unknown."""
 
@@ -44,7 +44,7 @@ class DescribedGroup(wire.Struct):
     group_epoch: int = wire.int32()
     assignment_epoch: int = wire.int32()
     assignor_name: str = wire.string()
-    members: list[Member] = wire.array(Member)
+    members: list[Member] = wire.array()
     authorized_operations: int = wire.int32(default=-(2**31))
     """Bit field of operation codes; the default means "not requested"."""
 
@@ -53,4 +53,4 @@ class ConsumerGroupDescribeResponse(wire.Message, max_version=1, flexible_since=
     """The requested groups."""
 
     throttle_time_ms: int = wire.int32()
-    groups: list[DescribedGroup] = wire.array(DescribedGroup)
+    groups: list[DescribedGroup] = wire.array()

@@ -28,9 +28,7 @@ class ConsumerGroupHeartbeatRequest(wire.Message, max_version=1, flexible_since=
     )
     subscribed_topic_regex: str | None = wire.string(since=1, nullable_since=1, default=None)
     server_assignor: str | None = wire.string(nullable_since=0, default=None)
-    topic_partitions: list[TopicPartitions] | None = wire.array(
-        TopicPartitions, nullable_since=0, default=None
-    )
+    topic_partitions: list[TopicPartitions] | None = wire.array(nullable_since=0, default=None)
     """The partitions that the member owns now."""
 
 
@@ -43,5 +41,5 @@ class ConsumerGroupHeartbeatResponse(wire.Message, max_version=1, flexible_since
     member_id: str | None = wire.string(nullable_since=0, default=None)
     member_epoch: int = wire.int32()
     heartbeat_interval_ms: int = wire.int32()
-    assignment: Assignment | None = wire.struct(Assignment, nullable_since=0)
+    assignment: Assignment | None = wire.struct(nullable_since=0)
     """Null when nothing changed."""

@@ -26,7 +26,7 @@ class AclCreation(wire.Struct):
 class CreateAclsRequest(wire.Message, max_version=3, flexible_since=2):
     """Rules to add, each on its own merits."""
 
-    creations: list[AclCreation] = wire.array(AclCreation)
+    creations: list[AclCreation] = wire.array()
 
 
 class AclCreationResult(wire.Struct):
@@ -40,4 +40,4 @@ class CreateAclsResponse(wire.Message, max_version=3, flexible_since=2):
     """The outcome for every rule, in order."""
 
     throttle_time_ms: int = wire.int32()
-    results: list[AclCreationResult] = wire.array(AclCreationResult)
+    results: list[AclCreationResult] = wire.array()

@@ -18,7 +18,7 @@ class CreateDelegationTokenRequest(wire.Message, max_version=3, flexible_since=2
     owner_principal_type: str | None = wire.string(since=3, nullable_since=3, default=None)
     owner_principal_name: str | None = wire.string(since=3, nullable_since=3, default=None)
     """Null or empty is the client itself."""
-    renewers: list[TokenPrincipal] = wire.array(TokenPrincipal)
+    renewers: list[TokenPrincipal] = wire.array()
     max_lifetime_ms: int = wire.int64(default=-1)
     """Zero and negative numbers are the broker's longest lifetime."""
 

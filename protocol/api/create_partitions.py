@@ -24,16 +24,14 @@ class CreatePartitionsTopic(wire.Struct):
     count: int = wire.int32()
     """The total afterwards, not the difference."""
 
-    assignments: list[CreatePartitionsAssignment] | None = wire.array(
-        CreatePartitionsAssignment, nullable_since=0
-    )
+    assignments: list[CreatePartitionsAssignment] | None = wire.array(nullable_since=0)
     """One per new partition, or null to let the broker choose."""
 
 
 class CreatePartitionsRequest(wire.Message, max_version=3, flexible_since=2):
     """Topics to grow, each on its own merits."""
 
-    topics: list[CreatePartitionsTopic] = wire.array(CreatePartitionsTopic)
+    topics: list[CreatePartitionsTopic] = wire.array()
     timeout_ms: int = wire.int32()
     validate_only: bool = wire.boolean()
 
@@ -50,4 +48,4 @@ class CreatePartitionsResponse(wire.Message, max_version=3, flexible_since=2):
     """The outcome for every topic."""
 
     throttle_time_ms: int = wire.int32()
-    results: list[CreatePartitionsTopicResult] = wire.array(CreatePartitionsTopicResult)
+    results: list[CreatePartitionsTopicResult] = wire.array()

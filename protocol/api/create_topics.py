@@ -33,14 +33,14 @@ class CreatableTopic(wire.Struct):
     replication_factor: int = wire.int16()
     """-1 when assignments are given, or for the default."""
 
-    assignments: list[CreatableReplicaAssignment] = wire.array(CreatableReplicaAssignment)
-    configs: list[ConfigText] = wire.array(ConfigText)
+    assignments: list[CreatableReplicaAssignment] = wire.array()
+    configs: list[ConfigText] = wire.array()
 
 
 class CreateTopicsRequest(wire.Message, max_version=7, flexible_since=5):
     """Topics to create, each on its own merits."""
 
-    topics: list[CreatableTopic] = wire.array(CreatableTopic)
+    topics: list[CreatableTopic] = wire.array()
     timeout_ms: int = wire.int32(default=60000)
     validate_only: bool = wire.boolean(since=1)
 
@@ -70,7 +70,7 @@ class CreatableTopicResult(wire.Struct):
     num_partitions: int = wire.int32(since=5, default=-1)
     replication_factor: int = wire.int16(since=5, default=-1)
     configs: list[CreatableTopicConfigs] | None = wire.array(
-        CreatableTopicConfigs, since=5, nullable_since=5, pre_encoded=True
+        since=5, nullable_since=5, pre_encoded=True
     )
     """Null when the caller may not see it, or the topic was not created."""
 
@@ -79,4 +79,4 @@ class CreateTopicsResponse(wire.Message, max_version=7, flexible_since=5):
     """The outcome for every topic."""
 
     throttle_time_ms: int = wire.int32(since=2)
-    topics: list[CreatableTopicResult] = wire.array(CreatableTopicResult)
+    topics: list[CreatableTopicResult] = wire.array()

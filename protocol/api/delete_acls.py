@@ -26,7 +26,7 @@ class DeleteAclsFilter(wire.Struct):
 class DeleteAclsRequest(wire.Message, max_version=3, flexible_since=2):
     """The filters, applied one by one."""
 
-    filters: list[DeleteAclsFilter] = wire.array(DeleteAclsFilter)
+    filters: list[DeleteAclsFilter] = wire.array()
 
 
 class DeleteAclsMatchingAcl(wire.Struct):
@@ -48,11 +48,11 @@ class DeleteAclsFilterResult(wire.Struct):
 
     error_code: int = wire.int16()
     error_message: str | None = wire.string(nullable_since=0)
-    matching_acls: list[DeleteAclsMatchingAcl] = wire.array(DeleteAclsMatchingAcl)
+    matching_acls: list[DeleteAclsMatchingAcl] = wire.array()
 
 
 class DeleteAclsResponse(wire.Message, max_version=3, flexible_since=2):
     """The outcome for every filter, in order."""
 
     throttle_time_ms: int = wire.int32()
-    filter_results: list[DeleteAclsFilterResult] = wire.array(DeleteAclsFilterResult)
+    filter_results: list[DeleteAclsFilterResult] = wire.array()

@@ -27,4 +27,4 @@ class DeleteGroupsResponse(wire.Message, max_version=2, flexible_since=2):
     """The outcome for every group."""
 
     throttle_time_ms: int = wire.int32()
-    results: list[DeletableGroupResult] = wire.array(DeletableGroupResult)
+    results: list[DeletableGroupResult] = wire.array()

@@ -22,13 +22,13 @@ class DeleteRecordsTopic(wire.Struct):
     """The partitions of one topic."""
 
     name: str = wire.string()
-    partitions: list[DeleteRecordsPartition] = wire.array(DeleteRecordsPartition)
+    partitions: list[DeleteRecordsPartition] = wire.array()
 
 
 class DeleteRecordsRequest(wire.Message, max_version=2, flexible_since=2):
     """New starts of logs."""
 
-    topics: list[DeleteRecordsTopic] = wire.array(DeleteRecordsTopic)
+    topics: list[DeleteRecordsTopic] = wire.array()
     timeout_ms: int = wire.int32()
 
 
@@ -46,11 +46,11 @@ class DeleteRecordsTopicResult(wire.Struct):
     """The partitions of one topic."""
 
     name: str = wire.string()
-    partitions: list[DeleteRecordsPartitionResult] = wire.array(DeleteRecordsPartitionResult)
+    partitions: list[DeleteRecordsPartitionResult] = wire.array()
 
 
 class DeleteRecordsResponse(wire.Message, max_version=2, flexible_since=2):
     """The outcome for every partition."""
 
     throttle_time_ms: int = wire.int32()
-    topics: list[DeleteRecordsTopicResult] = wire.array(DeleteRecordsTopicResult)
+    topics: list[DeleteRecordsTopicResult] = wire.array()

@@ -13,9 +13,7 @@ class DeleteShareGroupOffsetsRequest(wire.Message, max_version=0, flexible_since
     """The topics that one group forgets."""
 
     group_id: str = wire.string()
-    topics: list[DeleteShareGroupOffsetsRequestTopic] = wire.array(
-        DeleteShareGroupOffsetsRequestTopic
-    )
+    topics: list[DeleteShareGroupOffsetsRequestTopic] = wire.array()
 
 
 class DeleteShareGroupOffsetsResponseTopic(wire.Struct):
@@ -33,6 +31,4 @@ class DeleteShareGroupOffsetsResponse(wire.Message, max_version=0, flexible_sinc
     throttle_time_ms: int = wire.int32()
     error_code: int = wire.int16()
     error_message: str | None = wire.string(nullable_since=0, default=None)
-    responses: list[DeleteShareGroupOffsetsResponseTopic] = wire.array(
-        DeleteShareGroupOffsetsResponseTopic
-    )
+    responses: list[DeleteShareGroupOffsetsResponseTopic] = wire.array()

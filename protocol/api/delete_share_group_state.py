@@ -14,17 +14,17 @@ class DeleteStateData(wire.Struct):
     """The partitions of one topic."""
 
     topic_id: bytes = wire.uuid()
-    partitions: list[PartitionData] = wire.array(PartitionData)
+    partitions: list[PartitionData] = wire.array()
 
 
 class DeleteShareGroupStateRequest(wire.Message, max_version=0, flexible_since=0):
     """The states to delete."""
 
     group_id: str = wire.string()
-    topics: list[DeleteStateData] = wire.array(DeleteStateData)
+    topics: list[DeleteStateData] = wire.array()
 
 
 class DeleteShareGroupStateResponse(wire.Message, max_version=0, flexible_since=0):
     """The outcome for every partition; there is no time of throttling."""
 
-    results: list[StateErrors] = wire.array(StateErrors)
+    results: list[StateErrors] = wire.array()

@@ -24,7 +24,7 @@ class DeleteTopicState(wire.Struct):
 class DeleteTopicsRequest(wire.Message, max_version=6, flexible_since=4):
     """Topics to delete: ``topic_names`` up to v5, ``topics`` from v6."""
 
-    topics: list[DeleteTopicState] = wire.array(DeleteTopicState, since=6)
+    topics: list[DeleteTopicState] = wire.array(since=6)
     topic_names: list[str] = wire.array(wire.STRING, until=5)
     timeout_ms: int = wire.int32()
 
@@ -44,4 +44,4 @@ class DeleteTopicsResponse(wire.Message, max_version=6, flexible_since=4):
     """The outcome for every topic."""
 
     throttle_time_ms: int = wire.int32(since=1)
-    responses: list[DeletableTopicResult] = wire.array(DeletableTopicResult)
+    responses: list[DeletableTopicResult] = wire.array()

@@ -40,7 +40,7 @@ class DescribeAclsResource(wire.Struct):
     resource_type: int = wire.int8()
     resource_name: str = wire.string()
     pattern_type: int = wire.int8(since=1, default=3)
-    acls: list[AclDescription] = wire.array(AclDescription)
+    acls: list[AclDescription] = wire.array()
 
 
 class DescribeAclsResponse(wire.Message, max_version=3, flexible_since=2):
@@ -49,4 +49,4 @@ class DescribeAclsResponse(wire.Message, max_version=3, flexible_since=2):
     throttle_time_ms: int = wire.int32()
     error_code: int = wire.int16()
     error_message: str | None = wire.string(nullable_since=0)
-    resources: list[DescribeAclsResource] = wire.array(DescribeAclsResource)
+    resources: list[DescribeAclsResource] = wire.array()

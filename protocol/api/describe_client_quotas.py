@@ -22,7 +22,7 @@ class ComponentData(wire.Struct):
 class DescribeClientQuotasRequest(wire.Message, max_version=1, flexible_since=1):
     """The filter."""
 
-    components: list[ComponentData] = wire.array(ComponentData)
+    components: list[ComponentData] = wire.array()
     strict: bool = wire.boolean()
     """Refuse entities with parts the filter does not mention."""
 
@@ -44,8 +44,8 @@ class ValueData(wire.Struct):
 class EntryData(wire.Struct):
     """An entity and its quotas."""
 
-    entity: list[EntityData] = wire.array(EntityData)
-    values: list[ValueData] = wire.array(ValueData)
+    entity: list[EntityData] = wire.array()
+    values: list[ValueData] = wire.array()
 
 
 class DescribeClientQuotasResponse(wire.Message, max_version=1, flexible_since=1):
@@ -54,4 +54,4 @@ class DescribeClientQuotasResponse(wire.Message, max_version=1, flexible_since=1
     throttle_time_ms: int = wire.int32()
     error_code: int = wire.int16()
     error_message: str | None = wire.string(nullable_since=0)
-    entries: list[EntryData] | None = wire.array(EntryData, nullable_since=0)
+    entries: list[EntryData] | None = wire.array(nullable_since=0)

@@ -39,6 +39,6 @@ class DescribeClusterResponse(wire.Message, max_version=2, flexible_since=0):
     endpoint_type: int = wire.int8(since=1, default=1)
     cluster_id: str = wire.string()
     controller_id: int = wire.int32(default=-1)
-    brokers: list[DescribeClusterBroker] = wire.array(DescribeClusterBroker)
+    brokers: list[DescribeClusterBroker] = wire.array()
     cluster_authorized_operations: int = wire.int32(default=-(2**31))
     """Bit field of operation codes; the default means "not requested"."""

@@ -27,7 +27,7 @@ class DescribeConfigsResource(wire.Struct):
 class DescribeConfigsRequest(wire.Message, max_version=4, flexible_since=4):
     """Resources, and how much to report about each setting."""
 
-    resources: list[DescribeConfigsResource] = wire.array(DescribeConfigsResource)
+    resources: list[DescribeConfigsResource] = wire.array()
     include_synonyms: bool = wire.boolean(since=1)
     include_documentation: bool = wire.boolean(since=3)
 
@@ -51,7 +51,7 @@ class DescribeConfigsResourceResult(wire.Struct):
     config_source: int = wire.int8(since=1, default=-1)
     is_default: bool = wire.boolean(until=0)
     is_sensitive: bool = wire.boolean()
-    synonyms: list[DescribeConfigsSynonym] = wire.array(DescribeConfigsSynonym, since=1)
+    synonyms: list[DescribeConfigsSynonym] = wire.array(since=1)
     config_type: int = wire.int8(since=3)
     """1 boolean, 2 string, 3 int, 4 short, 5 long, 6 double, 7 list, 8 class, 9 password."""
 
@@ -65,13 +65,11 @@ class DescribeConfigsResult(wire.Struct):
     error_message: str | None = wire.string(nullable_since=0)
     resource_type: int = wire.int8()
     resource_name: str = wire.string()
-    configs: list[DescribeConfigsResourceResult] = wire.array(
-        DescribeConfigsResourceResult, pre_encoded=True
-    )
+    configs: list[DescribeConfigsResourceResult] = wire.array(pre_encoded=True)
 
 
 class DescribeConfigsResponse(wire.Message, max_version=4, flexible_since=4):
     """The requested resources."""
 
     throttle_time_ms: int = wire.int32()
-    results: list[DescribeConfigsResult] = wire.array(DescribeConfigsResult, pre_encoded=True)
+    results: list[DescribeConfigsResult] = wire.array(pre_encoded=True)

@@ -15,7 +15,7 @@ from protocol.structs import TokenPrincipal
 class DescribeDelegationTokenRequest(wire.Message, max_version=3, flexible_since=2):
     """Whose tokens; null is everyone's, an empty list none."""
 
-    owners: list[TokenPrincipal] | None = wire.array(TokenPrincipal, nullable_since=0)
+    owners: list[TokenPrincipal] | None = wire.array(nullable_since=0)
 
 
 class DescribedDelegationToken(wire.Struct):
@@ -30,12 +30,12 @@ class DescribedDelegationToken(wire.Struct):
     max_timestamp: int = wire.int64()
     token_id: str = wire.string()
     hmac: bytes = wire.binary()
-    renewers: list[TokenPrincipal] = wire.array(TokenPrincipal)
+    renewers: list[TokenPrincipal] = wire.array()
 
 
 class DescribeDelegationTokenResponse(wire.Message, max_version=3, flexible_since=2):
     """The tokens that the client may see."""
 
     error_code: int = wire.int16()
-    tokens: list[DescribedDelegationToken] = wire.array(DescribedDelegationToken)
+    tokens: list[DescribedDelegationToken] = wire.array()
     throttle_time_ms: int = wire.int32()

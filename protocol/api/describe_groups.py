@@ -45,7 +45,7 @@ class DescribedGroup(wire.Struct):
     protocol_data: str = wire.string()
     """Name of the assignment strategy in use, empty unless stable."""
 
-    members: list[DescribedGroupMember] = wire.array(DescribedGroupMember)
+    members: list[DescribedGroupMember] = wire.array()
     authorized_operations: int = wire.int32(since=3, default=-(2**31))
     """Bit field of operation codes; the default means "not requested"."""
 
@@ -54,4 +54,4 @@ class DescribeGroupsResponse(wire.Message, max_version=6, flexible_since=5):
     """The requested groups, in order."""
 
     throttle_time_ms: int = wire.int32(since=1)
-    groups: list[DescribedGroup] = wire.array(DescribedGroup)
+    groups: list[DescribedGroup] = wire.array()

@@ -17,7 +17,7 @@ from protocol.structs import TopicIndexes
 class DescribeLogDirsRequest(wire.Message, max_version=5, flexible_since=2):
     """The partitions to look for."""
 
-    topics: list[TopicIndexes] | None = wire.array(TopicIndexes, nullable_since=0)
+    topics: list[TopicIndexes] | None = wire.array(nullable_since=0)
     """Null for everything."""
 
 
@@ -39,7 +39,7 @@ class DescribeLogDirsTopic(wire.Struct):
     """The partitions of one topic."""
 
     name: str = wire.string()
-    partitions: list[DescribeLogDirsPartition] = wire.array(DescribeLogDirsPartition)
+    partitions: list[DescribeLogDirsPartition] = wire.array()
 
 
 class DescribeLogDirsResult(wire.Struct):
@@ -47,7 +47,7 @@ class DescribeLogDirsResult(wire.Struct):
 
     error_code: int = wire.int16()
     log_dir: str = wire.string()
-    topics: list[DescribeLogDirsTopic] = wire.array(DescribeLogDirsTopic)
+    topics: list[DescribeLogDirsTopic] = wire.array()
     total_bytes: int = wire.int64(since=4, default=-1)
     """Of the volume; -1 is unknown."""
 
@@ -60,4 +60,4 @@ class DescribeLogDirsResponse(wire.Message, max_version=5, flexible_since=2):
 
     throttle_time_ms: int = wire.int32()
     error_code: int = wire.int16(since=3)
-    results: list[DescribeLogDirsResult] = wire.array(DescribeLogDirsResult)
+    results: list[DescribeLogDirsResult] = wire.array()

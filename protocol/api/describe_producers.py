@@ -7,7 +7,7 @@ from protocol.structs import PartitionIndexes
 class DescribeProducersRequest(wire.Message, max_version=0, flexible_since=0):
     """The partitions of interest."""
 
-    topics: list[PartitionIndexes] = wire.array(PartitionIndexes)
+    topics: list[PartitionIndexes] = wire.array()
 
 
 class ProducerState(wire.Struct):
@@ -30,18 +30,18 @@ class PartitionResponse(wire.Struct):
     partition_index: int = wire.int32()
     error_code: int = wire.int16()
     error_message: str | None = wire.string(nullable_since=0, default=None)
-    active_producers: list[ProducerState] = wire.array(ProducerState)
+    active_producers: list[ProducerState] = wire.array()
 
 
 class TopicResponse(wire.Struct):
     """The partitions of one topic."""
 
     name: str = wire.string()
-    partitions: list[PartitionResponse] = wire.array(PartitionResponse)
+    partitions: list[PartitionResponse] = wire.array()
 
 
 class DescribeProducersResponse(wire.Message, max_version=0, flexible_since=0):
     """The requested partitions."""
 
     throttle_time_ms: int = wire.int32()
-    topics: list[TopicResponse] = wire.array(TopicResponse)
+    topics: list[TopicResponse] = wire.array()

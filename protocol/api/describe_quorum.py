@@ -18,13 +18,13 @@ class TopicData(wire.Struct):
     """The partitions of one topic."""
 
     topic_name: str = wire.string()
-    partitions: list[PartitionIndex] = wire.array(PartitionIndex)
+    partitions: list[PartitionIndex] = wire.array()
 
 
 class DescribeQuorumRequest(wire.Message, max_version=2, flexible_since=0):
     """The quorums of interest."""
 
-    topics: list[TopicData] = wire.array(TopicData)
+    topics: list[TopicData] = wire.array()
 
 
 class ReplicaState(wire.Struct):
@@ -46,17 +46,15 @@ class DescribeQuorumResponsePartitionData(wire.Struct):
     leader_id: int = wire.int32()
     leader_epoch: int = wire.int32()
     high_watermark: int = wire.int64()
-    current_voters: list[ReplicaState] = wire.array(ReplicaState)
-    observers: list[ReplicaState] = wire.array(ReplicaState)
+    current_voters: list[ReplicaState] = wire.array()
+    observers: list[ReplicaState] = wire.array()
 
 
 class DescribeQuorumResponseTopicData(wire.Struct):
     """The partitions of one topic."""
 
     topic_name: str = wire.string()
-    partitions: list[DescribeQuorumResponsePartitionData] = wire.array(
-        DescribeQuorumResponsePartitionData
-    )
+    partitions: list[DescribeQuorumResponsePartitionData] = wire.array()
 
 
 class Listener(wire.Struct):
@@ -71,7 +69,7 @@ class Node(wire.Struct):
     """A voter and its addresses."""
 
     node_id: int = wire.int32(since=2)
-    listeners: list[Listener] = wire.array(Listener, since=2)
+    listeners: list[Listener] = wire.array(since=2)
 
 
 class DescribeQuorumResponse(wire.Message, max_version=2, flexible_since=0):
@@ -79,5 +77,5 @@ class DescribeQuorumResponse(wire.Message, max_version=2, flexible_since=0):
 
     error_code: int = wire.int16()
     error_message: str | None = wire.string(since=2, nullable_since=2)
-    topics: list[DescribeQuorumResponseTopicData] = wire.array(DescribeQuorumResponseTopicData)
-    nodes: list[Node] = wire.array(Node, since=2)
+    topics: list[DescribeQuorumResponseTopicData] = wire.array()
+    nodes: list[Node] = wire.array(since=2)

@@ -20,17 +20,13 @@ class DescribeShareGroupOffsetsRequestGroup(wire.Struct):
     """One group; null topics mean all that it has."""
 
     group_id: str = wire.string()
-    topics: list[DescribeShareGroupOffsetsRequestTopic] | None = wire.array(
-        DescribeShareGroupOffsetsRequestTopic, nullable_since=0
-    )
+    topics: list[DescribeShareGroupOffsetsRequestTopic] | None = wire.array(nullable_since=0)
 
 
 class DescribeShareGroupOffsetsRequest(wire.Message, max_version=1, flexible_since=0):
     """The groups of interest."""
 
-    groups: list[DescribeShareGroupOffsetsRequestGroup] = wire.array(
-        DescribeShareGroupOffsetsRequestGroup
-    )
+    groups: list[DescribeShareGroupOffsetsRequestGroup] = wire.array()
 
 
 class DescribeShareGroupOffsetsResponsePartition(wire.Struct):
@@ -53,18 +49,14 @@ class DescribeShareGroupOffsetsResponseTopic(wire.Struct):
 
     topic_name: str = wire.string()
     topic_id: bytes = wire.uuid()
-    partitions: list[DescribeShareGroupOffsetsResponsePartition] = wire.array(
-        DescribeShareGroupOffsetsResponsePartition
-    )
+    partitions: list[DescribeShareGroupOffsetsResponsePartition] = wire.array()
 
 
 class DescribeShareGroupOffsetsResponseGroup(wire.Struct):
     """One group."""
 
     group_id: str = wire.string()
-    topics: list[DescribeShareGroupOffsetsResponseTopic] = wire.array(
-        DescribeShareGroupOffsetsResponseTopic
-    )
+    topics: list[DescribeShareGroupOffsetsResponseTopic] = wire.array()
     error_code: int = wire.int16()
     error_message: str | None = wire.string(nullable_since=0, default=None)
 
@@ -73,6 +65,4 @@ class DescribeShareGroupOffsetsResponse(wire.Message, max_version=1, flexible_si
     """The requested groups."""
 
     throttle_time_ms: int = wire.int32()
-    groups: list[DescribeShareGroupOffsetsResponseGroup] = wire.array(
-        DescribeShareGroupOffsetsResponseGroup
-    )
+    groups: list[DescribeShareGroupOffsetsResponseGroup] = wire.array()

@@ -19,13 +19,13 @@ class Cursor(wire.Struct):
 class DescribeTopicPartitionsRequest(wire.Message, max_version=0, flexible_since=0):
     """Topics, and the cursor to continue from."""
 
-    topics: list[TopicRequest] = wire.array(TopicRequest)
+    topics: list[TopicRequest] = wire.array()
     """Empty for all."""
 
     response_partition_limit: int = wire.int32(default=2000)
     """Most partitions in one answer."""
 
-    cursor: Cursor | None = wire.struct(Cursor, nullable_since=0)
+    cursor: Cursor | None = wire.struct(nullable_since=0)
 
 
 class DescribeTopicPartitionsResponsePartition(wire.Struct):
@@ -55,9 +55,7 @@ class DescribeTopicPartitionsResponseTopic(wire.Struct):
     name: str | None = wire.string(nullable_since=0)
     topic_id: bytes = wire.uuid()
     is_internal: bool = wire.boolean()
-    partitions: list[DescribeTopicPartitionsResponsePartition] = wire.array(
-        DescribeTopicPartitionsResponsePartition
-    )
+    partitions: list[DescribeTopicPartitionsResponsePartition] = wire.array()
     topic_authorized_operations: int = wire.int32(default=-(2**31))
     """Bit field of operation codes; the default means "not requested"."""
 
@@ -66,8 +64,6 @@ class DescribeTopicPartitionsResponse(wire.Message, max_version=0, flexible_sinc
     """One page."""
 
     throttle_time_ms: int = wire.int32()
-    topics: list[DescribeTopicPartitionsResponseTopic] = wire.array(
-        DescribeTopicPartitionsResponseTopic
-    )
-    next_cursor: Cursor | None = wire.struct(Cursor, nullable_since=0)
+    topics: list[DescribeTopicPartitionsResponseTopic] = wire.array()
+    next_cursor: Cursor | None = wire.struct(nullable_since=0)
     """Null on the last page."""

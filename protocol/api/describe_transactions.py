@@ -22,11 +22,11 @@ class TransactionState(wire.Struct):
 
     producer_id: int = wire.int64()
     producer_epoch: int = wire.int16()
-    topics: list[TopicIndexes] = wire.array(TopicIndexes)
+    topics: list[TopicIndexes] = wire.array()
 
 
 class DescribeTransactionsResponse(wire.Message, max_version=0, flexible_since=0):
     """The requested transactions."""
 
     throttle_time_ms: int = wire.int32()
-    transaction_states: list[TransactionState] = wire.array(TransactionState)
+    transaction_states: list[TransactionState] = wire.array()

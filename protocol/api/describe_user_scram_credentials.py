@@ -12,7 +12,7 @@ class UserName(wire.Struct):
 class DescribeUserScramCredentialsRequest(wire.Message, max_version=0, flexible_since=0):
     """The users of interest."""
 
-    users: list[UserName] | None = wire.array(UserName, nullable_since=0)
+    users: list[UserName] | None = wire.array(nullable_since=0)
     """Null or empty for all."""
 
 
@@ -31,7 +31,7 @@ class DescribeUserScramCredentialsResult(wire.Struct):
     user: str = wire.string()
     error_code: int = wire.int16()
     error_message: str | None = wire.string(nullable_since=0)
-    credential_infos: list[CredentialInfo] = wire.array(CredentialInfo)
+    credential_infos: list[CredentialInfo] = wire.array()
 
 
 class DescribeUserScramCredentialsResponse(wire.Message, max_version=0, flexible_since=0):
@@ -40,6 +40,4 @@ class DescribeUserScramCredentialsResponse(wire.Message, max_version=0, flexible
     throttle_time_ms: int = wire.int32()
     error_code: int = wire.int16()
     error_message: str | None = wire.string(nullable_since=0)
-    results: list[DescribeUserScramCredentialsResult] = wire.array(
-        DescribeUserScramCredentialsResult
-    )
+    results: list[DescribeUserScramCredentialsResult] = wire.array()

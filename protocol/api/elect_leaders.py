@@ -17,7 +17,7 @@ class ElectLeadersRequest(wire.Message, max_version=2, flexible_since=2):
     election_type: int = wire.int8(since=1)
     """0 the preferred replica, 1 any, even one that lags."""
 
-    topic_partitions: list[TopicIndexes] | None = wire.array(TopicIndexes, nullable_since=0)
+    topic_partitions: list[TopicIndexes] | None = wire.array(nullable_since=0)
     """Null for all partitions."""
 
     timeout_ms: int = wire.int32(default=60000)
@@ -35,7 +35,7 @@ class ReplicaElectionResult(wire.Struct):
     """The partitions of one topic."""
 
     topic: str = wire.string()
-    partition_result: list[PartitionResult] = wire.array(PartitionResult)
+    partition_result: list[PartitionResult] = wire.array()
 
 
 class ElectLeadersResponse(wire.Message, max_version=2, flexible_since=2):
@@ -43,4 +43,4 @@ class ElectLeadersResponse(wire.Message, max_version=2, flexible_since=2):
 
     throttle_time_ms: int = wire.int32()
     error_code: int = wire.int16(since=1)
-    replica_election_results: list[ReplicaElectionResult] = wire.array(ReplicaElectionResult)
+    replica_election_results: list[ReplicaElectionResult] = wire.array()

@@ -62,7 +62,7 @@ class FetchTopic(wire.Struct):
 
     topic: str = wire.string(until=12)
     topic_id: bytes = wire.uuid(since=13)
-    partitions: list[FetchPartition] = wire.array(FetchPartition)
+    partitions: list[FetchPartition] = wire.array()
 
 
 class ForgottenTopic(wire.Struct):
@@ -80,7 +80,7 @@ class FetchRequest(wire.Message, max_version=18, flexible_since=12):
     replica_id: int = wire.int32(until=14, default=-1)
     """-1 for consumers, -2 for a debugging reader."""
 
-    replica_state: ReplicaState | None = wire.struct(ReplicaState, since=15, tag=1)
+    replica_state: ReplicaState | None = wire.struct(since=15, tag=1)
     max_wait_ms: int = wire.int32()
     """How long the broker may hold the answer while it has less than ``min_bytes``."""
 
@@ -93,8 +93,8 @@ class FetchRequest(wire.Message, max_version=18, flexible_since=12):
     session_epoch: int = wire.int32(since=7, default=-1)
     """-1 fetches without a session, 0 requests a new one, more continues one."""
 
-    topics: list[FetchTopic] = wire.array(FetchTopic)
-    forgotten_topics_data: list[ForgottenTopic] = wire.array(ForgottenTopic, since=7)
+    topics: list[FetchTopic] = wire.array()
+    forgotten_topics_data: list[ForgottenTopic] = wire.array(since=7)
     rack_id: str = wire.string(since=11)
 
 
@@ -138,12 +138,10 @@ class PartitionData(wire.Struct):
     """Exclusive end for isolation level 1: below it every transaction is decided."""
 
     log_start_offset: int = wire.int64(since=5, default=-1)
-    diverging_epoch: EpochEndOffset | None = wire.struct(EpochEndOffset, since=12, tag=0)
-    current_leader: LeaderIdAndEpoch | None = wire.struct(LeaderIdAndEpoch, since=12, tag=1)
-    snapshot_id: SnapshotId | None = wire.struct(SnapshotId, since=12, tag=2)
-    aborted_transactions: list[AbortedTransaction] | None = wire.array(
-        AbortedTransaction, since=4, nullable_since=4
-    )
+    diverging_epoch: EpochEndOffset | None = wire.struct(since=12, tag=0)
+    current_leader: LeaderIdAndEpoch | None = wire.struct(since=12, tag=1)
+    snapshot_id: SnapshotId | None = wire.struct(since=12, tag=2)
+    aborted_transactions: list[AbortedTransaction] | None = wire.array(since=4, nullable_since=4)
     """Null for isolation level 0."""
 
     preferred_read_replica: int = wire.int32(since=11, default=-1)
@@ -159,7 +157,7 @@ class FetchableTopicResponse(wire.Struct):
 
     topic: str = wire.string(until=12)
     topic_id: bytes = wire.uuid(since=13)
-    partitions: list[PartitionData] = wire.array(PartitionData)
+    partitions: list[PartitionData] = wire.array()
 
 
 class NodeEndpoint(wire.Struct):
@@ -181,5 +179,5 @@ class FetchResponse(wire.Message, max_version=18, flexible_since=12):
     session_id: int = wire.int32(since=7)
     """The session to continue with; 0 means there is none."""
 
-    responses: list[FetchableTopicResponse] = wire.array(FetchableTopicResponse)
-    node_endpoints: list[NodeEndpoint] = wire.array(NodeEndpoint, since=16, tag=0)
+    responses: list[FetchableTopicResponse] = wire.array()
+    node_endpoints: list[NodeEndpoint] = wire.array(since=16, tag=0)

@@ -44,4 +44,4 @@ class FindCoordinatorResponse(wire.Message, max_version=6, flexible_since=3):
     node_id: int = wire.int32(until=3)
     host: str = wire.string(until=3)
     port: int = wire.int32(until=3)
-    coordinators: list[Coordinator] = wire.array(Coordinator, since=4)
+    coordinators: list[Coordinator] = wire.array(since=4)

@@ -25,13 +25,13 @@ class AlterConfigsResource(wire.Struct):
 
     resource_type: int = wire.int8()
     resource_name: str = wire.string()
-    configs: list[AlterableConfig] = wire.array(AlterableConfig)
+    configs: list[AlterableConfig] = wire.array()
 
 
 class IncrementalAlterConfigsRequest(wire.Message, max_version=1, flexible_since=1):
     """Resources to change, each on its own merits."""
 
-    resources: list[AlterConfigsResource] = wire.array(AlterConfigsResource)
+    resources: list[AlterConfigsResource] = wire.array()
     validate_only: bool = wire.boolean()
 
 
@@ -39,4 +39,4 @@ class IncrementalAlterConfigsResponse(wire.Message, max_version=1, flexible_sinc
     """The outcome for every resource."""
 
     throttle_time_ms: int = wire.int32()
-    responses: list[AlterConfigsResourceResponse] = wire.array(AlterConfigsResourceResponse)
+    responses: list[AlterConfigsResourceResponse] = wire.array()

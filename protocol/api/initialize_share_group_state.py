@@ -19,17 +19,17 @@ class InitializeStateData(wire.Struct):
     """The partitions of one topic."""
 
     topic_id: bytes = wire.uuid()
-    partitions: list[PartitionData] = wire.array(PartitionData)
+    partitions: list[PartitionData] = wire.array()
 
 
 class InitializeShareGroupStateRequest(wire.Message, max_version=0, flexible_since=0):
     """The states that begin."""
 
     group_id: str = wire.string()
-    topics: list[InitializeStateData] = wire.array(InitializeStateData)
+    topics: list[InitializeStateData] = wire.array()
 
 
 class InitializeShareGroupStateResponse(wire.Message, max_version=0, flexible_since=0):
     """The outcome for every partition; there is no time of throttling."""
 
-    results: list[StateErrors] = wire.array(StateErrors)
+    results: list[StateErrors] = wire.array()

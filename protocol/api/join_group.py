@@ -34,7 +34,7 @@ class JoinGroupRequest(wire.Message, max_version=9, flexible_since=6):
 
     group_instance_id: str | None = wire.string(since=5, nullable_since=5, default=None)
     protocol_type: str = wire.string()
-    protocols: list[ProtocolMetadata] = wire.array(ProtocolMetadata)
+    protocols: list[ProtocolMetadata] = wire.array()
     """In order of preference."""
 
     reason: str | None = wire.string(since=8, nullable_since=8, default=None)
@@ -61,5 +61,5 @@ class JoinGroupResponse(wire.Message, max_version=9, flexible_since=6):
     leader: str = wire.string()
     skip_assignment: bool = wire.boolean(since=9)
     member_id: str = wire.string()
-    members: list[JoinGroupResponseMember] = wire.array(JoinGroupResponseMember)
+    members: list[JoinGroupResponseMember] = wire.array()
     """Filled for the leader, empty for everyone else."""

@@ -26,7 +26,7 @@ class LeaveGroupRequest(wire.Message, max_version=5, flexible_since=4):
 
     group_id: str = wire.string()
     member_id: str = wire.string(until=2)
-    members: list[MemberIdentity] = wire.array(MemberIdentity, since=3)
+    members: list[MemberIdentity] = wire.array(since=3)
 
 
 class MemberResponse(wire.Struct):
@@ -42,4 +42,4 @@ class LeaveGroupResponse(wire.Message, max_version=5, flexible_since=4):
 
     throttle_time_ms: int = wire.int32(since=1)
     error_code: int = wire.int16()
-    members: list[MemberResponse] = wire.array(MemberResponse, since=3)
+    members: list[MemberResponse] = wire.array(since=3)

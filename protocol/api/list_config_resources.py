@@ -28,4 +28,4 @@ class ListConfigResourcesResponse(wire.Message, max_version=1, flexible_since=0)
 
     throttle_time_ms: int = wire.int32()
     error_code: int = wire.int16()
-    config_resources: list[ConfigResource] = wire.array(ConfigResource)
+    config_resources: list[ConfigResource] = wire.array()

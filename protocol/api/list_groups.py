@@ -34,4 +34,4 @@ class ListGroupsResponse(wire.Message, max_version=5, flexible_since=3):
 
     throttle_time_ms: int = wire.int32(since=1)
     error_code: int = wire.int16()
-    groups: list[ListedGroup] = wire.array(ListedGroup)
+    groups: list[ListedGroup] = wire.array()

@@ -40,7 +40,7 @@ class ListOffsetsTopic(wire.Struct):
     """The partitions of one topic."""
 
     name: str = wire.string()
-    partitions: list[ListOffsetsPartition] = wire.array(ListOffsetsPartition)
+    partitions: list[ListOffsetsPartition] = wire.array()
 
 
 class ListOffsetsRequest(wire.Message, max_version=11, flexible_since=6):
@@ -52,7 +52,7 @@ class ListOffsetsRequest(wire.Message, max_version=11, flexible_since=6):
     isolation_level: int = wire.int8(since=2)
     """1 makes "the end" the last stable offset."""
 
-    topics: list[ListOffsetsTopic] = wire.array(ListOffsetsTopic)
+    topics: list[ListOffsetsTopic] = wire.array()
     timeout_ms: int = wire.int32(since=10)
 
 
@@ -75,11 +75,11 @@ class ListOffsetsTopicResponse(wire.Struct):
     """The partitions of one topic."""
 
     name: str = wire.string()
-    partitions: list[ListOffsetsPartitionResponse] = wire.array(ListOffsetsPartitionResponse)
+    partitions: list[ListOffsetsPartitionResponse] = wire.array()
 
 
 class ListOffsetsResponse(wire.Message, max_version=11, flexible_since=6):
     """The answers for all requested partitions."""
 
     throttle_time_ms: int = wire.int32(since=2)
-    topics: list[ListOffsetsTopicResponse] = wire.array(ListOffsetsTopicResponse)
+    topics: list[ListOffsetsTopicResponse] = wire.array()

@@ -8,9 +8,7 @@ class ListPartitionReassignmentsRequest(wire.Message, max_version=0, flexible_si
     """The partitions of interest."""
 
     timeout_ms: int = wire.int32(default=60000)
-    topics: list[PartitionIndexes] | None = wire.array(
-        PartitionIndexes, nullable_since=0, default=None
-    )
+    topics: list[PartitionIndexes] | None = wire.array(nullable_since=0, default=None)
     """Null for all."""
 
 
@@ -27,7 +25,7 @@ class OngoingTopicReassignment(wire.Struct):
     """The partitions of one topic."""
 
     name: str = wire.string()
-    partitions: list[OngoingPartitionReassignment] = wire.array(OngoingPartitionReassignment)
+    partitions: list[OngoingPartitionReassignment] = wire.array()
 
 
 class ListPartitionReassignmentsResponse(wire.Message, max_version=0, flexible_since=0):
@@ -36,4 +34,4 @@ class ListPartitionReassignmentsResponse(wire.Message, max_version=0, flexible_s
     throttle_time_ms: int = wire.int32()
     error_code: int = wire.int16()
     error_message: str | None = wire.string(nullable_since=0)
-    topics: list[OngoingTopicReassignment] = wire.array(OngoingTopicReassignment)
+    topics: list[OngoingTopicReassignment] = wire.array()

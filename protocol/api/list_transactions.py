@@ -37,4 +37,4 @@ class ListTransactionsResponse(wire.Message, max_version=2, flexible_since=0):
     unknown_state_filters: list[str] = wire.array(wire.STRING)
     """Filters that name no state."""
 
-    transaction_states: list[TransactionState] = wire.array(TransactionState)
+    transaction_states: list[TransactionState] = wire.array()

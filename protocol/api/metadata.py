@@ -34,7 +34,7 @@ class MetadataRequestTopic(wire.Struct):
 class MetadataRequest(wire.Message, max_version=13, flexible_since=9):
     """The topics of interest."""
 
-    topics: list[MetadataRequestTopic] | None = wire.array(MetadataRequestTopic, nullable_since=1)
+    topics: list[MetadataRequestTopic] | None = wire.array(nullable_since=1)
     """Null for all topics, from v1 on."""
 
     allow_auto_topic_creation: bool = wire.boolean(since=4, default=True)
@@ -80,7 +80,7 @@ class MetadataResponseTopic(wire.Struct):
     is_internal: bool = wire.boolean(since=1)
     """Whether the topic serves the broker's own purposes."""
 
-    partitions: list[MetadataResponsePartition] = wire.array(MetadataResponsePartition)
+    partitions: list[MetadataResponsePartition] = wire.array()
     topic_authorized_operations: int = wire.int32(since=8, default=-(2**31))
     """Bit field of operation codes; the default means "not requested"."""
 
@@ -89,11 +89,11 @@ class MetadataResponse(wire.Message, max_version=13, flexible_since=9):
     """The cluster as this broker sees it."""
 
     throttle_time_ms: int = wire.int32(since=3)
-    brokers: list[MetadataResponseBroker] = wire.array(MetadataResponseBroker)
+    brokers: list[MetadataResponseBroker] = wire.array()
     cluster_id: str | None = wire.string(since=2, nullable_since=2, default=None)
     controller_id: int = wire.int32(since=1, default=-1)
     """Must name a listed broker: clients send admin requests there and give up on -1."""
 
-    topics: list[MetadataResponseTopic] = wire.array(MetadataResponseTopic)
+    topics: list[MetadataResponseTopic] = wire.array()
     cluster_authorized_operations: int = wire.int32(since=8, until=10, default=-(2**31))
     error_code: int = wire.int16(since=13)

@@ -37,7 +37,7 @@ class OffsetCommitRequestTopic(wire.Struct):
 
     name: str = wire.string(until=9)
     topic_id: bytes = wire.uuid(since=10)
-    partitions: list[OffsetCommitRequestPartition] = wire.array(OffsetCommitRequestPartition)
+    partitions: list[OffsetCommitRequestPartition] = wire.array()
 
 
 class OffsetCommitRequest(wire.Message, max_version=10, flexible_since=8):
@@ -52,7 +52,7 @@ class OffsetCommitRequest(wire.Message, max_version=10, flexible_since=8):
     retention_time_ms: int = wire.int64(since=2, until=4, default=-1)
     """-1 leaves it to the broker."""
 
-    topics: list[OffsetCommitRequestTopic] = wire.array(OffsetCommitRequestTopic)
+    topics: list[OffsetCommitRequestTopic] = wire.array()
 
 
 class OffsetCommitResponseTopic(wire.Struct):
@@ -60,11 +60,11 @@ class OffsetCommitResponseTopic(wire.Struct):
 
     name: str = wire.string(until=9)
     topic_id: bytes = wire.uuid(since=10)
-    partitions: list[PartitionError] = wire.array(PartitionError)
+    partitions: list[PartitionError] = wire.array()
 
 
 class OffsetCommitResponse(wire.Message, max_version=10, flexible_since=8):
     """The outcome for every partition."""
 
     throttle_time_ms: int = wire.int32(since=3)
-    topics: list[OffsetCommitResponseTopic] = wire.array(OffsetCommitResponseTopic)
+    topics: list[OffsetCommitResponseTopic] = wire.array()

@@ -13,14 +13,14 @@ class OffsetDeleteRequestTopic(wire.Struct):
     """The partitions of one topic."""
 
     name: str = wire.string()
-    partitions: list[PartitionIndex] = wire.array(PartitionIndex)
+    partitions: list[PartitionIndex] = wire.array()
 
 
 class OffsetDeleteRequest(wire.Message, max_version=0):
     """The offsets to delete from a group."""
 
     group_id: str = wire.string()
-    topics: list[OffsetDeleteRequestTopic] = wire.array(OffsetDeleteRequestTopic)
+    topics: list[OffsetDeleteRequestTopic] = wire.array()
 
 
 class OffsetDeleteResponse(wire.Message, max_version=0):
@@ -28,4 +28,4 @@ class OffsetDeleteResponse(wire.Message, max_version=0):
 
     error_code: int = wire.int16()
     throttle_time_ms: int = wire.int32()
-    topics: list[TopicErrors] = wire.array(TopicErrors)
+    topics: list[TopicErrors] = wire.array()

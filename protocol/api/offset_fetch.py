@@ -42,9 +42,7 @@ class OffsetFetchRequestGroup(wire.Struct):
     group_id: str = wire.string(since=8)
     member_id: str | None = wire.string(since=9, nullable_since=9, default=None)
     member_epoch: int = wire.int32(since=9, default=-1)
-    topics: list[OffsetFetchRequestTopics] | None = wire.array(
-        OffsetFetchRequestTopics, since=8, nullable_since=8
-    )
+    topics: list[OffsetFetchRequestTopics] | None = wire.array(since=8, nullable_since=8)
     """Null for everything the group has committed."""
 
 
@@ -52,12 +50,10 @@ class OffsetFetchRequest(wire.Message, max_version=10, flexible_since=6):
     """The positions wanted."""
 
     group_id: str = wire.string(until=7)
-    topics: list[OffsetFetchRequestTopic] | None = wire.array(
-        OffsetFetchRequestTopic, until=7, nullable_since=2
-    )
+    topics: list[OffsetFetchRequestTopic] | None = wire.array(until=7, nullable_since=2)
     """Null for everything the group has committed, from v2 on."""
 
-    groups: list[OffsetFetchRequestGroup] = wire.array(OffsetFetchRequestGroup, since=8)
+    groups: list[OffsetFetchRequestGroup] = wire.array(since=8)
     require_stable: bool = wire.boolean(since=7)
     """Answer UNSTABLE_OFFSET_COMMIT while a transaction may still change the position."""
 
@@ -78,9 +74,7 @@ class OffsetFetchResponseTopic(wire.Struct):
     """The partitions of one topic, up to v7."""
 
     name: str = wire.string(until=7)
-    partitions: list[OffsetFetchResponsePartition] = wire.array(
-        OffsetFetchResponsePartition, until=7
-    )
+    partitions: list[OffsetFetchResponsePartition] = wire.array(until=7)
 
 
 class OffsetFetchResponsePartitions(wire.Struct):
@@ -100,16 +94,14 @@ class OffsetFetchResponseTopics(wire.Struct):
 
     name: str = wire.string(since=8, until=9)
     topic_id: bytes = wire.uuid(since=10)
-    partitions: list[OffsetFetchResponsePartitions] = wire.array(
-        OffsetFetchResponsePartitions, since=8
-    )
+    partitions: list[OffsetFetchResponsePartitions] = wire.array(since=8)
 
 
 class OffsetFetchResponseGroup(wire.Struct):
     """The positions of one group."""
 
     group_id: str = wire.string(since=8)
-    topics: list[OffsetFetchResponseTopics] = wire.array(OffsetFetchResponseTopics, since=8)
+    topics: list[OffsetFetchResponseTopics] = wire.array(since=8)
     error_code: int = wire.int16(since=8)
 
 
@@ -117,6 +109,6 @@ class OffsetFetchResponse(wire.Message, max_version=10, flexible_since=6):
     """The requested positions."""
 
     throttle_time_ms: int = wire.int32(since=3)
-    topics: list[OffsetFetchResponseTopic] = wire.array(OffsetFetchResponseTopic, until=7)
+    topics: list[OffsetFetchResponseTopic] = wire.array(until=7)
     error_code: int = wire.int16(since=2, until=7)
-    groups: list[OffsetFetchResponseGroup] = wire.array(OffsetFetchResponseGroup, since=8)
+    groups: list[OffsetFetchResponseGroup] = wire.array(since=8)

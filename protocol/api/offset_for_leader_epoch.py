@@ -24,14 +24,14 @@ class OffsetForLeaderTopic(wire.Struct):
     """The partitions of one topic."""
 
     topic: str = wire.string()
-    partitions: list[OffsetForLeaderPartition] = wire.array(OffsetForLeaderPartition)
+    partitions: list[OffsetForLeaderPartition] = wire.array()
 
 
 class OffsetForLeaderEpochRequest(wire.Message, max_version=4, flexible_since=4):
     """Epochs whose ends are wanted."""
 
     replica_id: int = wire.int32(since=3, default=-2)
-    topics: list[OffsetForLeaderTopic] = wire.array(OffsetForLeaderTopic)
+    topics: list[OffsetForLeaderTopic] = wire.array()
 
 
 class EpochEndOffset(wire.Struct):
@@ -48,11 +48,11 @@ class OffsetForLeaderTopicResult(wire.Struct):
     """The partitions of one topic."""
 
     topic: str = wire.string()
-    partitions: list[EpochEndOffset] = wire.array(EpochEndOffset)
+    partitions: list[EpochEndOffset] = wire.array()
 
 
 class OffsetForLeaderEpochResponse(wire.Message, max_version=4, flexible_since=4):
     """The requested ends."""
 
     throttle_time_ms: int = wire.int32(since=2)
-    topics: list[OffsetForLeaderTopicResult] = wire.array(OffsetForLeaderTopicResult)
+    topics: list[OffsetForLeaderTopicResult] = wire.array()

@@ -37,7 +37,7 @@ class TopicProduceData(wire.Struct):
 
     name: str = wire.string(until=12)
     topic_id: bytes = wire.uuid(since=13)
-    partition_data: list[PartitionProduceData] = wire.array(PartitionProduceData)
+    partition_data: list[PartitionProduceData] = wire.array()
 
 
 class ProduceRequest(wire.Message, max_version=13, flexible_since=9):
@@ -50,7 +50,7 @@ class ProduceRequest(wire.Message, max_version=13, flexible_since=9):
     timeout_ms: int = wire.int32()
     """How long the broker may wait for the requested acknowledgement."""
 
-    topic_data: list[TopicProduceData] = wire.array(TopicProduceData)
+    topic_data: list[TopicProduceData] = wire.array()
 
 
 class BatchIndexAndErrorMessage(wire.Struct):
@@ -81,11 +81,11 @@ class PartitionProduceResponse(wire.Struct):
     """When the log stamped the records, or -1 if they keep the producer's own timestamps."""
 
     log_start_offset: int = wire.int64(since=5, default=-1)
-    record_errors: list[BatchIndexAndErrorMessage] = wire.array(BatchIndexAndErrorMessage, since=8)
+    record_errors: list[BatchIndexAndErrorMessage] = wire.array(since=8)
     error_message: str | None = wire.string(since=8, nullable_since=8, default=None)
     """The common cause of ``record_errors``, as text."""
 
-    current_leader: LeaderIdAndEpoch | None = wire.struct(LeaderIdAndEpoch, since=10, tag=0)
+    current_leader: LeaderIdAndEpoch | None = wire.struct(since=10, tag=0)
 
 
 class TopicProduceResponse(wire.Struct):
@@ -93,7 +93,7 @@ class TopicProduceResponse(wire.Struct):
 
     name: str = wire.string(until=12)
     topic_id: bytes = wire.uuid(since=13)
-    partition_responses: list[PartitionProduceResponse] = wire.array(PartitionProduceResponse)
+    partition_responses: list[PartitionProduceResponse] = wire.array()
 
 
 class NodeEndpoint(wire.Struct):
@@ -108,6 +108,6 @@ class NodeEndpoint(wire.Struct):
 class ProduceResponse(wire.Message, max_version=13, flexible_since=9):
     """The outcome for every requested partition."""
 
-    responses: list[TopicProduceResponse] = wire.array(TopicProduceResponse)
+    responses: list[TopicProduceResponse] = wire.array()
     throttle_time_ms: int = wire.int32(since=1)
-    node_endpoints: list[NodeEndpoint] = wire.array(NodeEndpoint, since=10, tag=0)
+    node_endpoints: list[NodeEndpoint] = wire.array(since=10, tag=0)

@@ -8,7 +8,7 @@ class ReadShareGroupStateRequest(wire.Message, max_version=0, flexible_since=0):
     """The states to read."""
 
     group_id: str = wire.string()
-    topics: list[StatesToRead] = wire.array(StatesToRead)
+    topics: list[StatesToRead] = wire.array()
 
 
 class PartitionResult(wire.Struct):
@@ -21,17 +21,17 @@ class PartitionResult(wire.Struct):
     start_offset: int = wire.int64()
     """-1 before the first fetch has decided."""
 
-    state_batches: list[StoredBatch] = wire.array(StoredBatch)
+    state_batches: list[StoredBatch] = wire.array()
 
 
 class ReadStateResult(wire.Struct):
     """The partitions of one topic."""
 
     topic_id: bytes = wire.uuid()
-    partitions: list[PartitionResult] = wire.array(PartitionResult)
+    partitions: list[PartitionResult] = wire.array()
 
 
 class ReadShareGroupStateResponse(wire.Message, max_version=0, flexible_since=0):
     """The state of every partition; there is no time of throttling."""
 
-    results: list[ReadStateResult] = wire.array(ReadStateResult)
+    results: list[ReadStateResult] = wire.array()

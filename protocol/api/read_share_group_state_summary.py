@@ -14,7 +14,7 @@ class ReadShareGroupStateSummaryRequest(wire.Message, max_version=1, flexible_si
     """The states to sum up."""
 
     group_id: str = wire.string()
-    topics: list[StatesToRead] = wire.array(StatesToRead)
+    topics: list[StatesToRead] = wire.array()
 
 
 class PartitionResult(wire.Struct):
@@ -36,10 +36,10 @@ class ReadStateSummaryResult(wire.Struct):
     """The partitions of one topic."""
 
     topic_id: bytes = wire.uuid()
-    partitions: list[PartitionResult] = wire.array(PartitionResult)
+    partitions: list[PartitionResult] = wire.array()
 
 
 class ReadShareGroupStateSummaryResponse(wire.Message, max_version=1, flexible_since=0):
     """Where the group stands in every partition; there is no time of throttling."""
 
-    results: list[ReadStateSummaryResult] = wire.array(ReadStateSummaryResult)
+    results: list[ReadStateSummaryResult] = wire.array()

@@ -15,14 +15,14 @@ class AcknowledgePartition(wire.Struct):
     """The acknowledgements of one partition."""
 
     partition_index: int = wire.int32()
-    acknowledgement_batches: list[AcknowledgementBatch] = wire.array(AcknowledgementBatch)
+    acknowledgement_batches: list[AcknowledgementBatch] = wire.array()
 
 
 class AcknowledgeTopic(wire.Struct):
     """The partitions of one topic."""
 
     topic_id: bytes = wire.uuid()
-    partitions: list[AcknowledgePartition] = wire.array(AcknowledgePartition)
+    partitions: list[AcknowledgePartition] = wire.array()
 
 
 class ShareAcknowledgeRequest(wire.Message, max_version=2, flexible_since=0):
@@ -34,7 +34,7 @@ class ShareAcknowledgeRequest(wire.Message, max_version=2, flexible_since=0):
     """-1 ends the session, more continues it."""
 
     is_renew_ack: bool = wire.boolean(since=2)
-    topics: list[AcknowledgeTopic] = wire.array(AcknowledgeTopic)
+    topics: list[AcknowledgeTopic] = wire.array()
 
 
 class PartitionData(wire.Struct):
@@ -43,14 +43,14 @@ class PartitionData(wire.Struct):
     partition_index: int = wire.int32()
     error_code: int = wire.int16()
     error_message: str | None = wire.string(nullable_since=0, default=None)
-    current_leader: LeaderIdAndEpoch = wire.struct(LeaderIdAndEpoch)
+    current_leader: LeaderIdAndEpoch = wire.struct()
 
 
 class ShareAcknowledgeTopicResponse(wire.Struct):
     """The partitions of one topic."""
 
     topic_id: bytes = wire.uuid()
-    partitions: list[PartitionData] = wire.array(PartitionData)
+    partitions: list[PartitionData] = wire.array()
 
 
 class ShareAcknowledgeResponse(wire.Message, max_version=2, flexible_since=0):
@@ -60,5 +60,5 @@ class ShareAcknowledgeResponse(wire.Message, max_version=2, flexible_since=0):
     error_code: int = wire.int16()
     error_message: str | None = wire.string(nullable_since=0, default=None)
     acquisition_lock_timeout_ms: int = wire.int32(since=2)
-    responses: list[ShareAcknowledgeTopicResponse] = wire.array(ShareAcknowledgeTopicResponse)
-    node_endpoints: list[NodeEndpoint] = wire.array(NodeEndpoint)
+    responses: list[ShareAcknowledgeTopicResponse] = wire.array()
+    node_endpoints: list[NodeEndpoint] = wire.array()

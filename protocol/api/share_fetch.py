@@ -19,14 +19,14 @@ class FetchPartition(wire.Struct):
 
     partition_index: int = wire.int32()
     partition_max_bytes: int = wire.int32(until=0)
-    acknowledgement_batches: list[AcknowledgementBatch] = wire.array(AcknowledgementBatch)
+    acknowledgement_batches: list[AcknowledgementBatch] = wire.array()
 
 
 class FetchTopic(wire.Struct):
     """The partitions of one topic."""
 
     topic_id: bytes = wire.uuid()
-    partitions: list[FetchPartition] = wire.array(FetchPartition)
+    partitions: list[FetchPartition] = wire.array()
 
 
 class ShareFetchRequest(wire.Message, max_version=2, flexible_since=0):
@@ -52,8 +52,8 @@ class ShareFetchRequest(wire.Message, max_version=2, flexible_since=0):
     is_renew_ack: bool = wire.boolean(since=2)
     """Whether renewals are among the acknowledgements; then nothing is fetched."""
 
-    topics: list[FetchTopic] = wire.array(FetchTopic)
-    forgotten_topics_data: list[TopicPartitions] = wire.array(TopicPartitions)
+    topics: list[FetchTopic] = wire.array()
+    forgotten_topics_data: list[TopicPartitions] = wire.array()
 
 
 class AcquiredRecords(wire.Struct):
@@ -72,18 +72,18 @@ class PartitionData(wire.Struct):
     error_message: str | None = wire.string(nullable_since=0, default=None)
     acknowledge_error_code: int = wire.int16()
     acknowledge_error_message: str | None = wire.string(nullable_since=0, default=None)
-    current_leader: LeaderIdAndEpoch = wire.struct(LeaderIdAndEpoch)
+    current_leader: LeaderIdAndEpoch = wire.struct()
     records: wire.Buffer = wire.records(default=b"")
     """Whole batches that contain the acquired records, and may contain others."""
 
-    acquired_records: list[AcquiredRecords] = wire.array(AcquiredRecords)
+    acquired_records: list[AcquiredRecords] = wire.array()
 
 
 class ShareFetchableTopicResponse(wire.Struct):
     """The partitions of one topic."""
 
     topic_id: bytes = wire.uuid()
-    partitions: list[PartitionData] = wire.array(PartitionData)
+    partitions: list[PartitionData] = wire.array()
 
 
 class ShareFetchResponse(wire.Message, max_version=2, flexible_since=0):
@@ -95,5 +95,5 @@ class ShareFetchResponse(wire.Message, max_version=2, flexible_since=0):
     acquisition_lock_timeout_ms: int = wire.int32(since=1)
     """How long the records are the member's."""
 
-    responses: list[ShareFetchableTopicResponse] = wire.array(ShareFetchableTopicResponse)
-    node_endpoints: list[NodeEndpoint] = wire.array(NodeEndpoint)
+    responses: list[ShareFetchableTopicResponse] = wire.array()
+    node_endpoints: list[NodeEndpoint] = wire.array()

@@ -26,7 +26,7 @@ class Member(wire.Struct):
     client_id: str = wire.string()
     client_host: str = wire.string()
     subscribed_topic_names: list[str] = wire.array(wire.STRING)
-    assignment: NamedAssignment = wire.struct(NamedAssignment)
+    assignment: NamedAssignment = wire.struct()
 
 
 class DescribedGroup(wire.Struct):
@@ -39,7 +39,7 @@ class DescribedGroup(wire.Struct):
     group_epoch: int = wire.int32()
     assignment_epoch: int = wire.int32()
     assignor_name: str = wire.string()
-    members: list[Member] = wire.array(Member)
+    members: list[Member] = wire.array()
     authorized_operations: int = wire.int32(default=-(2**31))
     """Bit field of operation codes; the default means "not requested"."""
 
@@ -48,4 +48,4 @@ class ShareGroupDescribeResponse(wire.Message, max_version=1, flexible_since=0):
     """The requested groups."""
 
     throttle_time_ms: int = wire.int32()
-    groups: list[DescribedGroup] = wire.array(DescribedGroup)
+    groups: list[DescribedGroup] = wire.array()

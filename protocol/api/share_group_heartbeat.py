@@ -36,5 +36,5 @@ class ShareGroupHeartbeatResponse(wire.Message, max_version=1, flexible_since=0)
     member_id: str | None = wire.string(nullable_since=0, default=None)
     member_epoch: int = wire.int32()
     heartbeat_interval_ms: int = wire.int32()
-    assignment: Assignment | None = wire.struct(Assignment, nullable_since=0)
+    assignment: Assignment | None = wire.struct(nullable_since=0)
     """Null when nothing changed."""

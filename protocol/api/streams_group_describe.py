@@ -18,25 +18,23 @@ class Subtopology(wire.Struct):
     subtopology_id: str = wire.string()
     source_topics: list[str] = wire.array(wire.STRING)
     repartition_sink_topics: list[str] = wire.array(wire.STRING)
-    state_changelog_topics: list[TopicInfo] = wire.array(TopicInfo)
-    repartition_source_topics: list[TopicInfo] = wire.array(TopicInfo)
+    state_changelog_topics: list[TopicInfo] = wire.array()
+    repartition_source_topics: list[TopicInfo] = wire.array()
 
 
 class Topology(wire.Struct):
     """What the application reads, stores and writes."""
 
     epoch: int = wire.int32()
-    subtopologies: list[Subtopology] | None = wire.array(
-        Subtopology, nullable_since=0, default=None
-    )
+    subtopologies: list[Subtopology] | None = wire.array(nullable_since=0, default=None)
 
 
 class Assignment(wire.Struct):
     """The tasks that a member has or should have."""
 
-    active_tasks: list[TaskIds] = wire.array(TaskIds)
-    standby_tasks: list[TaskIds] = wire.array(TaskIds)
-    warmup_tasks: list[TaskIds] = wire.array(TaskIds)
+    active_tasks: list[TaskIds] = wire.array()
+    standby_tasks: list[TaskIds] = wire.array()
+    warmup_tasks: list[TaskIds] = wire.array()
 
 
 class Member(wire.Struct):
@@ -50,12 +48,12 @@ class Member(wire.Struct):
     client_host: str = wire.string()
     topology_epoch: int = wire.int32()
     process_id: str = wire.string()
-    user_endpoint: Endpoint | None = wire.struct(Endpoint, nullable_since=0)
-    client_tags: list[KeyValue] = wire.array(KeyValue)
-    task_offsets: list[TaskOffset] = wire.array(TaskOffset)
-    task_end_offsets: list[TaskOffset] = wire.array(TaskOffset)
-    assignment: Assignment = wire.struct(Assignment)
-    target_assignment: Assignment = wire.struct(Assignment)
+    user_endpoint: Endpoint | None = wire.struct(nullable_since=0)
+    client_tags: list[KeyValue] = wire.array()
+    task_offsets: list[TaskOffset] = wire.array()
+    task_end_offsets: list[TaskOffset] = wire.array()
+    assignment: Assignment = wire.struct()
+    target_assignment: Assignment = wire.struct()
     is_classic: bool = wire.boolean()
 
 
@@ -68,8 +66,8 @@ class DescribedGroup(wire.Struct):
     group_state: str = wire.string()
     group_epoch: int = wire.int32()
     assignment_epoch: int = wire.int32()
-    topology: Topology | None = wire.struct(Topology, nullable_since=0)
-    members: list[Member] = wire.array(Member)
+    topology: Topology | None = wire.struct(nullable_since=0)
+    members: list[Member] = wire.array()
     authorized_operations: int = wire.int32(default=-(2**31))
     """Bit field of operation codes; the default means "not requested"."""
 
@@ -78,4 +76,4 @@ class StreamsGroupDescribeResponse(wire.Message, max_version=0, flexible_since=0
     """The requested groups."""
 
     throttle_time_ms: int = wire.int32()
-    groups: list[DescribedGroup] = wire.array(DescribedGroup)
+    groups: list[DescribedGroup] = wire.array()

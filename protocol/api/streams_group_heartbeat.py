@@ -32,17 +32,15 @@ class StreamsGroupHeartbeatRequest(wire.Message, max_version=0, flexible_since=0
     instance_id: str | None = wire.string(nullable_since=0, default=None)
     rack_id: str | None = wire.string(nullable_since=0, default=None)
     rebalance_timeout_ms: int = wire.int32(default=-1)
-    topology: Topology | None = wire.struct(Topology, nullable_since=0)
-    active_tasks: list[TaskIds] | None = wire.array(TaskIds, nullable_since=0, default=None)
-    standby_tasks: list[TaskIds] | None = wire.array(TaskIds, nullable_since=0, default=None)
-    warmup_tasks: list[TaskIds] | None = wire.array(TaskIds, nullable_since=0, default=None)
+    topology: Topology | None = wire.struct(nullable_since=0)
+    active_tasks: list[TaskIds] | None = wire.array(nullable_since=0, default=None)
+    standby_tasks: list[TaskIds] | None = wire.array(nullable_since=0, default=None)
+    warmup_tasks: list[TaskIds] | None = wire.array(nullable_since=0, default=None)
     process_id: str | None = wire.string(nullable_since=0, default=None)
-    user_endpoint: Endpoint | None = wire.struct(Endpoint, nullable_since=0)
-    client_tags: list[KeyValue] | None = wire.array(KeyValue, nullable_since=0, default=None)
-    task_offsets: list[TaskOffset] | None = wire.array(TaskOffset, nullable_since=0, default=None)
-    task_end_offsets: list[TaskOffset] | None = wire.array(
-        TaskOffset, nullable_since=0, default=None
-    )
+    user_endpoint: Endpoint | None = wire.struct(nullable_since=0)
+    client_tags: list[KeyValue] | None = wire.array(nullable_since=0, default=None)
+    task_offsets: list[TaskOffset] | None = wire.array(nullable_since=0, default=None)
+    task_end_offsets: list[TaskOffset] | None = wire.array(nullable_since=0, default=None)
     shutdown_application: bool = wire.boolean()
 
 
@@ -56,9 +54,9 @@ class Status(wire.Struct):
 class EndpointToPartitions(wire.Struct):
     """The partitions whose state an instance of the application has."""
 
-    user_endpoint: Endpoint = wire.struct(Endpoint)
-    active_partitions: list[TopicIndexes] = wire.array(TopicIndexes)
-    standby_partitions: list[TopicIndexes] = wire.array(TopicIndexes)
+    user_endpoint: Endpoint = wire.struct()
+    active_partitions: list[TopicIndexes] = wire.array()
+    standby_partitions: list[TopicIndexes] = wire.array()
 
 
 class StreamsGroupHeartbeatResponse(wire.Message, max_version=0, flexible_since=0):
@@ -72,11 +70,11 @@ class StreamsGroupHeartbeatResponse(wire.Message, max_version=0, flexible_since=
     heartbeat_interval_ms: int = wire.int32()
     acceptable_recovery_lag: int = wire.int32()
     task_offset_interval_ms: int = wire.int32()
-    status: list[Status] | None = wire.array(Status, nullable_since=0)
-    active_tasks: list[TaskIds] | None = wire.array(TaskIds, nullable_since=0, default=None)
-    standby_tasks: list[TaskIds] | None = wire.array(TaskIds, nullable_since=0, default=None)
-    warmup_tasks: list[TaskIds] | None = wire.array(TaskIds, nullable_since=0, default=None)
+    status: list[Status] | None = wire.array(nullable_since=0)
+    active_tasks: list[TaskIds] | None = wire.array(nullable_since=0, default=None)
+    standby_tasks: list[TaskIds] | None = wire.array(nullable_since=0, default=None)
+    warmup_tasks: list[TaskIds] | None = wire.array(nullable_since=0, default=None)
     endpoint_information_epoch: int = wire.int32()
     partitions_by_user_endpoint: list[EndpointToPartitions] | None = wire.array(
-        EndpointToPartitions, nullable_since=0, default=None
+        nullable_since=0, default=None
     )

@@ -32,7 +32,7 @@ class SyncGroupRequest(wire.Message, max_version=5, flexible_since=4):
     group_instance_id: str | None = wire.string(since=3, nullable_since=3, default=None)
     protocol_type: str | None = wire.string(since=5, nullable_since=5, default=None)
     protocol_name: str | None = wire.string(since=5, nullable_since=5, default=None)
-    assignments: list[SyncGroupRequestAssignment] = wire.array(SyncGroupRequestAssignment)
+    assignments: list[SyncGroupRequestAssignment] = wire.array()
 
 
 class SyncGroupResponse(wire.Message, max_version=5, flexible_since=4):

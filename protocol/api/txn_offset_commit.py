@@ -27,7 +27,7 @@ class TxnOffsetCommitRequestTopic(wire.Struct):
     """The partitions of one topic."""
 
     name: str = wire.string()
-    partitions: list[TxnOffsetCommitRequestPartition] = wire.array(TxnOffsetCommitRequestPartition)
+    partitions: list[TxnOffsetCommitRequestPartition] = wire.array()
 
 
 class TxnOffsetCommitRequest(wire.Message, max_version=5, flexible_since=3):
@@ -40,11 +40,11 @@ class TxnOffsetCommitRequest(wire.Message, max_version=5, flexible_since=3):
     generation_id: int = wire.int32(since=3, default=-1)
     member_id: str = wire.string(since=3)
     group_instance_id: str | None = wire.string(since=3, nullable_since=3, default=None)
-    topics: list[TxnOffsetCommitRequestTopic] = wire.array(TxnOffsetCommitRequestTopic)
+    topics: list[TxnOffsetCommitRequestTopic] = wire.array()
 
 
 class TxnOffsetCommitResponse(wire.Message, max_version=5, flexible_since=3):
     """The outcome for every partition."""
 
     throttle_time_ms: int = wire.int32()
-    topics: list[TopicErrors] = wire.array(TopicErrors)
+    topics: list[TopicErrors] = wire.array()

@@ -26,7 +26,7 @@ class UpdateFeaturesRequest(wire.Message, max_version=2, flexible_since=0):
     """The requested levels."""
 
     timeout_ms: int = wire.int32(default=60000)
-    feature_updates: list[FeatureUpdateKey] = wire.array(FeatureUpdateKey)
+    feature_updates: list[FeatureUpdateKey] = wire.array()
     validate_only: bool = wire.boolean(since=1)
 
 
@@ -44,4 +44,4 @@ class UpdateFeaturesResponse(wire.Message, max_version=2, flexible_since=0):
     throttle_time_ms: int = wire.int32()
     error_code: int = wire.int16()
     error_message: str | None = wire.string(nullable_since=0)
-    results: list[UpdatableFeatureResult] = wire.array(UpdatableFeatureResult, until=1)
+    results: list[UpdatableFeatureResult] = wire.array(until=1)

@@ -26,24 +26,24 @@ class PartitionData(wire.Struct):
     delivery_complete_count: int = wire.int32(since=1, default=-1)
     """How many records from the start on are done; -1 is unknown."""
 
-    state_batches: list[StoredBatch] = wire.array(StoredBatch)
+    state_batches: list[StoredBatch] = wire.array()
 
 
 class WriteStateData(wire.Struct):
     """The partitions of one topic."""
 
     topic_id: bytes = wire.uuid()
-    partitions: list[PartitionData] = wire.array(PartitionData)
+    partitions: list[PartitionData] = wire.array()
 
 
 class WriteShareGroupStateRequest(wire.Message, max_version=1, flexible_since=0):
     """What is new."""
 
     group_id: str = wire.string()
-    topics: list[WriteStateData] = wire.array(WriteStateData)
+    topics: list[WriteStateData] = wire.array()
 
 
 class WriteShareGroupStateResponse(wire.Message, max_version=1, flexible_since=0):
     """The outcome for every partition; there is no time of throttling."""
 
-    results: list[StateErrors] = wire.array(StateErrors)
+    results: list[StateErrors] = wire.array()

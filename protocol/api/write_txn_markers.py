@@ -19,7 +19,7 @@ class WritableTxnMarker(wire.Struct):
     transaction_result: bool = wire.boolean()
     """True commits, false aborts."""
 
-    topics: list[PartitionIndexes] = wire.array(PartitionIndexes)
+    topics: list[PartitionIndexes] = wire.array()
     coordinator_epoch: int = wire.int32()
     transaction_version: int = wire.int8(since=2)
 
@@ -27,17 +27,17 @@ class WritableTxnMarker(wire.Struct):
 class WriteTxnMarkersRequest(wire.Message, max_version=2, flexible_since=1):
     """Markers to write."""
 
-    markers: list[WritableTxnMarker] = wire.array(WritableTxnMarker)
+    markers: list[WritableTxnMarker] = wire.array()
 
 
 class WritableTxnMarkerResult(wire.Struct):
     """The outcome for one producer."""
 
     producer_id: int = wire.int64()
-    topics: list[TopicErrors] = wire.array(TopicErrors)
+    topics: list[TopicErrors] = wire.array()
 
 
 class WriteTxnMarkersResponse(wire.Message, max_version=2, flexible_since=1):
     """The outcome for every marker."""
 
-    markers: list[WritableTxnMarkerResult] = wire.array(WritableTxnMarkerResult)
+    markers: list[WritableTxnMarkerResult] = wire.array()

@@ -7,10 +7,11 @@ module as ``wire``::
         index: int = wire.int32()
         records: wire.Buffer | None = wire.records(nullable_since=0)
 
-Each fact is stated once, here. ``protocol.declare.schema`` derives the construct codec from it,
-``protocol.declare.compiled`` the fast one, and the tests their oracles; no other module repeats a
-version number. This module only describes: it neither reads nor writes a byte. It does not import
-construct, so that declaring every API costs no start-up time.
+Each fact is stated once, here; the struct of a field is that of its annotation.
+``protocol.declare.schema`` derives the construct codec from it, ``protocol.declare.compiled`` the
+fast one, and the tests their oracles; no other module repeats a version number. This module only
+describes: it neither reads nor writes a byte. It does not import construct, so that declaring every
+API costs no start-up time.
 
 The life of a field, all inclusive, all version numbers of the message it belongs to:
 
@@ -29,9 +30,10 @@ Source: Kafka ``clients/src/main/resources/common/message/README.md``, KIP-482 (
 
 import struct as struct_module
 from collections.abc import Callable
-from dataclasses import Field, field, fields
+from dataclasses import Field, field, fields, replace
 from enum import Enum
-from typing import Any, ClassVar, Final, dataclass_transform
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, cast, dataclass_transform, get_args
 
 from protocol.api_keys import ApiKey
 from values.dataclasses import dataclass
@@ -121,6 +123,9 @@ ENCODE_FAULTS: Final = (LayoutError, struct_module.error, AttributeError, TypeEr
 Element = Scalar | Variable | type
 """The element of a field or an array: a primitive, or another declared dataclass."""
 
+_ANNOTATED: Final = Variable("of the annotation", wide=False)
+"""Stands for the struct that a field's annotation names, until its class is made."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldSpec:
@@ -201,6 +206,8 @@ class _Declared(type):
         declared: Any = super().__new__(cls, name, bases, namespace)
         if "__slots__" in namespace:
             return declared  # a base of declarations, or the class that `dataclass` makes of one
+        for field_name, annotation in namespace.get("__annotations__", {}).items():
+            _complete(namespace[field_name], annotation)
         # What is not made for each of a thousand classes costs a start no time and no memory.
         make = dataclass(slots=True, kw_only=True, repr=False, eq=False, match_args=False)
         declared = make(declared)
@@ -287,8 +294,21 @@ def field_specs(cls: type) -> tuple[tuple[str, FieldSpec], ...]:
     return tuple((f.name, f.metadata[_SPEC_KEY]) for f in fields(cls))
 
 
+def _complete(declared: Field[Any], annotation: Any) -> None:
+    """Give a field the struct S of its annotation: S, S | None, list[S] or list[S] | None."""
+    spec = declared.metadata[_SPEC_KEY]
+    if spec.element is not _ANNOTATED:
+        return
+    while parts := get_args(annotation):
+        annotation = parts[0]
+    assert isinstance(annotation, _Declared), f"{annotation} is no struct: name its primitive"
+    declared.metadata = MappingProxyType({_SPEC_KEY: replace(spec, element=annotation)})
+    if declared.default_factory is object:
+        declared.default_factory = cast("Any", annotation)
+
+
 def array(
-    element: Element,
+    element: Element = _ANNOTATED,
     *,
     since: int = 0,
     until: int = FOR_EVER,
@@ -297,7 +317,10 @@ def array(
     default: type[list[Any]] | None = list,
     pre_encoded: bool = False,
 ) -> Any:
-    """A counted sequence; starts empty unless ``default=None`` makes it start as null."""
+    """A counted sequence, of the struct in the annotation if no primitive is named.
+
+    It starts empty unless ``default=None`` makes it start as null.
+    """
     spec = FieldSpec(
         element=element,
         is_array=True,
@@ -313,24 +336,23 @@ def array(
 
 
 def struct(
-    element: type,
     *,
     since: int = 0,
     until: int = FOR_EVER,
     nullable_since: int = NEVER,
     tag: int | None = None,
 ) -> Any:
-    """A nested struct.
+    """The struct in the annotation.
 
     Starts as None where null is legal. Starts as None when tagged, too: that means "not sent" and
-    saves building an object for every unused field. Else starts as a fresh ``element``.
+    saves building an object for every unused field. Else starts as a fresh struct.
     """
     spec = FieldSpec(
-        element=element, since=since, until=until, nullable_since=nullable_since, tag=tag
+        element=_ANNOTATED, since=since, until=until, nullable_since=nullable_since, tag=tag
     )
     if nullable_since != NEVER or tag is not None:
         return field(default=None, metadata={_SPEC_KEY: spec})
-    return field(default_factory=element, metadata={_SPEC_KEY: spec})
+    return field(default_factory=object, metadata={_SPEC_KEY: spec})
 
 
 def _declare(element: Element, initial: Any) -> Callable[..., Any]:

@@ -27,7 +27,7 @@ class ClassicMemberMetadata(wire.Struct):
     """The request of a classic-protocol member that joined a consumer group."""
 
     session_timeout_ms: int = wire.int32()
-    supported_protocols: list[ProtocolMetadata] = wire.array(ProtocolMetadata)
+    supported_protocols: list[ProtocolMetadata] = wire.array()
 
 
 class MemberMetadataValue(wire.Stored, max_version=0, flexible_since=0):
@@ -41,9 +41,7 @@ class MemberMetadataValue(wire.Stored, max_version=0, flexible_since=0):
     subscribed_topic_regex: str | None = wire.string(nullable_since=0, default=None)
     rebalance_timeout_ms: int = wire.int32(default=-1)
     server_assignor: str | None = wire.string(nullable_since=0, default=None)
-    classic_member_metadata: ClassicMemberMetadata | None = wire.struct(
-        ClassicMemberMetadata, nullable_since=0, tag=0
-    )
+    classic_member_metadata: ClassicMemberMetadata | None = wire.struct(nullable_since=0, tag=0)
 
 
 class TopicPartitions(wire.Struct):
@@ -63,7 +61,7 @@ class TopicPartitions(wire.Struct):
 class TargetAssignmentValue(wire.Stored, max_version=0, flexible_since=0):
     """The partitions that a member should get."""
 
-    topic_partitions: list[TopicPartitions] = wire.array(TopicPartitions)
+    topic_partitions: list[TopicPartitions] = wire.array()
 
 
 class CurrentAssignmentValue(wire.Stored, max_version=0, flexible_since=0):
@@ -72,5 +70,5 @@ class CurrentAssignmentValue(wire.Stored, max_version=0, flexible_since=0):
     member_epoch: int = wire.int32()
     previous_member_epoch: int = wire.int32()
     state: int = wire.int8()
-    assigned_partitions: list[TopicPartitions] = wire.array(TopicPartitions)
-    partitions_pending_revocation: list[TopicPartitions] = wire.array(TopicPartitions)
+    assigned_partitions: list[TopicPartitions] = wire.array()
+    partitions_pending_revocation: list[TopicPartitions] = wire.array()

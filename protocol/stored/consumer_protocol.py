@@ -39,7 +39,7 @@ class ConsumerProtocolSubscription(wire.Stored, max_version=VERSION_MAX):
 
     topics: list[str] = wire.array(wire.STRING)
     user_data: bytes | None = wire.binary(nullable_since=0, default=None)
-    owned_partitions: list[TopicIndexes] = wire.array(TopicIndexes, since=1)
+    owned_partitions: list[TopicIndexes] = wire.array(since=1)
     generation_id: int = wire.int32(since=2, default=-1)
     rack_id: str | None = wire.string(since=3, nullable_since=3, default=None)
 
@@ -47,13 +47,13 @@ class ConsumerProtocolSubscription(wire.Stored, max_version=VERSION_MAX):
 class AssignedPartitions(wire.Stored, max_version=0):
     """The part of an assignment that every version begins with."""
 
-    assigned_partitions: list[TopicIndexes] = wire.array(TopicIndexes)
+    assigned_partitions: list[TopicIndexes] = wire.array()
 
 
 class ConsumerProtocolAssignment(wire.Stored, max_version=VERSION_MAX):
     """The partitions that a member should read."""
 
-    assigned_partitions: list[TopicIndexes] = wire.array(TopicIndexes)
+    assigned_partitions: list[TopicIndexes] = wire.array()
     user_data: bytes | None = wire.binary(nullable_since=0, default=None)
 
 

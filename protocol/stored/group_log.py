@@ -67,7 +67,7 @@ class GroupMetadataValue(wire.Stored, max_version=4, flexible_since=4):
     protocol: str | None = wire.string(nullable_since=0, default=None)
     leader: str | None = wire.string(nullable_since=0, default=None)
     current_state_timestamp: int = wire.int64(since=2, default=-1)
-    members: list[GroupMetadataMember] = wire.array(GroupMetadataMember)
+    members: list[GroupMetadataMember] = wire.array()
 
 
 class GroupKey(wire.Stored, max_version=23):

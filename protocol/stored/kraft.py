@@ -136,7 +136,7 @@ class QuotaEntityData(wire.Struct):
 class ClientQuotaRecord(wire.Stored, max_version=0, flexible_since=0):
     """One limit of an entity, set or removed."""
 
-    entity: list[QuotaEntityData] = wire.array(QuotaEntityData)
+    entity: list[QuotaEntityData] = wire.array()
     key: str = wire.string()
     value: float = wire.float64()
     remove: bool = wire.boolean()

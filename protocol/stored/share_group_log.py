@@ -40,7 +40,7 @@ class ShareGroupMetadataValue(wire.Stored, max_version=0, flexible_since=0):
 class ShareTargetValue(wire.Stored, max_version=0, flexible_since=0):
     """The partitions that a member should read."""
 
-    topic_partitions: list[TopicPartitions] = wire.array(TopicPartitions)
+    topic_partitions: list[TopicPartitions] = wire.array()
 
 
 class ShareCurrentValue(wire.Stored, max_version=0, flexible_since=0):
@@ -49,7 +49,7 @@ class ShareCurrentValue(wire.Stored, max_version=0, flexible_since=0):
     member_epoch: int = wire.int32()
     previous_member_epoch: int = wire.int32()
     state: int = wire.int8()
-    assigned_partitions: list[TopicPartitions] = wire.array(TopicPartitions)
+    assigned_partitions: list[TopicPartitions] = wire.array()
 
 
 class DeletingTopic(wire.Struct):
@@ -62,9 +62,9 @@ class DeletingTopic(wire.Struct):
 class StatePartitionsValue(wire.Stored, max_version=0, flexible_since=0):
     """Which partitions of a group have a state in `__share_group_state`."""
 
-    initializing_topics: list[NamedPartitions] = wire.array(NamedPartitions)
-    initialized_topics: list[NamedPartitions] = wire.array(NamedPartitions)
-    deleting_topics: list[DeletingTopic] = wire.array(DeletingTopic)
+    initializing_topics: list[NamedPartitions] = wire.array()
+    initialized_topics: list[NamedPartitions] = wire.array()
+    deleting_topics: list[DeletingTopic] = wire.array()
 
 
 class SharePartitionKey(wire.Stored, max_version=1):
@@ -86,7 +86,7 @@ class ShareSnapshotValue(wire.Stored, max_version=0, flexible_since=0):
 
     create_timestamp: int = wire.int64()
     write_timestamp: int = wire.int64()
-    state_batches: list[StoredBatch] = wire.array(StoredBatch)
+    state_batches: list[StoredBatch] = wire.array()
     delivery_complete_count: int = wire.int32(tag=0, default=-1)
     """Records at or above start_offset that are done; -1 is unknown."""
 
@@ -99,5 +99,5 @@ class ShareUpdateValue(wire.Stored, max_version=0, flexible_since=0):
     start_offset: int = wire.int64()
     """-1 is unchanged."""
 
-    state_batches: list[StoredBatch] = wire.array(StoredBatch)
+    state_batches: list[StoredBatch] = wire.array()
     delivery_complete_count: int = wire.int32(tag=0, default=-1)

@@ -29,7 +29,7 @@ class GroupMetadataValue(wire.Stored, max_version=0, flexible_since=0):
     """The epoch of the topology whose topics are as they should be; -1 is none."""
 
     last_assignment_configs: list[KeyValue] | None = wire.array(
-        KeyValue, nullable_since=0, tag=1, default=None
+        nullable_since=0, tag=1, default=None
     )
 
 
@@ -43,8 +43,8 @@ class MemberMetadataValue(wire.Stored, max_version=0, flexible_since=0):
     rebalance_timeout_ms: int = wire.int32(default=-1)
     topology_epoch: int = wire.int32()
     process_id: str = wire.string()
-    user_endpoint: Endpoint | None = wire.struct(Endpoint, nullable_since=0)
-    client_tags: list[KeyValue] = wire.array(KeyValue)
+    user_endpoint: Endpoint | None = wire.struct(nullable_since=0)
+    client_tags: list[KeyValue] = wire.array()
 
 
 class StoredTaskIds(wire.Struct):
@@ -64,9 +64,9 @@ class StoredTaskIds(wire.Struct):
 class TargetValue(wire.Stored, max_version=0, flexible_since=0):
     """The tasks that a member should get."""
 
-    active_tasks: list[StoredTaskIds] = wire.array(StoredTaskIds)
-    standby_tasks: list[StoredTaskIds] = wire.array(StoredTaskIds)
-    warmup_tasks: list[StoredTaskIds] = wire.array(StoredTaskIds)
+    active_tasks: list[StoredTaskIds] = wire.array()
+    standby_tasks: list[StoredTaskIds] = wire.array()
+    warmup_tasks: list[StoredTaskIds] = wire.array()
 
 
 class CurrentValue(wire.Stored, max_version=0, flexible_since=0):
@@ -75,16 +75,16 @@ class CurrentValue(wire.Stored, max_version=0, flexible_since=0):
     member_epoch: int = wire.int32()
     previous_member_epoch: int = wire.int32()
     state: int = wire.int8()
-    active_tasks: list[StoredTaskIds] = wire.array(StoredTaskIds)
-    standby_tasks: list[StoredTaskIds] = wire.array(StoredTaskIds)
-    warmup_tasks: list[StoredTaskIds] = wire.array(StoredTaskIds)
-    active_tasks_pending_revocation: list[StoredTaskIds] = wire.array(StoredTaskIds)
-    standby_tasks_pending_revocation: list[StoredTaskIds] = wire.array(StoredTaskIds)
-    warmup_tasks_pending_revocation: list[StoredTaskIds] = wire.array(StoredTaskIds)
+    active_tasks: list[StoredTaskIds] = wire.array()
+    standby_tasks: list[StoredTaskIds] = wire.array()
+    warmup_tasks: list[StoredTaskIds] = wire.array()
+    active_tasks_pending_revocation: list[StoredTaskIds] = wire.array()
+    standby_tasks_pending_revocation: list[StoredTaskIds] = wire.array()
+    warmup_tasks_pending_revocation: list[StoredTaskIds] = wire.array()
 
 
 class TopologyValue(wire.Stored, max_version=0, flexible_since=0):
     """What the application reads, stores and writes."""
 
     epoch: int = wire.int32()
-    subtopologies: list[Subtopology] = wire.array(Subtopology)
+    subtopologies: list[Subtopology] = wire.array()

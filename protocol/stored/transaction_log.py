@@ -30,9 +30,7 @@ class TransactionLogValue(wire.Stored, max_version=1, flexible_since=1):
     producer_epoch: int = wire.int16()
     transaction_timeout_ms: int = wire.int32()
     transaction_status: int = wire.int8()
-    transaction_partitions: list[PartitionsSchema] | None = wire.array(
-        PartitionsSchema, nullable_since=0
-    )
+    transaction_partitions: list[PartitionsSchema] | None = wire.array(nullable_since=0)
     transaction_last_update_timestamp_ms: int = wire.int64()
     transaction_start_timestamp_ms: int = wire.int64()
     previous_producer_id: int = wire.int64(since=1, tag=0, default=-1)

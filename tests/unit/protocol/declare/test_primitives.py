@@ -1,7 +1,5 @@
 """Are declarations complete, consistent, and what a handler would expect of a fresh object?"""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest
@@ -11,6 +9,7 @@ from protocol.api.fetch import FetchPartition, FetchRequest, PartitionData
 from protocol.api.find_coordinator import FindCoordinatorRequest
 from protocol.api.metadata import MetadataRequest, MetadataResponseTopic
 from protocol.api_keys import ApiKey
+from protocol.declare import primitives as wire
 from protocol.declare.primitives import NEVER, ZERO_UUID, Direction, field_specs, message_spec
 from protocol.errors import UnsupportedVersion
 from tests.unit.protocol.samples import DECLARED
@@ -50,6 +49,27 @@ def test_every_client_facing_key_is_declared() -> None:
     assert set(DECLARED) == CLIENT_KEYS
     assert set(DECLARED) | NOT_DECLARED == set(ApiKey)
     assert len(STRUCTS) == 356
+
+
+def test_the_struct_of_a_field_is_that_of_its_annotation() -> None:
+    class Part(wire.Struct):
+        number: int = wire.int32()
+
+    class Whole(wire.Struct):
+        one: Part = wire.struct()
+        maybe: Part | None = wire.struct(nullable_since=1)
+        many: list[Part] = wire.array()
+        none: list[Part] | None = wire.array(nullable_since=0, default=None)
+
+    assert [spec.element for _, spec in wire.field_specs(Whole)] == [Part] * 4
+    assert (Whole().one, Whole().maybe, Whole().many, Whole().none) == (Part(), None, [], None)
+
+
+def test_an_array_of_a_primitive_has_to_name_it() -> None:
+    with pytest.raises(AssertionError, match=r"int.* is no struct: name its primitive"):
+
+        class _(wire.Struct):
+            numbers: list[int] = wire.array()
 
 
 @pytest.mark.parametrize("key", [4, 70, 82, 93, -1, 10_000])
