@@ -107,7 +107,7 @@ class AcknowledgementBatch(wire.Struct):
 
 
 class LeaderIdAndEpoch(wire.Struct):
-    """Where the partition lives now."""
+    """Where the partition lives now; -1 is unknown."""
 
     leader_id: int = wire.int32()
     leader_epoch: int = wire.int32()

@@ -50,7 +50,6 @@ from broker.requests.fetch_read import (
     FetchReader,
 )
 from broker.requests.leaders import MOVED, NamedLeaders
-from protocol.api import fetch as api
 from protocol.api.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -483,7 +482,7 @@ class _Fetch:
         self, target: FetchTarget, data: PartitionData, response: FetchResponse
     ) -> None:
         if self._leaders is None:
-            self._leaders = NamedLeaders(self._context, api)
+            self._leaders = NamedLeaders(self._context)
         topic = self._context.topics.find_by_id(target.topic_id)
         data.current_leader = self._leaders.leader(topic, target.partition)
         response.node_endpoints = self._leaders.endpoints()

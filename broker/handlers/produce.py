@@ -50,7 +50,6 @@ from broker.requests.leaders import NamedLeaders
 from broker.topics.registry import is_internal
 from broker.transactions.coordinator import transactional_producer
 from broker.transactions.state import ProducerIdAndEpoch, TopicPartition, refusal_of_a_write
-from protocol.api import produce as api
 from protocol.api.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -459,7 +458,7 @@ class _Appends:
             context.group_commit.append_failed(log, error)
         if isinstance(error, NotLeader) and self._request.api_version >= _LEADERS_SINCE:
             if self._leaders is None:
-                self._leaders = NamedLeaders(context, api)
+                self._leaders = NamedLeaders(context)
             found = context.topics.find(error.topic)
             answer.current_leader = self._leaders.leader(found, answer.index)
         if isinstance(error, ReadOnlyWindow | FollowsBucket):

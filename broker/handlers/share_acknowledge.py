@@ -67,7 +67,7 @@ def _response(
     context: Context, outcomes: Mapping[Partition, Outcome]
 ) -> api.ShareAcknowledgeResponse:
     topics: dict[bytes, api.ShareAcknowledgeTopicResponse] = {}
-    leaders = NamedLeaders(context, api)
+    leaders = NamedLeaders(context)
     for (topic_id, index), outcome in outcomes.items():
         topic = topics.setdefault(topic_id, api.ShareAcknowledgeTopicResponse(topic_id=topic_id))
         data = api.PartitionData(

@@ -365,7 +365,7 @@ class _ShareFetch:
         for partition, outcome in (self._outcomes or {}).items():
             part(partition).acknowledge_error_code = outcome.error
             part(partition).acknowledge_error_message = outcome.message
-        leaders = NamedLeaders(self._context, api)
+        leaders = NamedLeaders(self._context)
         for partition, error in self._refused.items():
             part(partition).error_code = error
             if error in MOVED:

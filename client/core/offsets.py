@@ -26,11 +26,11 @@ from protocol.api.offset_commit import (
 from protocol.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import NO_OFFSET
+from protocol.structs import PartitionIndexes
 
 EARLIEST = -2
 LATEST = -1
@@ -159,14 +159,14 @@ def _offset_fetch_request(
 ) -> OffsetFetchRequest:
     """Both shapes at once: for one group up to version 7, for a list of groups from 8."""
     group = OffsetFetchRequestGroup(group_id=group_id, topics=None)
-    old_topics: list[OffsetFetchRequestTopic] | None = None
+    old_topics: list[PartitionIndexes] | None = None
     if topics is not None:
         group.topics = [
             OffsetFetchRequestTopics(name=name, partition_indexes=numbers)
             for name, numbers in topics.items()
         ]
         old_topics = [
-            OffsetFetchRequestTopic(name=name, partition_indexes=numbers)
+            PartitionIndexes(name=name, partition_indexes=numbers)
             for name, numbers in topics.items()
         ]
     return OffsetFetchRequest(

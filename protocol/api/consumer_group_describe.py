@@ -45,8 +45,7 @@ class DescribedGroup(wire.Struct):
     assignment_epoch: int = wire.int32()
     assignor_name: str = wire.string()
     members: list[Member] = wire.array()
-    authorized_operations: int = wire.int32(default=-(2**31))
-    """Bit field of operation codes; the default means "not requested"."""
+    authorized_operations: int = wire.operations()
 
 
 class ConsumerGroupDescribeResponse(wire.Message, max_version=1, flexible_since=0):

@@ -40,5 +40,4 @@ class DescribeClusterResponse(wire.Message, max_version=2, flexible_since=0):
     cluster_id: str = wire.string()
     controller_id: int = wire.int32(default=-1)
     brokers: list[DescribeClusterBroker] = wire.array()
-    cluster_authorized_operations: int = wire.int32(default=-(2**31))
-    """Bit field of operation codes; the default means "not requested"."""
+    cluster_authorized_operations: int = wire.operations()

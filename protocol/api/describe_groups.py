@@ -46,8 +46,7 @@ class DescribedGroup(wire.Struct):
     """Name of the assignment strategy in use, empty unless stable."""
 
     members: list[DescribedGroupMember] = wire.array()
-    authorized_operations: int = wire.int32(since=3, default=-(2**31))
-    """Bit field of operation codes; the default means "not requested"."""
+    authorized_operations: int = wire.operations(since=3)
 
 
 class DescribeGroupsResponse(wire.Message, max_version=6, flexible_since=5):

@@ -56,8 +56,7 @@ class DescribeTopicPartitionsResponseTopic(wire.Struct):
     topic_id: bytes = wire.uuid()
     is_internal: bool = wire.boolean()
     partitions: list[DescribeTopicPartitionsResponsePartition] = wire.array()
-    topic_authorized_operations: int = wire.int32(default=-(2**31))
-    """Bit field of operation codes; the default means "not requested"."""
+    topic_authorized_operations: int = wire.operations()
 
 
 class DescribeTopicPartitionsResponse(wire.Message, max_version=0, flexible_since=0):

@@ -28,6 +28,7 @@ logical; sizes are bytes of records.
 """
 
 from protocol.declare import primitives as wire
+from protocol.structs import LeaderIdAndEpoch, NodeEndpoint
 
 
 class ReplicaState(wire.Struct):
@@ -105,13 +106,6 @@ class EpochEndOffset(wire.Struct):
     end_offset: int = wire.int64(since=12, default=-1)
 
 
-class LeaderIdAndEpoch(wire.Struct):
-    """Where the partition lives now; -1 is unknown."""
-
-    leader_id: int = wire.int32(since=12, default=-1)
-    leader_epoch: int = wire.int32(since=12, default=-1)
-
-
 class SnapshotId(wire.Struct):
     """The snapshot a lagging Raft follower has to load first."""
 
@@ -158,15 +152,6 @@ class FetchableTopicResponse(wire.Struct):
     topic: str = wire.string(until=12)
     topic_id: bytes = wire.uuid(since=13)
     partitions: list[PartitionData] = wire.array()
-
-
-class NodeEndpoint(wire.Struct):
-    """Address of a leader named by ``current_leader``."""
-
-    node_id: int = wire.int32(since=16)
-    host: str = wire.string(since=16)
-    port: int = wire.int32(since=16)
-    rack: str | None = wire.string(since=16, nullable_since=16, default=None)
 
 
 class FetchResponse(wire.Message, max_version=18, flexible_since=12):

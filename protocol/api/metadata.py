@@ -81,8 +81,7 @@ class MetadataResponseTopic(wire.Struct):
     """Whether the topic serves the broker's own purposes."""
 
     partitions: list[MetadataResponsePartition] = wire.array()
-    topic_authorized_operations: int = wire.int32(since=8, default=-(2**31))
-    """Bit field of operation codes; the default means "not requested"."""
+    topic_authorized_operations: int = wire.operations(since=8)
 
 
 class MetadataResponse(wire.Message, max_version=13, flexible_since=9):
@@ -95,5 +94,5 @@ class MetadataResponse(wire.Message, max_version=13, flexible_since=9):
     """Must name a listed broker: clients send admin requests there and give up on -1."""
 
     topics: list[MetadataResponseTopic] = wire.array()
-    cluster_authorized_operations: int = wire.int32(since=8, until=10, default=-(2**31))
+    cluster_authorized_operations: int = wire.operations(since=8, until=10)
     error_code: int = wire.int16(since=13)

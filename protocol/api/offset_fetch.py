@@ -19,13 +19,7 @@ the answer has the same form.
 """
 
 from protocol.declare import primitives as wire
-
-
-class OffsetFetchRequestTopic(wire.Struct):
-    """The partitions of one topic, up to v7."""
-
-    name: str = wire.string(until=7)
-    partition_indexes: list[int] = wire.array(wire.INT32, until=7)
+from protocol.structs import PartitionIndexes
 
 
 class OffsetFetchRequestTopics(wire.Struct):
@@ -50,7 +44,7 @@ class OffsetFetchRequest(wire.Message, max_version=10, flexible_since=6):
     """The positions wanted."""
 
     group_id: str = wire.string(until=7)
-    topics: list[OffsetFetchRequestTopic] | None = wire.array(until=7, nullable_since=2)
+    topics: list[PartitionIndexes] | None = wire.array(until=7, nullable_since=2)
     """Null for everything the group has committed, from v2 on."""
 
     groups: list[OffsetFetchRequestGroup] = wire.array(since=8)

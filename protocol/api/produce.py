@@ -22,6 +22,7 @@ all. Records travel as opaque bytes, magic 0 and 1 up to v2, magic 2 from v3.
 """
 
 from protocol.declare import primitives as wire
+from protocol.structs import LeaderIdAndEpoch, NodeEndpoint
 
 
 class PartitionProduceData(wire.Struct):
@@ -62,13 +63,6 @@ class BatchIndexAndErrorMessage(wire.Struct):
     batch_index_error_message: str | None = wire.string(since=8, nullable_since=8, default=None)
 
 
-class LeaderIdAndEpoch(wire.Struct):
-    """Where the partition lives now; -1 is unknown."""
-
-    leader_id: int = wire.int32(since=10, default=-1)
-    leader_epoch: int = wire.int32(since=10, default=-1)
-
-
 class PartitionProduceResponse(wire.Struct):
     """The outcome for the batches of one partition."""
 
@@ -94,15 +88,6 @@ class TopicProduceResponse(wire.Struct):
     name: str = wire.string(until=12)
     topic_id: bytes = wire.uuid(since=13)
     partition_responses: list[PartitionProduceResponse] = wire.array()
-
-
-class NodeEndpoint(wire.Struct):
-    """Address of a leader named by ``current_leader``."""
-
-    node_id: int = wire.int32(since=10)
-    host: str = wire.string(since=10)
-    port: int = wire.int32(since=10)
-    rack: str | None = wire.string(since=10, nullable_since=10, default=None)
 
 
 class ProduceResponse(wire.Message, max_version=13, flexible_since=9):

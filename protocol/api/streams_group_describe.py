@@ -68,8 +68,7 @@ class DescribedGroup(wire.Struct):
     assignment_epoch: int = wire.int32()
     topology: Topology | None = wire.struct(nullable_since=0)
     members: list[Member] = wire.array()
-    authorized_operations: int = wire.int32(default=-(2**31))
-    """Bit field of operation codes; the default means "not requested"."""
+    authorized_operations: int = wire.operations()
 
 
 class StreamsGroupDescribeResponse(wire.Message, max_version=0, flexible_since=0):

@@ -382,6 +382,10 @@ int16 = _declare(INT16, initial=0)
 uint16 = _declare(UINT16, initial=0)
 int32 = _declare(INT32, initial=0)
 int64 = _declare(INT64, initial=0)
+
+operations = _declare(INT32, initial=-(2**31))
+"""A bit field of operation codes; the default means "not requested"."""
+
 float64 = _declare(FLOAT64, initial=0.0)
 
 uuid = _declare(UUID, initial=ZERO_UUID)

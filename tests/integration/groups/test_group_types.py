@@ -28,13 +28,12 @@ from protocol.api.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestT
 from protocol.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
 from protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.api_keys import SUPPORTED, ApiKey
 from protocol.error_codes import ErrorCode
-from protocol.structs import PartitionIndex, ProtocolMetadata
+from protocol.structs import PartitionIndex, PartitionIndexes, ProtocolMetadata
 from tests.support.broker import RawClient
 from tests.support.requests import create_topic
 
@@ -128,7 +127,7 @@ async def offset_of(client: RawClient, group_id: str, version: int) -> tuple[int
         (group,) = (await client.request(request, version)).groups
         (partition,) = group.topics[0].partitions
         return group.error_code or partition.error_code, partition.committed_offset
-    asked = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+    asked = [PartitionIndexes(name="t", partition_indexes=[0])]
     request = OffsetFetchRequest(group_id=group_id, topics=asked)
     answer = await client.request(request, version)
     (partition,) = answer.topics[0].partitions

@@ -28,13 +28,12 @@ from protocol.api.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestT
 from protocol.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
 from protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.api_keys import SUPPORTED, ApiKey
 from protocol.error_codes import ErrorCode
-from protocol.structs import PartitionIndex, ProtocolMetadata
+from protocol.structs import PartitionIndex, PartitionIndexes, ProtocolMetadata
 from tests.support.broker import RawClient, RunningBroker, running_broker
 
 NONE = ErrorCode.NONE
@@ -264,7 +263,7 @@ async def test_are_offsets_fetched_in_every_version(tmp_path: Path, version: int
     async with running_broker(tmp_path) as broker:
         client = await _with_topic(broker)
         await client.request(_commit(42), 6)
-        asked = [OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
+        asked = [PartitionIndexes(name="t", partition_indexes=[0, 1])]
         response = await client.request(OffsetFetchRequest(group_id="g", topics=asked), version)
         found = [
             (each.partition_index, each.committed_offset, each.metadata, each.error_code)

@@ -13,7 +13,6 @@ from protocol.api.find_coordinator import FindCoordinatorRequest
 from protocol.api.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
 )
 from protocol.api.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -21,6 +20,7 @@ from protocol.api.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from protocol.error_codes import ErrorCode
+from protocol.structs import PartitionIndexes
 from storage.audit.accept_loss import accept_loss
 from storage.disk.files import RealFiles
 from tests.integration.operator.test_metrics import get
@@ -155,7 +155,7 @@ async def test_a_group_whose_offsets_are_gone_has_no_coordinator(tmp_path: Path)
                 FindCoordinatorRequest(coordinator_keys=[group], key_type=0), 5
             )
             assert many.coordinators[0].error_code == error
-            asked = OffsetFetchRequestTopic(name="t", partition_indexes=[0])
+            asked = PartitionIndexes(name="t", partition_indexes=[0])
             for version in (1, 5):
                 old = await client.request(
                     OffsetFetchRequest(group_id=group, topics=[asked]), version

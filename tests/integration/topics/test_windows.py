@@ -40,7 +40,7 @@ from protocol.api.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from protocol.api.offset_fetch import OffsetFetchRequest
 from protocol.api.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
@@ -51,7 +51,7 @@ from protocol.records.builder import build_batch
 from protocol.records.layout import Codec
 from protocol.records.record import Record
 from protocol.records.scan import scan_entries
-from protocol.structs import NamedIndexes
+from protocol.structs import NamedIndexes, PartitionIndexes
 from tests.support.broker import RawClient, RunningBroker, batch, running_broker
 from tests.support.cli import tidelog
 from tests.support.requests import (
@@ -472,7 +472,7 @@ def commit(name: str, offset: int) -> OffsetCommitRequest:
 
 async def committed(client: RawClient, name: str) -> int:
     request = OffsetFetchRequest(
-        group_id="g", topics=[OffsetFetchRequestTopic(name=name, partition_indexes=[0])]
+        group_id="g", topics=[PartitionIndexes(name=name, partition_indexes=[0])]
     )
     (topic,) = (await client.request(request, 5)).topics
     offset: int = topic.partitions[0].committed_offset

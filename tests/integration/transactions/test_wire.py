@@ -23,7 +23,7 @@ from protocol.api.list_offsets import (
     ListOffsetsTopic,
 )
 from protocol.api.list_transactions import ListTransactionsRequest
-from protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from protocol.api.offset_fetch import OffsetFetchRequest
 from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.api.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -167,7 +167,7 @@ class Session:
         return values
 
     async def offset(self, *, require_stable: bool = False) -> tuple[int, int]:
-        topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+        topics = [PartitionIndexes(name="t", partition_indexes=[0])]
         request = OffsetFetchRequest(group_id="g", topics=topics, require_stable=require_stable)
         (partition,) = (await self.client.request(request, 7)).topics[0].partitions
         return partition.error_code, partition.committed_offset
