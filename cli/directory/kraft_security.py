@@ -40,10 +40,10 @@ from protocol.stored.kraft import (
     ClientQuotaRecord,
     DelegationTokenRecord,
     QuotaEntityData,
+    SecurityRecord,
     UserScramCredentialRecord,
 )
 from storage.directory.metadata import Json
-from storage.kafka.kraft_records import SecurityRecord
 
 Documents = dict[str, dict[str, Json]]
 """Documents of the journal, by kind and key."""

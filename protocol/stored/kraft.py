@@ -30,14 +30,32 @@ Source: KIP-630, KIP-631, KIP-801, KIP-858, KIP-900, KIP-966; Kafka
 from protocol.declare import primitives as wire
 
 
-class TopicRecord(wire.Stored, max_version=0, flexible_since=0):
+class MetadataRecord(wire.Stored):
+    """A record of the metadata log."""
+
+    __slots__ = ()
+
+
+class SecurityRecord(MetadataRecord):
+    """A user's credential, a rule, a limit or a token that is in force."""
+
+    __slots__ = ()
+
+
+class RemovedSecurityRecord(MetadataRecord):
+    """One of these is not in force any more."""
+
+    __slots__ = ()
+
+
+class TopicRecord(MetadataRecord, max_version=0, flexible_since=0):
     """A topic has come into being."""
 
     name: str = wire.string()
     topic_id: bytes = wire.uuid()
 
 
-class PartitionRecord(wire.Stored, max_version=2, flexible_since=0):
+class PartitionRecord(MetadataRecord, max_version=2, flexible_since=0):
     """A partition has come into being on these nodes, the first one preferred."""
 
     partition_id: int = wire.int32(default=-1)
@@ -52,7 +70,7 @@ class PartitionRecord(wire.Stored, max_version=2, flexible_since=0):
     directories: list[bytes] = wire.array(wire.UUID, since=1)
 
 
-class ConfigRecord(wire.Stored, max_version=0, flexible_since=0):
+class ConfigRecord(MetadataRecord, max_version=0, flexible_since=0):
     """A setting of a resource; the broker name "" means all brokers."""
 
     resource_type: int = wire.int8()
@@ -61,7 +79,7 @@ class ConfigRecord(wire.Stored, max_version=0, flexible_since=0):
     value: str | None = wire.string(nullable_since=0, default=None)
 
 
-class PartitionChangeRecord(wire.Stored, max_version=2, flexible_since=0):
+class PartitionChangeRecord(MetadataRecord, max_version=2, flexible_since=0):
     """The changes of a partition; `replicas` is None where they did not change."""
 
     partition_id: int = wire.int32(default=-1)
@@ -69,20 +87,20 @@ class PartitionChangeRecord(wire.Stored, max_version=2, flexible_since=0):
     replicas: list[int] | None = wire.array(wire.INT32, nullable_since=0, tag=2, default=None)
 
 
-class RemoveTopicRecord(wire.Stored, max_version=0, flexible_since=0):
+class RemoveTopicRecord(MetadataRecord, max_version=0, flexible_since=0):
     """A topic was removed."""
 
     topic_id: bytes = wire.uuid()
 
 
-class FeatureLevelRecord(wire.Stored, max_version=0, flexible_since=0):
+class FeatureLevelRecord(MetadataRecord, max_version=0, flexible_since=0):
     """A feature of the cluster is at this level; 0 is off."""
 
     name: str = wire.string()
     feature_level: int = wire.int16()
 
 
-class ProducerIdsRecord(wire.Stored, max_version=0, flexible_since=0):
+class ProducerIdsRecord(MetadataRecord, max_version=0, flexible_since=0):
     """The producer ids below `next_producer_id` are taken; the node is the last requester."""
 
     broker_id: int = wire.int32()
@@ -90,7 +108,7 @@ class ProducerIdsRecord(wire.Stored, max_version=0, flexible_since=0):
     next_producer_id: int = wire.int64()
 
 
-class DelegationTokenRecord(wire.Stored, max_version=0, flexible_since=0):
+class DelegationTokenRecord(SecurityRecord, max_version=0, flexible_since=0):
     """A delegation token; its secret follows from its id and `delegation.token.secret.key`."""
 
     owner: str = wire.string()
@@ -102,13 +120,13 @@ class DelegationTokenRecord(wire.Stored, max_version=0, flexible_since=0):
     token_id: str = wire.string()
 
 
-class RemoveDelegationTokenRecord(wire.Stored, max_version=0, flexible_since=0):
+class RemoveDelegationTokenRecord(RemovedSecurityRecord, max_version=0, flexible_since=0):
     """A delegation token was removed."""
 
     token_id: str = wire.string()
 
 
-class UserScramCredentialRecord(wire.Stored, max_version=0, flexible_since=0):
+class UserScramCredentialRecord(SecurityRecord, max_version=0, flexible_since=0):
     """The credential of a user for one mechanism."""
 
     name: str = wire.string()
@@ -119,7 +137,7 @@ class UserScramCredentialRecord(wire.Stored, max_version=0, flexible_since=0):
     iterations: int = wire.int32()
 
 
-class RemoveUserScramCredentialRecord(wire.Stored, max_version=0, flexible_since=0):
+class RemoveUserScramCredentialRecord(RemovedSecurityRecord, max_version=0, flexible_since=0):
     """The credential of a user for one mechanism was removed."""
 
     name: str = wire.string()
@@ -133,7 +151,7 @@ class QuotaEntityData(wire.Struct):
     entity_name: str | None = wire.string(nullable_since=0, default=None)
 
 
-class ClientQuotaRecord(wire.Stored, max_version=0, flexible_since=0):
+class ClientQuotaRecord(SecurityRecord, max_version=0, flexible_since=0):
     """One limit of an entity, set or removed."""
 
     entity: list[QuotaEntityData] = wire.array()
@@ -142,7 +160,7 @@ class ClientQuotaRecord(wire.Stored, max_version=0, flexible_since=0):
     remove: bool = wire.boolean()
 
 
-class AccessControlEntryRecord(wire.Stored, max_version=0, flexible_since=0):
+class AccessControlEntryRecord(SecurityRecord, max_version=0, flexible_since=0):
     """An access rule; the codes are those of the protocol."""
 
     id: bytes = wire.uuid()
@@ -155,7 +173,7 @@ class AccessControlEntryRecord(wire.Stored, max_version=0, flexible_since=0):
     permission_type: int = wire.int8()
 
 
-class RemoveAccessControlEntryRecord(wire.Stored, max_version=0, flexible_since=0):
+class RemoveAccessControlEntryRecord(RemovedSecurityRecord, max_version=0, flexible_since=0):
     """An access rule was removed."""
 
     id: bytes = wire.uuid()

@@ -25,12 +25,11 @@ from typing import Final
 from config import shown_value
 from config.topic import canonical_topic_key
 from config.topic_keys import TOPIC_KEYS
-from protocol.stored.kraft import PartitionRecord
+from protocol.stored.kraft import PartitionRecord, SecurityRecord
 from storage.directory.data_dir import DataDir, Topic
 from storage.disk import checkpoints, file_names
 from storage.errors import HalfWrittenDataDir
 from storage.kafka.kraft_metadata import KraftTopic, snapshot_records
-from storage.kafka.kraft_records import SecurityRecord
 from storage.log.leader_epochs import LEADER_EPOCHS_NAME
 from storage.log.log import Log
 from values.dataclasses import dataclass

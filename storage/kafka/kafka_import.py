@@ -21,6 +21,7 @@ from dataclasses import replace
 from typing import Final
 
 from config import BrokerConfig, ConfigErrors, check_topic_overrides, shown_value, with_dynamic
+from protocol.stored.kraft import SecurityRecord
 from storage.directory.claim import RandomBytes, random_uuid, survey, topics_by_directory
 from storage.directory.metadata import TopicMetadata
 from storage.directory.metadata_journal import JOURNAL_FILE
@@ -28,7 +29,7 @@ from storage.disk import checkpoints, file_names
 from storage.disk.files import Files
 from storage.errors import ForeignDataDir, HalfWrittenDataDir
 from storage.kafka.kraft_metadata import METADATA_DIRECTORY, ClusterMetadata, read_cluster_metadata
-from storage.kafka.kraft_records import CorruptMetadata, SecurityRecord
+from storage.kafka.kraft_records import CorruptMetadata
 from storage.log.leader_epochs import LEADER_EPOCHS_NAME
 from storage.producers.snapshots import CorruptSnapshot, decode_snapshot
 from values.dataclasses import dataclass

@@ -35,36 +35,16 @@ from protocol.records.builder import build_batch
 from protocol.records.layout import CONTROL_KEY, LOG_OVERHEAD, SIZE_AT, ControlType
 from protocol.records.record import Record, control_type
 from protocol.records.scan import Entry, Stop, iter_records, scan_checked
-from protocol.stored import codec
-from protocol.stored.kraft import (
-    AccessControlEntryRecord,
-    ClientQuotaRecord,
-    ConfigRecord,
-    DelegationTokenRecord,
-    FeatureLevelRecord,
-    PartitionChangeRecord,
-    PartitionRecord,
-    ProducerIdsRecord,
-    RemoveAccessControlEntryRecord,
-    RemoveDelegationTokenRecord,
-    RemoveTopicRecord,
-    RemoveUserScramCredentialRecord,
-    SnapshotFooter,
-    SnapshotHeader,
-    TopicRecord,
-    UserScramCredentialRecord,
-)
+from protocol.stored import codec, kraft
+from protocol.stored.kraft import RemovedSecurityRecord, SecurityRecord
 from storage.disk.file_names import LOG_SUFFIX, parse_segment_file_name
 from storage.disk.files import Files
 from storage.kafka.kraft_records import (
     METADATA_VERSION_FEATURE,
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
+    AnyRecord,
     CorruptMetadata,
-    MetadataRecord,
-    OtherRecord,
-    RemovedSecurityRecord,
-    SecurityRecord,
     TransactionRecord,
     decode,
     encode,
@@ -86,7 +66,7 @@ class KraftTopic:
 
     name: str
     topic_id: bytes
-    partitions: dict[int, PartitionRecord] = field(default_factory=dict)
+    partitions: dict[int, kraft.PartitionRecord] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -105,14 +85,14 @@ class ClusterMetadata:
     others: Counter[str] = field(default_factory=Counter)
     _by_id: dict[bytes, KraftTopic] = field(default_factory=dict)
     _security: dict[tuple[object, ...], SecurityRecord] = field(default_factory=dict)
-    _pending: list[MetadataRecord] | None = None
+    _pending: list[AnyRecord] | None = None
 
     @property
     def security(self) -> list[SecurityRecord]:
         """The users, rules, limits and tokens in force, in the order in which they were made."""
         return list(self._security.values())
 
-    def apply(self, record: MetadataRecord) -> None:
+    def apply(self, record: AnyRecord) -> None:
         """Apply the next record; inside a transaction, once that is committed."""
         if isinstance(record, TransactionRecord):
             pending, self._pending = self._pending, [] if record.begins else None
@@ -124,44 +104,42 @@ class ClusterMetadata:
         else:
             self._apply(record)
 
-    def _apply(self, record: MetadataRecord) -> None:
+    def _apply(self, record: AnyRecord) -> None:
         match record:
-            case TopicRecord():
+            case kraft.TopicRecord():
                 topic = KraftTopic(name=record.name, topic_id=record.topic_id)
                 self.topics[record.name] = self._by_id[record.topic_id] = topic
-            case PartitionRecord():
+            case kraft.PartitionRecord():
                 self._topic_of(record.topic_id).partitions[record.partition_id] = record
-            case PartitionChangeRecord():
+            case kraft.PartitionChangeRecord():
                 self._move(record)
-            case RemoveTopicRecord():
+            case kraft.RemoveTopicRecord():
                 topic = self._topic_of(record.topic_id)
                 del self._by_id[record.topic_id], self.topics[topic.name]
                 self.topic_settings.pop(topic.name, None)
-            case ConfigRecord():
+            case kraft.ConfigRecord():
                 self._set(record)
-            case FeatureLevelRecord():
+            case kraft.FeatureLevelRecord():
                 self.features[record.name] = record.feature_level
-            case ProducerIdsRecord():
+            case kraft.ProducerIdsRecord():
                 self.next_producer_id = max(self.next_producer_id, record.next_producer_id)
-            case OtherRecord() | TransactionRecord():
-                pass
-            case _:
+            case SecurityRecord() | RemovedSecurityRecord():
                 self._secure(record)
 
     def _secure(self, record: SecurityRecord | RemovedSecurityRecord) -> None:
         """Put a user, rule, limit or token in force, or take it out of force."""
         match record:
-            case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
+            case kraft.UserScramCredentialRecord() | kraft.RemoveUserScramCredentialRecord():
                 key: tuple[object, ...] = ("user", record.mechanism, record.name)
-            case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
+            case kraft.AccessControlEntryRecord() | kraft.RemoveAccessControlEntryRecord():
                 key = ("rule", record.id)
-            case DelegationTokenRecord() | RemoveDelegationTokenRecord():
+            case kraft.DelegationTokenRecord() | kraft.RemoveDelegationTokenRecord():
                 key = ("token", record.token_id)
-            case ClientQuotaRecord():
+            case kraft.ClientQuotaRecord():
                 entity = frozenset((part.entity_type, part.entity_name) for part in record.entity)
                 key = ("limit", entity, record.key)
         if isinstance(record, RemovedSecurityRecord) or (
-            isinstance(record, ClientQuotaRecord) and record.remove
+            isinstance(record, kraft.ClientQuotaRecord) and record.remove
         ):
             self._security.pop(key, None)
         else:
@@ -173,7 +151,7 @@ class ClusterMetadata:
             raise CorruptMetadata(f"a record is about topic id {topic_id.hex()}, which is unknown")
         return topic
 
-    def _move(self, change: PartitionChangeRecord) -> None:
+    def _move(self, change: kraft.PartitionChangeRecord) -> None:
         partitions = self._topic_of(change.topic_id).partitions
         number = change.partition_id
         if number not in partitions:
@@ -181,7 +159,7 @@ class ClusterMetadata:
         if change.replicas is not None:
             partitions[number] = replace(partitions[number], replicas=change.replicas)
 
-    def _set(self, record: ConfigRecord) -> None:
+    def _set(self, record: kraft.ConfigRecord) -> None:
         by_type = {RESOURCE_TOPIC: self.topic_settings, RESOURCE_BROKER: self.broker_settings}
         resources = by_type.get(record.resource_type)
         if resources is None:
@@ -294,9 +272,11 @@ def snapshot_records(
     Every partition has to name `node_id` as its only replica.
     """
     version = WRITTEN_METADATA_VERSION
-    values = [encode(FeatureLevelRecord(name=METADATA_VERSION_FEATURE, feature_level=version))]
+    values = [
+        encode(kraft.FeatureLevelRecord(name=METADATA_VERSION_FEATURE, feature_level=version))
+    ]
     for topic in topics:
-        values.append(encode(TopicRecord(name=topic.name, topic_id=topic.topic_id)))
+        values.append(encode(kraft.TopicRecord(name=topic.name, topic_id=topic.topic_id)))
         values += [
             encode(_led_by(node_id, partition, directory_id))
             for _, partition in sorted(topic.partitions.items())
@@ -305,13 +285,15 @@ def snapshot_records(
         values += _configs(RESOURCE_TOPIC, name, settings)
     values += _configs(RESOURCE_BROKER, "", broker_settings)
     if next_producer_id:
-        ids = ProducerIdsRecord(broker_id=node_id, next_producer_id=next_producer_id)
+        ids = kraft.ProducerIdsRecord(broker_id=node_id, next_producer_id=next_producer_id)
         values.append(encode(ids))
     values += map(encode, security)
     return values
 
 
-def _led_by(node_id: int, partition: PartitionRecord, directory_id: bytes) -> PartitionRecord:
+def _led_by(
+    node_id: int, partition: kraft.PartitionRecord, directory_id: bytes
+) -> kraft.PartitionRecord:
     """The partition as its only node has and leads it, in its log directory (KIP-858)."""
     assert partition.replicas == [node_id], f"{partition} is not node {node_id}'s alone"
     return replace(
@@ -335,7 +317,7 @@ def write_cluster_metadata(
 
 def _snapshot(values: Sequence[bytes], now_ms: int) -> Iterator[bytes]:
     """The batches of a snapshot, its own offsets starting at 0."""
-    header = codec.encode(SnapshotHeader(last_contained_timestamp_ms=now_ms), 0)
+    header = codec.encode(kraft.SnapshotHeader(last_contained_timestamp_ms=now_ms), 0)
     yield _control_batch(0, ControlType.SNAPSHOT_HEADER, header, now_ms)
     offset = 1
     for start in range(0, len(values), _RECORDS_PER_BATCH):
@@ -343,7 +325,7 @@ def _snapshot(values: Sequence[bytes], now_ms: int) -> Iterator[bytes]:
         records = [Record(offset, now_ms, None, value) for value in chunk]
         yield build_batch(records, base_offset=offset, leader_epoch=_WRITTEN_EPOCH)
         offset += len(chunk)
-    footer = codec.encode(SnapshotFooter(), 0)
+    footer = codec.encode(kraft.SnapshotFooter(), 0)
     yield _control_batch(offset, ControlType.SNAPSHOT_FOOTER, footer, now_ms)
 
 
@@ -354,6 +336,8 @@ def _control_batch(offset: int, kind: ControlType, value: bytes, now_ms: int) ->
 
 def _configs(kind: int, resource: str, settings: Mapping[str, str]) -> list[bytes]:
     return [
-        encode(ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value))
+        encode(
+            kraft.ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
+        )
         for name, value in sorted(settings.items())
     ]

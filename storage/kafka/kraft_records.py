@@ -14,23 +14,9 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from protocol.declare.primitives import stored_spec
+from protocol.stored import kraft
 from protocol.stored.codec import UnknownRecord, decode_body, decode_frame, encode_framed
-from protocol.stored.kraft import (
-    AccessControlEntryRecord,
-    ClientQuotaRecord,
-    ConfigRecord,
-    DelegationTokenRecord,
-    FeatureLevelRecord,
-    PartitionChangeRecord,
-    PartitionRecord,
-    ProducerIdsRecord,
-    RemoveAccessControlEntryRecord,
-    RemoveDelegationTokenRecord,
-    RemoveTopicRecord,
-    RemoveUserScramCredentialRecord,
-    TopicRecord,
-    UserScramCredentialRecord,
-)
+from protocol.stored.kraft import MetadataRecord
 from values.dataclasses import dataclass
 
 RESOURCE_TOPIC: Final = 2
@@ -38,24 +24,24 @@ RESOURCE_BROKER: Final = 4
 
 METADATA_VERSION_FEATURE: Final = "metadata.version"
 
-_KINDS: Final[Mapping[int, type]] = {
-    2: TopicRecord,
-    3: PartitionRecord,
-    4: ConfigRecord,
-    5: PartitionChangeRecord,
-    9: RemoveTopicRecord,
-    10: DelegationTokenRecord,
-    11: UserScramCredentialRecord,
-    12: FeatureLevelRecord,
-    14: ClientQuotaRecord,
-    15: ProducerIdsRecord,
-    18: AccessControlEntryRecord,
-    19: RemoveAccessControlEntryRecord,
-    22: RemoveUserScramCredentialRecord,
-    26: RemoveDelegationTokenRecord,
+_KINDS: Final[Mapping[int, type[MetadataRecord]]] = {
+    2: kraft.TopicRecord,
+    3: kraft.PartitionRecord,
+    4: kraft.ConfigRecord,
+    5: kraft.PartitionChangeRecord,
+    9: kraft.RemoveTopicRecord,
+    10: kraft.DelegationTokenRecord,
+    11: kraft.UserScramCredentialRecord,
+    12: kraft.FeatureLevelRecord,
+    14: kraft.ClientQuotaRecord,
+    15: kraft.ProducerIdsRecord,
+    18: kraft.AccessControlEntryRecord,
+    19: kraft.RemoveAccessControlEntryRecord,
+    22: kraft.RemoveUserScramCredentialRecord,
+    26: kraft.RemoveDelegationTokenRecord,
 }
 _KIND_OF: Final = {cls: kind for kind, cls in _KINDS.items()}
-_WRITTEN_VERSION: Final[Mapping[type, int]] = {PartitionRecord: 1}
+_WRITTEN_VERSION: Final[Mapping[type, int]] = {kraft.PartitionRecord: 1}
 _BEGIN_TRANSACTION: Final = 23
 _END_TRANSACTION: Final = 24
 _ABORT_TRANSACTION: Final = 25
@@ -80,35 +66,16 @@ class OtherRecord:
     key: int
 
 
-SecurityRecord: TypeAlias = (
-    UserScramCredentialRecord | AccessControlEntryRecord | ClientQuotaRecord | DelegationTokenRecord
-)
-"""A user's credential, a rule, a limit or a token that is in force."""
-
-RemovedSecurityRecord: TypeAlias = (
-    RemoveUserScramCredentialRecord | RemoveAccessControlEntryRecord | RemoveDelegationTokenRecord
-)
-Declared: TypeAlias = (
-    TopicRecord
-    | PartitionRecord
-    | PartitionChangeRecord
-    | ConfigRecord
-    | RemoveTopicRecord
-    | FeatureLevelRecord
-    | ProducerIdsRecord
-    | SecurityRecord
-    | RemovedSecurityRecord
-)
-MetadataRecord: TypeAlias = Declared | TransactionRecord | OtherRecord
+AnyRecord: TypeAlias = MetadataRecord | TransactionRecord | OtherRecord
 
 
-def encode(record: Declared) -> bytes:
+def encode(record: MetadataRecord) -> bytes:
     """The value of a record, in the version that releases from 3.7 on read (KIP-858)."""
     cls = type(record)
     return encode_framed(record, _KIND_OF[cls], _WRITTEN_VERSION.get(cls, 0))
 
 
-def decode(value: bytes) -> MetadataRecord:
+def decode(value: bytes) -> AnyRecord:
     """Decode a record of the metadata log.
 
     Raises:
@@ -128,7 +95,6 @@ def decode(value: bytes) -> MetadataRecord:
             raise CorruptMetadata(
                 f"{cls.__name__} of version {version}: this release reads versions up to {newest}"
             )
-        record: MetadataRecord = decode_body(cls, version, value, position)
+        return decode_body(cls, version, value, position)
     except UnknownRecord as error:
         raise CorruptMetadata(f"a metadata record cannot be read: {error}") from None
-    return record
