@@ -84,7 +84,7 @@ def accept_loss(data_dir: str, topic: str, partition: int, files: Files) -> Loss
     try:
         directory = f"{data_dir}/{file_names.partition_directory_name(topic, partition)}"
         stored = [
-            _stored_offset(data_dir, name, (topic, partition), files)
+            checkpoints.known_offsets(data_dir, name, files).get((topic, partition), NO_OFFSET)
             for name in (
                 checkpoints.RECOVERY_POINT_FILE,
                 checkpoints.HIGH_WATERMARK_FILE,
@@ -278,11 +278,3 @@ def _next_sound(
                 return position, base_offset
         at = data.find(bytes([MAGIC_V2]), at + 1)
     return len(data), None
-
-
-def _stored_offset(data_dir: str, name: str, key: tuple[str, int], files: Files) -> int:
-    try:
-        return checkpoints.read_offsets(data_dir, name, files).get(key, NO_OFFSET)
-    except checkpoints.CorruptCheckpoint:
-        # The next start takes it for empty as well.
-        return NO_OFFSET

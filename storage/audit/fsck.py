@@ -36,6 +36,7 @@ from storage.disk.checkpoints import (
     PARTITION_METADATA_FILE,
     RECOVERY_POINT_FILE,
     CorruptCheckpoint,
+    known_offsets,
     parse_meta_properties,
     read_offsets,
     read_unclean,
@@ -134,8 +135,8 @@ def _audit_worker(
     path, clean = report.path, report.stopped_cleanly
     _check_identity(report, files)
     found = survey(path, files)
-    recovery_points = _offsets(path, RECOVERY_POINT_FILE, files)
-    log_starts = _offsets(path, LOG_START_FILE, files)
+    recovery_points = known_offsets(path, RECOVERY_POINT_FILE, files)
+    log_starts = known_offsets(path, LOG_START_FILE, files)
     _check_directories(report, found, topics, worker, recovery_points)
     unclean = read_unclean(path, files)
     for number, key in enumerate(sorted(found.partitions), start=1):
@@ -156,14 +157,6 @@ def _audit_worker(
         if progress is not None:
             progress(number, len(found.partitions))
     _check_checkpoints(report, files)
-
-
-def _offsets(path: str, name: str, files: Files) -> dict[tuple[str, int], int]:
-    """The offsets of a checkpoint; a start treats a corrupt one as empty."""
-    try:
-        return dict(read_offsets(path, name, files))
-    except CorruptCheckpoint:
-        return {}
 
 
 def _is_compacted(topic: TopicMetadata) -> bool:

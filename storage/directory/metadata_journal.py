@@ -294,17 +294,11 @@ def damage_position(content: bytes) -> int | None:
 
 def read_topics(content: bytes) -> dict[str, TopicMetadata]:
     """The topics in a journal's content, as far as it is sound; changes nothing."""
-    topics: dict[str, TopicMetadata] = {}
-    for _, parsed in _parse_lines(content):
-        if parsed is None:
-            break
-        kind, name, document = parsed
-        if kind == KIND_TOPIC:
-            topics.pop(name, None)
-            topic = parse_topic(name, document)
-            if topic is not None and not is_deleted(document):
-                topics[name] = topic
-    return topics
+    return {
+        name: topic
+        for name, document in read_documents(content, KIND_TOPIC).items()
+        if not is_deleted(document) and (topic := parse_topic(name, document)) is not None
+    }
 
 
 def read_documents(content: bytes, kind: str) -> dict[str, Json]:

@@ -28,8 +28,7 @@ from storage.disk.checkpoints import (
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
-    CorruptCheckpoint,
-    read_offsets,
+    known_offsets,
     write_offsets,
 )
 from storage.disk.file_names import partition_directory_name
@@ -132,20 +131,12 @@ def _check_stopped(path: str, worker: int, files: Files, workers: int) -> None:
 def _move(path: str, worker: int, partitions: list[tuple[str, int]], files: Files) -> None:
     source = worker_path(path, worker)
     for name in _CHECKPOINTS:
-        theirs = _offsets(source, name, files)
+        theirs = known_offsets(source, name, files)
         moved = {key: theirs[key] for key in partitions if key in theirs}
         if moved:
-            write_offsets(path, name, {**_offsets(path, name, files), **moved}, files)
+            write_offsets(path, name, {**known_offsets(path, name, files), **moved}, files)
     for key in partitions:
         directory = partition_directory_name(*key)
         files.rename(f"{source}/{directory}", f"{path}/{directory}")
     files.sync_directory(path)
     files.sync_directory(source)
-
-
-def _offsets(directory: str, name: str, files: Files) -> dict[tuple[str, int], int]:
-    """The offsets of a checkpoint; a start treats a corrupt one as empty."""
-    try:
-        return dict(read_offsets(directory, name, files))
-    except CorruptCheckpoint:
-        return {}

@@ -5,8 +5,8 @@ import errno
 import pytest
 
 from storage.directory import metadata
-from storage.directory.metadata import TopicMetadata
-from storage.directory.metadata_journal import JOURNAL_FILE, MetadataJournal
+from storage.directory.metadata import KIND_TOPIC, TopicMetadata, format_topic
+from storage.directory.metadata_journal import JOURNAL_FILE, MetadataJournal, read_topics
 from storage.errors import DiskFull, ForeignDataDir, HalfWrittenDataDir, StorageFailed
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import Fault, Operation, SimulatedDisk
@@ -53,6 +53,14 @@ def test_changes_are_durable_when_the_method_returns() -> None:
     assert found.topics() == {"flights": FLIGHTS, "other": OTHER}
     assert found.broker_overrides == {"log.retention.ms": "7"}
     assert found.next_producer_id == 1000
+
+
+def test_topics_of_one_line_are_read_from_the_content_too() -> None:
+    """As `tidelog restore` writes them; fsck reads the file before the first start."""
+    disk = new_disk()
+    both = {topic.name: format_topic(topic) for topic in (FLIGHTS, OTHER)}
+    MetadataJournal("/d", disk).put_all(KIND_TOPIC, both)
+    assert read_topics(disk.read_all(PATH)) == {"flights": FLIGHTS, "other": OTHER}
 
 
 def test_new_journal_knows_nothing() -> None:
