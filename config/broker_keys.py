@@ -10,11 +10,11 @@ from types import MappingProxyType
 
 from config.group import CONSUMER_KEYS, SHARE_KEYS, STREAMS_KEYS
 from config.listeners import complaint_about_limits
-from config.rows import flag, number, secret, word, words
+from config.rows import flag, internal_topic, number, secret, word, words
 from config.security.keys import SECURITY_KEYS
 from config.store_url import check_lease, check_store_url
 from config.topic_keys import MS_PER_DAY, TOPIC_KEYS
-from config.values import INT16_MAX, INT32_MAX, INT64_MAX, Key, Value, ValueType
+from config.values import INT32_MAX, INT64_MAX, Key, Value, ValueType
 
 
 def _retention_check(value: Value) -> str | None:
@@ -360,22 +360,7 @@ _GROUPS = (
         "The longest session timeout that a member may ask for.",
     ),
     number("group.max.size", INT32_MAX, "Members that a group may have."),
-    number(
-        "offsets.topic.num.partitions",
-        1,
-        "Partitions of __consumer_offsets when it is created. Kafka has 50; one commits groups "
-        "together.",
-        high=1000,
-    ),
-    number(
-        "offsets.topic.replication.factor",
-        1,
-        "Accepted for compatibility: one node has one replica.",
-        high=INT16_MAX,
-    ),
-    number(
-        "offsets.topic.segment.bytes", 104_857_600, "Segment size of __consumer_offsets.", low=1024
-    ),
+    *internal_topic("offsets.topic", "__consumer_offsets"),
     number("offsets.retention.minutes", 10_080, "How long an empty group's offsets are kept."),
     number(
         "offsets.retention.check.interval.ms",
@@ -398,22 +383,8 @@ _GROUPS = (
     *CONSUMER_KEYS,
     *SHARE_KEYS,
     *STREAMS_KEYS,
-    number(
-        "transaction.state.log.num.partitions",
-        1,
-        "Partitions of __transaction_state when it is created.",
-        high=1000,
-    ),
-    number(
-        "transaction.state.log.replication.factor", 1, "Accepted for compatibility.", high=INT16_MAX
-    ),
+    *internal_topic("transaction.state.log", "__transaction_state"),
     number("transaction.state.log.min.isr", 1, "Accepted for compatibility."),
-    number(
-        "transaction.state.log.segment.bytes",
-        104_857_600,
-        "Segment size of __transaction_state.",
-        low=1024,
-    ),
     number(
         "transaction.max.timeout.ms",
         900_000,

@@ -13,7 +13,7 @@ from typing import Final, cast
 
 from config.errors import Problem, nearest
 from config.model import BrokerConfig
-from config.rows import flag, number, topic_number, word
+from config.rows import flag, internal_topic, number, topic_number, word
 from config.values import INT16_MAX, INT32_MAX, InvalidValue, Key, Value, ValueType
 
 SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
@@ -315,24 +315,7 @@ SHARE_KEYS: Final[tuple[Key, ...]] = (
     *_bounded(SHARE_LOCK_DURATION, (1_000, 15_000, 30_000), (30_000, 60_000, 3_600_000), 3_600_000),
     *_bounded(SHARE_DELIVERY_LIMIT, (2, 2, 5), (5, 10, 25), 10),
     *_bounded(SHARE_RECORD_LOCKS, (100, 100, 2_000), (2_000, 4_000, 10_000), 10_000),
-    number(
-        "share.coordinator.state.topic.num.partitions",
-        1,
-        "Partitions of __share_group_state when it is created.",
-        high=1000,
-    ),
-    number(
-        "share.coordinator.state.topic.segment.bytes",
-        104_857_600,
-        "Segment size of __share_group_state.",
-        low=1024,
-    ),
-    number(
-        "share.coordinator.state.topic.replication.factor",
-        1,
-        "Accepted for compatibility.",
-        high=INT16_MAX,
-    ),
+    *internal_topic("share.coordinator.state.topic", "__share_group_state"),
     number(
         "share.coordinator.state.topic.min.isr", 1, "Accepted for compatibility.", high=INT16_MAX
     ),

@@ -1,10 +1,10 @@
 """Short forms for the rows of the tables of settings; see `config.values.Key`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypedDict, Unpack
 
-from config.values import INT32_MAX, INT64_MAX, Key, Value, ValueType
+from config.values import INT16_MAX, INT32_MAX, INT64_MAX, Key, Value, ValueType
 
 
 class _More(TypedDict, total=False):
@@ -46,6 +46,15 @@ def words(name: str, default: tuple[str, ...], doc: str, **more: Unpack[_More]) 
 def secret(name: str, doc: str, **more: Unpack[_More]) -> Key:
     """A setting whose value is shown nowhere."""
     return Key(name=name, type=ValueType.PASSWORD, default="", doc=doc, **more)
+
+
+def internal_topic(prefix: str, topic: str) -> Iterator[Key]:
+    """The settings of a topic that the broker makes for itself."""
+    doc = f"Partitions of {topic} when it is created. Kafka has 50; one syncs all writes together."
+    yield number(f"{prefix}.num.partitions", 1, doc, high=1000)
+    doc = "Accepted for compatibility: one node has one replica."
+    yield number(f"{prefix}.replication.factor", 1, doc, high=INT16_MAX)
+    yield number(f"{prefix}.segment.bytes", 104_857_600, f"Segment size of {topic}.", low=1024)
 
 
 def of_topic(key: Key, *synonyms: tuple[str, int]) -> Key:

@@ -6,6 +6,7 @@ K - 1. Port 0 stays 0, so each worker picks a free one.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from types import MappingProxyType
 
@@ -75,12 +76,11 @@ def worker_problems(config: BrokerConfig) -> list[Problem]:
 
 def _problems(config: BrokerConfig) -> Iterator[Problem]:
     last = config.workers - 1
+    workers = partial(Problem, "workers", str(config.workers))
     if config.node_id + last > INT32_MAX:
         yield Problem("node.id", str(config.node_id), "has no ids after it", "lower it")
     if config.remote_storage_url:
-        yield Problem(
-            "workers",
-            str(config.workers),
+        yield workers(
             "remote.storage.url is set, and only one worker can keep segments in an object store",
             "set workers=1, or leave remote.storage.url out",
         )
@@ -89,18 +89,11 @@ def _problems(config: BrokerConfig) -> Iterator[Problem]:
         served.append(config.metrics_listener)
     for listener in served:
         if listener.port + last > PORT_MAX:
-            yield Problem(
-                "workers",
-                str(config.workers),
-                f"{listener} has too few ports",
-                "use lower ports or fewer",
-            )
+            yield workers(f"{listener} has too few ports", "use lower ports or fewer")
     for one, other in combinations(served, 2):
         distance = abs(one.port - other.port)
         if one.port and other.port and 0 < distance <= last and _may_meet(one, other):
-            yield Problem(
-                "workers",
-                str(config.workers),
+            yield workers(
                 f"each worker takes the next port, and {one} and {other} are too close",
                 f"choose ports at least {config.workers} apart",
             )

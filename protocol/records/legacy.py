@@ -159,15 +159,7 @@ def decode_message(message: Message, *, max_bytes: int = DECOMPRESSED_BYTES_MAX)
         RecordsError: the message, its compression or an inner message is broken.
     """
     if not message.is_wrapper:
-        key, value = message.key, message.value
-        return [
-            Record(
-                message.offset,
-                message.timestamp,
-                None if key is None else bytes(key),
-                None if value is None else bytes(value),
-            )
-        ]
+        return [_record(message, message.offset, message.timestamp)]
     clear = message.inner_bytes(max_bytes=max_bytes)
     positions = entry_loops.message_positions(clear, 0, len(clear))
     if not positions:
@@ -181,16 +173,19 @@ def decode_message(message: Message, *, max_bytes: int = DECOMPRESSED_BYTES_MAX)
             raise InvalidRecords("an inner message is compressed itself")
         if inner.magic != message.magic:
             raise InvalidRecords(f"an inner message has magic {inner.magic}, not {message.magic}")
-        key, value = inner.key, inner.value
-        records.append(
-            Record(
-                offset + shift,
-                message.timestamp if stamped else timestamp,
-                None if key is None else bytes(key),
-                None if value is None else bytes(value),
-            )
-        )
+        records.append(_record(inner, offset + shift, message.timestamp if stamped else timestamp))
     return records
+
+
+def _record(message: Message, offset: int, timestamp: int) -> Record:
+    """A message that is no wrapper as a record, which owns its bytes."""
+    key, value = message.key, message.value
+    return Record(
+        offset,
+        timestamp,
+        None if key is None else bytes(key),
+        None if value is None else bytes(value),
+    )
 
 
 def _inner_offset_shift(wrapper: Message, last_inner: int) -> int:

@@ -133,13 +133,7 @@ class _Repair:
             (end, manifest.durable_offset, manifest.log_start_offset, 0, *ends, *snapshots)
         )
         self._start = max(start, manifest.log_start_offset)
-        self._remote = sorted(
-            base
-            for base, where in manifest.remote.items()
-            if base in manifest.facts
-            and base not in self._bases
-            and where.next_offset > manifest.log_start_offset
-        )
+        self._remote = sorted(manifest.remote_only(self._bases))
 
     def _check_remote(self) -> None:
         """Refuse when records are gone between what an object store has and the first `.log`.

@@ -144,17 +144,9 @@ class PartitionAudit:
         """The bases of the segments; notes the snapshots, reports forbidden files."""
         parsed_names = [(name, file_names.parse_segment_file_name(name)) for name in names]
         here = {
-            parsed.base_offset
-            for _, parsed in parsed_names
-            if parsed is not None and parsed.kind == file_names.LOG_SUFFIX and not parsed.stage
+            parsed.base_offset for _, parsed in parsed_names if parsed is not None and parsed.is_log
         }
-        self._remote = {
-            base: where
-            for base, where in self._manifest.remote.items()
-            if base not in here
-            and base in self._manifest.facts
-            and where.next_offset > self._manifest.log_start_offset
-        }
+        self._remote = self._manifest.remote_only(here)
         bases = sorted(here | self._remote.keys())
         for name, parsed in parsed_names:
             path = f"{self._directory}/{name}"

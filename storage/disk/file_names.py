@@ -70,6 +70,11 @@ class SegmentFileName(NamedTuple):
     kind: str
     stage: str = ""
 
+    @property
+    def is_log(self) -> bool:
+        """Whether it is the `.log` of a segment in use."""
+        return self.kind == LOG_SUFFIX and not self.stage
+
     def format(self) -> str:
         """The name, without directory."""
         return f"{self.base_offset:020d}{self.kind}{self.stage}"

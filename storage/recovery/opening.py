@@ -5,7 +5,6 @@ from dataclasses import field
 from config import TopicConfig
 from storage.disk.file_names import (
     AUXILIARY_SUFFIXES,
-    LOG_SUFFIX,
     SegmentFileName,
     offset_file_name,
     parse_segment_file_name,
@@ -47,14 +46,8 @@ class DirectoryOpening:
         """The objects of segments that are part of the log and have no `.log` here, by base."""
         if not self.manifest.remote:
             return {}
-        names = set(self.names)
-        return {
-            base: where
-            for base, where in self.manifest.remote.items()
-            if where.next_offset > self.manifest.log_start_offset
-            and base in self.manifest.facts
-            and offset_file_name(base, LOG_SUFFIX) not in names
-        }
+        here = {one.base_offset for one in parsed_names(self.names) if one.is_log}
+        return self.manifest.remote_only(here)
 
     def remove_auxiliary(self, base_offset: int) -> None:
         """Unlink the auxiliary indexes of a segment: they must not be trusted."""

@@ -40,7 +40,7 @@ unknown minimum.
 Differs from Kafka: Kafka has no such file, and ignores this one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import fields
 from operator import attrgetter
 from typing import Final
@@ -222,6 +222,17 @@ class Manifest:
                 return
             del self.remote[where.base_offset]
         self._append(_line(f"{_ERASED} base_offset={where.base_offset} nonce={where.nonce}"))
+
+    def remote_only(self, here: Container[int]) -> dict[int, RemoteObject]:
+        """The objects of segments that are part of the log and have no `.log`, by base offset.
+
+        `here` are the bases of those that have one.
+        """
+        return {
+            base: where
+            for base, where in self.remote.items()
+            if base not in here and base in self.facts and where.next_offset > self.log_start_offset
+        }
 
     def supersede(self, base_offsets: Iterable[int]) -> bool:
         """Append that the objects of these segments are no part of the log any more.
