@@ -297,15 +297,8 @@ def _accept(
         secrets[name] = _secret(setting, providers)
         settings[name] = replace(setting, text=HIDDEN, reference="")
         if setting.origin == "command line" and secrets[name].is_literal:
-            problems.append(
-                Problem(
-                    given,
-                    HIDDEN,
-                    "every user of this machine sees it",
-                    "write file:/PATH or env:NAME",
-                    setting.origin,
-                )
-            )
+            why, remedy = "every user of this machine sees it", "write file:/PATH or env:NAME"
+            problems.append(Problem(given, HIDDEN, why, remedy, setting.origin))
     elif key is not None and name not in BROKER_KEYS:
         settings[name] = setting
         _parse(key, replace(setting, written_as=given), problems)
@@ -320,15 +313,8 @@ def _accept(
         # The value may be a secret of a setting that this program does not know.
         problems.append(Problem(given, HIDDEN, "not served", cure, setting.origin))
     else:
-        problems.append(
-            Problem(
-                given,
-                shown_value(given, setting.text),
-                "no such setting",
-                _cure_for_unknown(given),
-                setting.origin,
-            )
-        )
+        value, remedy = shown_value(given, setting.text), _cure_for_unknown(given)
+        problems.append(Problem(given, value, "no such setting", remedy, setting.origin))
 
 
 def _resolved(
@@ -425,12 +411,15 @@ def _parse(key: Key, setting: Setting, problems: list[Problem], *, is_new: bool 
     try:
         return key.parse(setting.text, is_new=is_new)
     except InvalidValue as error:
-        cure = f"give {key.allowed()}"
-        name = setting.written_as or key.name
-        reason = _REFERRED_IS_INVALID if setting.reference else str(error)
-        is_reference = bool(setting.reference)
-        problems.append(Problem(name, setting.shown, reason, cure, setting.origin, is_reference))
+        problems.append(_invalid(key.name, setting, error, f"give {key.allowed()}"))
         return key.default
+
+
+def _invalid(name: str, setting: Setting, error: InvalidValue, cure: str) -> Problem:
+    reason = _REFERRED_IS_INVALID if setting.reference else str(error)
+    is_reference = bool(setting.reference)
+    given = setting.written_as or name
+    return Problem(given, setting.shown, reason, cure, setting.origin, is_reference)
 
 
 def _addresses(
@@ -440,22 +429,11 @@ def _addresses(
         try:
             return parse(values[name], *more)
         except InvalidValue as error:
-            setting = settings.get(name)
-            text = setting.shown if setting else str(values[name])
-            cure = (
-                "write NAME://HOST:PORT"
-                if "listeners" in name
-                else f"see tidelog config list {name}"
-            )
-            problems.append(
-                Problem(
-                    (setting and setting.written_as) or name,
-                    text,
-                    _REFERRED_IS_INVALID if setting and setting.reference else str(error),
-                    cure,
-                    setting.origin if setting else "",
-                )
-            )
+            cure = f"see tidelog config list {name}"
+            if "listeners" in name:
+                cure = "write NAME://HOST:PORT"
+            setting = settings.get(name) or Setting(text=str(values[name]), origin="")
+            problems.append(_invalid(name, setting, error, cure))
             return ()
 
     protocols = attempt("listener.security.protocol.map", parse_protocol_map)
