@@ -16,7 +16,7 @@ are removed from the files (`remove_entries`).
 Source: Kafka `LogManager` checkpoints.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 from threading import Lock
 
@@ -38,14 +38,23 @@ from values.dataclasses import dataclass
 PartitionKey = tuple[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Hints:
-    """The content of the checkpoints when the directory was opened."""
+    """The content of the checkpoints."""
 
-    recovery_points: Mapping[PartitionKey, int] = field(default_factory=dict)
-    log_starts: Mapping[PartitionKey, int] = field(default_factory=dict)
-    high_watermarks: Mapping[PartitionKey, int] = field(default_factory=dict)
-    cleaned: Mapping[PartitionKey, int] = field(default_factory=dict)
+    recovery_points: dict[PartitionKey, int] = field(default_factory=dict)
+    log_starts: dict[PartitionKey, int] = field(default_factory=dict)
+    high_watermarks: dict[PartitionKey, int] = field(default_factory=dict)
+    cleaned: dict[PartitionKey, int] = field(default_factory=dict)
+
+    def by_file(self) -> dict[str, dict[PartitionKey, int]]:
+        """The offsets of each file, in the order in which they are written."""
+        return {
+            LOG_START_FILE: self.log_starts,
+            RECOVERY_POINT_FILE: self.recovery_points,
+            HIGH_WATERMARK_FILE: self.high_watermarks,
+            CLEANER_FILE: self.cleaned,
+        }
 
     def recovery_point(self, key: PartitionKey, *, is_clean: bool) -> int:
         """The offset below which the partition is known to be durable, 0 when nothing is known.
@@ -68,7 +77,7 @@ class OffsetCheckpoints:
         self._read_at_start = Hints()
         self._generation = 0
         self._one_at_a_time = Lock()
-        self._written: tuple[Mapping[PartitionKey, int], ...] | None = None
+        self._written: Hints | None = None
         self._has_cleaned = files.exists(f"{root}/{CLEANER_FILE}")
 
     def read(self, *, stopped_cleanly: bool) -> tuple[Hints, list[str]]:
@@ -79,19 +88,13 @@ class OffsetCheckpoints:
                 f"{RECOVERY_POINT_FILE} is missing, although a clean stop has written it; the high "
                 "watermarks and the files of each log say where it ended"
             )
-        hints = Hints(
-            recovery_points=self._read(RECOVERY_POINT_FILE, notices),
-            log_starts=self._read(LOG_START_FILE, notices),
-            high_watermarks=self._read(HIGH_WATERMARK_FILE, notices),
-            cleaned=self._read(CLEANER_FILE, notices),
-        )
-        self._known = {
-            *hints.recovery_points,
-            *hints.log_starts,
-            *hints.high_watermarks,
-            *hints.cleaned,
-        }
-        self._read_at_start = hints
+        hints = self._read_at_start
+        for name, offsets in hints.by_file().items():
+            try:
+                offsets |= read_offsets(self._root, name, self._files)
+            except CorruptCheckpoint as error:
+                notices.append(f"{name} cannot be read and is taken for empty: {error}")
+            self._known |= offsets.keys()
         return hints, notices
 
     def write(self, logs: Iterable[Log]) -> Steps[None]:
@@ -112,8 +115,8 @@ class OffsetCheckpoints:
         self._generation += 1
         generation = self._generation
         has_cleaned = self._has_cleaned
-        content = log_starts, recovery_points, high_watermarks, cleaned = self._offsets_of(logs)
-        self._known |= recovery_points.keys()
+        content = self._offsets_of(logs)
+        self._known |= content.recovery_points.keys()
         if content == self._written:
             return
 
@@ -124,11 +127,9 @@ class OffsetCheckpoints:
                 self._written = None
                 if generation != self._generation:
                     return
-                write_offsets(self._root, LOG_START_FILE, log_starts, self._files)
-                write_offsets(self._root, RECOVERY_POINT_FILE, recovery_points, self._files)
-                write_offsets(self._root, HIGH_WATERMARK_FILE, high_watermarks, self._files)
-                if cleaned or has_cleaned:
-                    write_offsets(self._root, CLEANER_FILE, cleaned, self._files)
+                for name, offsets in content.by_file().items():
+                    if name != CLEANER_FILE or offsets or has_cleaned:
+                        write_offsets(self._root, name, offsets, self._files)
                 self._written = content
 
         try:
@@ -136,8 +137,8 @@ class OffsetCheckpoints:
         except OSError as error:
             raise StorageFailed("checkpoint", self._root, str(error)) from error
         if generation == self._generation:
-            self._has_cleaned = bool(cleaned)
-            self._known = set(recovery_points)
+            self._has_cleaned = bool(content.cleaned)
+            self._known = set(content.recovery_points)
 
     def keep_proven_ends(self, logs: Sequence[Log]) -> None:
         """Store the ends of quarantined logs that only facts of a clean stop have proven.
@@ -165,38 +166,25 @@ class OffsetCheckpoints:
         if any((topic, partition) in self._known for partition in partitions):
             run_steps(self.write(logs))
 
-    def _offsets_of(self, logs: Iterable[Log]) -> tuple[dict[PartitionKey, int], ...]:
-        """Log starts, recovery points, high watermarks, and compacted offsets."""
-        log_starts: dict[PartitionKey, int] = {}
-        recovery_points: dict[PartitionKey, int] = {}
-        high_watermarks: dict[PartitionKey, int] = {}
-        cleaned: dict[PartitionKey, int] = {}
-        offsets = (log_starts, recovery_points, high_watermarks, cleaned)
-        hints = self._read_at_start
-        before = (hints.log_starts, hints.recovery_points, hints.high_watermarks, hints.cleaned)
+    def _offsets_of(self, logs: Iterable[Log]) -> Hints:
+        found = Hints()
+        offsets, before = found.by_file(), self._read_at_start.by_file()
         for log in logs:
             key = (log.topic, log.partition)
             if log.quarantine is not None:
-                for written, known in zip(offsets, before, strict=True):
+                for name, known in before.items():
                     if key in known:
-                        written[key] = known[key]
-                if log.quarantine.durable_end > recovery_points.get(key, 0):
-                    recovery_points[key] = log.quarantine.durable_end
+                        offsets[name][key] = known[key]
+                if log.quarantine.durable_end > found.recovery_points.get(key, 0):
+                    found.recovery_points[key] = log.quarantine.durable_end
                 continue
-            recovery_points[key] = _recovery_point(log)
-            high_watermarks[key] = log.high_watermark
+            found.recovery_points[key] = _recovery_point(log)
+            found.high_watermarks[key] = log.high_watermark
             if log.config.is_compacted:
-                cleaned[key] = log.cleaned_offset
+                found.cleaned[key] = log.cleaned_offset
             if log.log_start_offset > log.segments.first.base_offset:
-                log_starts[key] = log.log_start_offset
-        return offsets
-
-    def _read(self, name: str, notices: list[str]) -> dict[PartitionKey, int]:
-        try:
-            return read_offsets(self._root, name, self._files)
-        except CorruptCheckpoint as error:
-            notices.append(f"{name} cannot be read and is taken for empty: {error}")
-            return {}
+                found.log_starts[key] = log.log_start_offset
+        return found
 
 
 def _recovery_point(log: Log) -> int:

@@ -28,7 +28,6 @@ Source: KIP-33, KIP-79, KIP-734; Kafka `UnifiedLog.fetchOffsetByTimestamp`,
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import field
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from protocol.errors import DecompressionLimitExceeded
@@ -128,13 +127,6 @@ class LookupExplanation:
         return sum(search.bytes_read for search in self.searched)
 
 
-@dataclass(slots=True)
-class LookupTrace:
-    """Collects `SegmentSearch`es for a caller that wants an explanation."""
-
-    searched: list[SegmentSearch] = field(default_factory=list)
-
-
 class LargeEntries:
     """The searches of one lookup in entries that are too large for the loop thread.
 
@@ -200,11 +192,12 @@ class TimeLookup:
         self,
         timestamp: int,
         log_start_offset: int,
-        trace: LookupTrace | None = None,
+        trace: list[SegmentSearch] | None = None,
         large: LargeEntries | None = None,
     ) -> TimestampOffset | None:
         """The first record at or after `timestamp` (ms) from `log_start_offset` on, or None.
 
+        `trace` gets the cost of each segment's search.
         Raises TooMuchAtOnce, if there are `large` entries to search in another thread.
         """
         segments = self._segments
@@ -244,8 +237,8 @@ class TimeLookup:
         self, timestamp: int, log_start_offset: int, high_watermark: int
     ) -> LookupExplanation:
         """`find` with its cost and the records before and after the answer."""
-        trace = LookupTrace()
-        found = self.find(timestamp, log_start_offset, trace)
+        searched: list[SegmentSearch] = []
+        found = self.find(timestamp, log_start_offset, searched)
         before = after = None
         if found is not None:
             before = self._before(found.offset, log_start_offset)
@@ -256,7 +249,7 @@ class TimeLookup:
             visible=found is not None and found.offset < high_watermark,
             segments=len(self._segments),
             segment_steps=tuple(self._segments.steps_to(timestamp)),
-            searched=tuple(trace.searched),
+            searched=tuple(searched),
             before=before,
             after=after,
         )
@@ -362,7 +355,7 @@ def find_in_segment(
     segment: Segment,
     timestamp: int,
     log_start_offset: int,
-    trace: LookupTrace | None = None,
+    trace: list[SegmentSearch] | None = None,
     large: LargeEntries | None = None,
 ) -> TimestampOffset | None:
     """The first record of one segment at or after `timestamp` from `log_start_offset` on."""
@@ -385,7 +378,7 @@ def find_in_segment(
             found = TimestampOffset(at[0], at[1], head.partition_leader_epoch)
         position = head.position + head.size
     if trace is not None:
-        trace.searched.append(
+        trace.append(
             _describe(
                 segment, index, time_entry, offset_entry, walk, position, found, timestamp,
                 max(time_entry.offset, log_start_offset),
