@@ -118,11 +118,8 @@ class _Repair:
         self._files = files
         self._manifest = manifest = Manifest(directory, files)
         self._report = LossReport()
-        parsed = [
-            name
-            for name in map(file_names.parse_segment_file_name, files.list_directory(directory))
-            if name is not None and not name.stage
-        ]
+        listed = file_names.parsed_names(files.list_directory(directory))
+        parsed = [name for name in listed if not name.stage]
         self._bases = sorted(
             name.base_offset for name in parsed if name.kind == file_names.LOG_SUFFIX
         )

@@ -18,6 +18,7 @@ Source: Kafka `LogFileUtils`, `LocalLog`.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from protocol.records.layout import INT32_MAX, INT64_MAX
@@ -100,6 +101,12 @@ def parse_segment_file_name(name: str) -> SegmentFileName | None:
         return None
     base_offset = int(digits)
     return SegmentFileName(base_offset, *ending) if base_offset <= OFFSET_MAX else None
+
+
+def parsed_names(names: Iterable[str]) -> list[SegmentFileName]:
+    """Those of `names` that are names of segment files."""
+    parsed = (parse_segment_file_name(name) for name in names)
+    return [name for name in parsed if name is not None]
 
 
 def resembles_segment_file(name: str) -> bool:

@@ -259,11 +259,10 @@ def _highest_producer_id(path: str, directories: Iterable[str], files: Files) ->
     for directory in directories:
         if not files.exists(f"{path}/{directory}"):
             continue
-        for name in files.list_directory(f"{path}/{directory}"):
-            parsed = file_names.parse_segment_file_name(name)
-            if parsed is None or parsed.kind != file_names.SNAPSHOT_SUFFIX or parsed.stage:
+        for name in file_names.parsed_names(files.list_directory(f"{path}/{directory}")):
+            if name.kind != file_names.SNAPSHOT_SUFFIX or name.stage:
                 continue
-            content = files.read_all(f"{path}/{directory}/{name}")
+            content = files.read_all(f"{path}/{directory}/{name.format()}")
             try:
                 entries = decode_snapshot(content)
             except CorruptSnapshot:

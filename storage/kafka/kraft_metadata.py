@@ -37,7 +37,7 @@ from protocol.records.record import Record, control_type
 from protocol.records.scan import Entry, Stop, iter_records, scan_checked
 from protocol.stored import codec, kraft
 from protocol.stored.kraft import RemovedSecurityRecord, SecurityRecord
-from storage.disk.file_names import parse_segment_file_name
+from storage.disk.file_names import parsed_names
 from storage.disk.files import Files
 from storage.kafka.kraft_records import (
     METADATA_VERSION_FEATURE,
@@ -195,8 +195,7 @@ def read_cluster_metadata(directory: str, files: Files) -> ClusterMetadata:
         assert match is not None
         position = int(match["end"])
         _apply_snapshot(metadata, f"{directory}/{snapshots[-1]}", files)
-    segments = [parsed for name in names if (parsed := parse_segment_file_name(name))]
-    for segment in sorted(segments, key=lambda parsed: parsed.base_offset):
+    for segment in sorted(parsed_names(names)):
         if segment.is_log:
             position = _apply_segment(metadata, f"{directory}/{segment.format()}", files, position)
     return metadata

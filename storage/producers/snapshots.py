@@ -40,7 +40,7 @@ from typing import Final
 
 from protocol.records.checksums import crc32c
 from protocol.records.layout import NO_OFFSET
-from storage.disk.file_names import SNAPSHOT_SUFFIX, parse_segment_file_name, segment_file_path
+from storage.disk.file_names import SNAPSHOT_SUFFIX, parsed_names, segment_file_path
 from storage.disk.files import File, Files
 from storage.producers.state import CachedBatch, ProducerEntry, ProducerState
 
@@ -100,11 +100,10 @@ class ProducerSnapshots:
         self._directory = directory
         self._files = files
         listed = files.list_directory(directory) if names is None else names
-        parsed = [parse_segment_file_name(name) for name in listed]
         self._offsets = sorted(
             name.base_offset
-            for name in parsed
-            if name is not None and name.kind == SNAPSHOT_SUFFIX and not name.stage
+            for name in parsed_names(listed)
+            if name.kind == SNAPSHOT_SUFFIX and not name.stage
         )
 
     @property

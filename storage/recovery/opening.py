@@ -5,9 +5,8 @@ from dataclasses import field
 from config import TopicConfig
 from storage.disk.file_names import (
     AUXILIARY_SUFFIXES,
-    SegmentFileName,
     offset_file_name,
-    parse_segment_file_name,
+    parsed_names,
 )
 from storage.disk.files import Files
 from storage.errors import LogQuarantined
@@ -61,9 +60,3 @@ class DirectoryOpening:
         self.files.unlink(f"{self.path}/{name}")
         self.names.remove(name)
         self.report.removed_files.append(name)
-
-
-def parsed_names(names: list[str]) -> list[SegmentFileName]:
-    """Those of `names` that are names of segment files."""
-    parsed = (parse_segment_file_name(name) for name in names)
-    return [name for name in parsed if name is not None]

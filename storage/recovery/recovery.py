@@ -45,6 +45,7 @@ from storage.disk.file_names import (
     LOG_SUFFIX,
     MANIFEST_NAME,
     offset_file_name,
+    parsed_names,
     resembles_segment_file,
 )
 from storage.disk.files import Files, sync_file
@@ -57,7 +58,7 @@ from storage.log.values import RecoveryReport
 from storage.producers.snapshots import ProducerSnapshots
 from storage.producers.state import ProducerState
 from storage.recovery.loss import StoredFacts, quarantine
-from storage.recovery.opening import DirectoryOpening, parsed_names
+from storage.recovery.opening import DirectoryOpening
 from storage.recovery.split_overflow import split_overflowing
 from storage.recovery.temporary_files import (
     finish_rewrites,

@@ -33,10 +33,11 @@ from storage.disk.file_names import (
     LOG_SUFFIX,
     MANIFEST_NAME,
     SWAP_SUFFIX,
+    parsed_names,
 )
 from storage.disk.files import sync_file
 from storage.errors import CorruptLog
-from storage.recovery.opening import DirectoryOpening, parsed_names
+from storage.recovery.opening import DirectoryOpening
 from storage.recovery.temporary_files import finish_rewrites
 from storage.segment.manifest import UNKNOWN, SegmentFacts
 from storage.segment.segment import Segment

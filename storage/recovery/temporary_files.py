@@ -23,11 +23,12 @@ from storage.disk.file_names import (
     SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
     SegmentFileName,
+    parsed_names,
 )
 from storage.disk.files import TEMPORARY_SUFFIX
 from storage.errors import CorruptLog
 from storage.log.auxiliary_indexes import KINDS
-from storage.recovery.opening import DirectoryOpening, parsed_names
+from storage.recovery.opening import DirectoryOpening
 from storage.segment.entry_heads import HeadWalk
 
 
