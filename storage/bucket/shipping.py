@@ -25,7 +25,7 @@ there on earlier ones, and no deleted key comes back with a restore. Nothing tha
 is compacted (`storage.log.compaction`), so the newest value of each key is there in between. An
 internal log has no objects: one round swaps the pieces of all that was rewritten.
 
-One generator at a time. It reads the logs in slices in their owner's thread.
+One generator at a time. More than a few bytes of a log are read in another thread.
 """
 
 import base64
@@ -36,7 +36,6 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
-from protocol.records.checksums import crc32c
 from protocol.records.layout import NO_OFFSET
 from storage.bucket.emptied import check_entries, check_journal, check_objects
 from storage.bucket.journal import (
@@ -50,6 +49,7 @@ from storage.bucket.journal import (
 )
 from storage.directory.data_dir import DataDir
 from storage.directory.metadata import KIND_TOPIC, Json, is_deleted
+from storage.disk.reading import read_summed
 from storage.disk.steps import SLICE_BYTES, Steps
 from storage.errors import DirectoryOlder, StoreFailed, storage_failure
 from storage.log.log import Log
@@ -526,17 +526,17 @@ class Shipper:
         draft = self._draft
         at, position, end, crc = draft.records_bytes, start, min(limit, start + room), 0
         assert start < end, f"{segment.log.path}: nothing to ship at byte {start}"
+        file = segment.log
         while position < end:
             is_there = log.segments.floor(segment.base_offset) is segment
             if segment.remote is not None or not is_there:
                 # Without this log, offsets of its groups would be ahead of its records.
                 raise _Again
-            data = segment.log.pread(min(SLICE_BYTES, end - position), position)
+            size = min(SLICE_BYTES, end - position)
+            data, crc = yield from read_summed(file, size, position, crc)
             draft.records.append(data)
             draft.records_bytes += len(data)
-            crc = crc32c(data, crc)
             position += len(data)
-            yield None
         draft.pieces[key] = _Place(at, end - start, crc, segment)
         return end
 
@@ -687,8 +687,7 @@ def _is_same(segment: Segment, position: int, piece: Piece) -> Steps[bool]:
     crc = 0
     for at in range(position, position + piece.size, SLICE_BYTES):
         size = min(SLICE_BYTES, position + piece.size - at)
-        crc = crc32c(segment.log.pread(size, at), crc)
-        yield None
+        _, crc = yield from read_summed(segment.log, size, at, crc)
     return crc == piece.crc
 
 

@@ -23,8 +23,8 @@ are open, `RealFiles` closes the ones idle for longest, and the next use opens t
 closes a file that has unsynced bytes or is being synced: only an open descriptor is sure to get the
 error of a failed write-back.
 
-Concurrency: one thread (the log's writer) uses a `Files` and its `File`s. The only exception is
-`File.sync` of a pinned file, which any other thread may run meanwhile.
+Concurrency: one thread (the log's writer) uses a `Files` and its `File`s. The only exceptions are
+`File.sync` and `File.pread` of a pinned file, which any other thread may run meanwhile.
 
 Source: the assumptions are those of ext4 and XFS with barriers.
 """
@@ -73,6 +73,12 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None:
         """Set the length of the file to `size` bytes; added bytes are zero."""
+
+    def pin(self) -> None:
+        """Keep the descriptor open until `unpin`, so that any one thread may `pread`."""
+
+    def unpin(self) -> None:
+        """End one `pin`. A file that was closed meanwhile is closed with the last one."""
 
     def begin_sync(self) -> int:
         """Pin the descriptor for `sync`; the mark returned stands for all changes so far."""
@@ -317,11 +323,22 @@ class RealFile(FileEnd):
         os.ftruncate(fd, size)
         self.size = size
 
-    def begin_sync(self) -> int:
-        """See `File.begin_sync`."""
+    def pin(self) -> None:
+        """See `File.pin`."""
         if self._fd < 0:
             self._files._open_again(self)
         self._pins += 1
+
+    def unpin(self) -> None:
+        """See `File.unpin`."""
+        assert self._pins > 0, f"{self.path} is not pinned"
+        self._pins -= 1
+        if self._closing and self._pins == 0:
+            self.close()
+
+    def begin_sync(self) -> int:
+        """See `File.begin_sync`."""
+        self.pin()
         return self._changes
 
     def sync(self) -> None:
@@ -331,13 +348,10 @@ class RealFile(FileEnd):
 
     def end_sync(self, mark: int | None) -> None:
         """See `File.end_sync`."""
-        assert self._pins > 0, "end_sync without begin_sync"
-        self._pins -= 1
         if mark is not None:
             assert mark <= self._changes, "a mark of changes that were not made"
             self._synced = max(self._synced, mark)
-        if self._closing and self._pins == 0:
-            self.close()
+        self.unpin()
 
     def close(self) -> None:
         """See `File.close`."""

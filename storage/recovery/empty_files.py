@@ -70,6 +70,12 @@ class EmptyFile:
         """Raises OSError."""
         _refuse(self.path)
 
+    def pin(self) -> None:
+        """No descriptor is open."""
+
+    def unpin(self) -> None:
+        """Nothing was pinned."""
+
     def begin_sync(self) -> int:
         """Everything so far, which is nothing."""
         return 0

@@ -13,8 +13,8 @@ finds it. Only a segment whose line is synced may lose its local file (`storage.
 
 A segment is uploaded when it is closed, durable with its indexes, and below the last stable offset;
 of a compacted log, when it is clean. One that was rewritten later is uploaded once more.
-The bytes are read in slices by the owner's thread; requests and syncs are calls for other threads.
-So an upload has one slice and one part in memory, whatever the size of the segment.
+The bytes are read, summed and sent in slices by another thread, as are requests and syncs: the
+owner's thread only says what is next. A large segment is one slice and one part in memory.
 
 Source: KIP-405 for what may be uploaded; the order is ours (docs/adr/0028).
 """
@@ -25,6 +25,7 @@ from random import Random
 from typing import Any, Final
 
 from protocol.records.checksums import crc32c
+from storage.disk.files import File
 from storage.disk.steps import SLICE_BYTES, Steps, off_loop
 from storage.errors import ObjectExists, StorageError, StoreFailed, storage_failure
 from storage.log.log import Log
@@ -142,14 +143,24 @@ def _describe(log: Log, segment: Segment) -> dict[str, Any]:
 def _send(log: Log, segment: Segment, upload: ObjectUpload) -> Steps[int]:
     """Write the log to the upload; its CRC-32C."""
     crc = position = 0
-    while position < segment.size:
-        _check_there(log, segment)
-        data = segment.log.pread(SLICE_BYTES, position)
-        crc = crc32c(data, crc)
-        position += len(data)
-        yield from off_loop(partial(upload.write, data))
-    assert position == segment.size, f"{segment.log.path}: {position} bytes were sent"
+    file = segment.log
+    file.pin()
+    try:
+        while position < segment.size:
+            _check_there(log, segment)
+            sent, crc = yield from off_loop(partial(_send_slice, file, position, crc, upload))
+            position += sent
+    finally:
+        file.unpin()
+    assert position == segment.size, f"{file.path}: {position} bytes were sent"
     return crc
+
+
+def _send_slice(file: File, position: int, crc: int, upload: ObjectUpload) -> tuple[int, int]:
+    """Send the bytes from `position` on; how many, and the CRC-32C up to their end."""
+    data = file.pread(SLICE_BYTES, position)
+    upload.write(data)
+    return len(data), crc32c(data, crc)
 
 
 def _finish(upload: ObjectUpload, store: ObjectStore, where: RemoteObject) -> Steps[None]:

@@ -317,7 +317,7 @@ class SimulatedDisk:
 class SimulatedFile:
     """A file of a `SimulatedDisk`; see `storage.disk.files.File` for the contract."""
 
-    __slots__ = ("_disk", "_is_closed", "_marked", "_node", "path", "size")
+    __slots__ = ("_disk", "_is_closed", "_marked", "_node", "_pins", "path", "size")
 
     def __init__(self, disk: SimulatedDisk, path: str, node: FileNode) -> None:
         """A handle on the node; any number of handles may share one."""
@@ -326,6 +326,7 @@ class SimulatedFile:
         self._disk = disk
         self._node = node
         self._marked = 0
+        self._pins = 0
         self._is_closed = False
 
     def append(self, data: Bytes) -> None:
@@ -353,6 +354,18 @@ class SimulatedFile:
         self._node.change((size, None))
         self._node.modified_ms = self._disk.now_ms
         self.size = size
+
+    def pin(self) -> None:
+        """See `File.pin`. A closed file is opened again, by its name."""
+        if self._is_closed:
+            self._disk._file(self.path)
+            self._is_closed = False
+        self._pins += 1
+
+    def unpin(self) -> None:
+        """See `File.unpin`."""
+        assert self._pins > 0, f"{self.path} is not pinned"
+        self._pins -= 1
 
     def begin_sync(self) -> int:
         """See `File.begin_sync`. A closed file is opened again, by its name."""

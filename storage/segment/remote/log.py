@@ -124,6 +124,14 @@ class RemoteLogFile:
         """A remote segment is closed for good."""
         raise AssertionError(f"truncate the remote segment {self.path} to {size} bytes")
 
+    def pin(self) -> NoReturn:
+        """A remote segment has no local file to read in another thread."""
+        raise AssertionError(f"pin of the remote segment {self.path}")
+
+    def unpin(self) -> NoReturn:
+        """See `pin`."""
+        self.pin()
+
     def begin_sync(self) -> NoReturn:
         """A remote segment has no unsynced byte."""
         raise AssertionError(f"sync of the remote segment {self.path}")

@@ -11,7 +11,7 @@ from storage.remote.upload import next_to_upload, upload_segment
 from storage.segment.manifest import Manifest
 from storage.segment.remote.object import decode_trailer
 from tests.support.power_loss import Survival
-from tests.support.simulated_disk import Fault, Operation
+from tests.support.simulated_disk import Fault, Operation, SimulatedFile
 from tests.support.simulated_store import StoreFault
 from tests.support.tiered import TOPIC_ID, TieredHarness, try_upload
 
@@ -40,6 +40,32 @@ def test_objects_have_the_log_and_what_serves_it() -> None:
     assert description["epochs"] == [[0, 0]]
     assert tiered.log.segments.remote_end == 8
     assert next_to_upload(tiered.log) is None
+
+
+def test_no_byte_of_the_log_is_read_in_the_thread_of_its_owner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A slice takes half a millisecond to read and sum up, for which appends would wait."""
+    tiered = filled()
+    segment = tiered.log.segments.first
+    file, read = segment.log, 0
+    pread = SimulatedFile.pread
+
+    def counted(self: SimulatedFile, size: int, position: int) -> bytes:
+        nonlocal read
+        read += self is file
+        return pread(self, size, position)
+
+    monkeypatch.setattr(SimulatedFile, "pread", counted)
+    steps = upload_segment(tiered.log, segment, TOPIC_ID, tiered.store, Random(1))
+    read_elsewhere = 0
+    for call in steps:
+        before = read
+        if call is not None:
+            call.run()
+        read_elsewhere += read - before
+    assert read == read_elsewhere > 0
+    assert segment.remote is not None
 
 
 def test_active_and_unsynced_segments_stay() -> None:

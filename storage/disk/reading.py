@@ -1,0 +1,36 @@
+"""Reading many bytes of a file outside of its owner's thread.
+
+A slice of a megabyte takes half a millisecond to read and to sum up, which appends would notice. So
+it is a call for another thread, with the file pinned. A few bytes are read at once: a call costs
+more than they do, and a round over thousands of partitions has as many of them.
+"""
+
+from typing import Final
+
+from protocol.records.checksums import crc32c
+from storage.disk.files import File
+from storage.disk.steps import Steps, off_loop
+
+FEW_BYTES: Final = 64 * 1024
+"""How many bytes are read where the caller is."""
+
+
+def read_summed(file: File, size: int, position: int, crc: int = 0) -> Steps[tuple[bytes, int]]:
+    """Read as `File.pread`; the bytes, and their CRC-32C, which continues `crc`.
+
+    The file may be closed, replaced or removed meanwhile: these are the bytes that it had.
+    """
+
+    def read() -> tuple[bytes, int]:
+        data = file.pread(size, position)
+        return data, crc32c(data, crc)
+
+    if size <= FEW_BYTES:
+        result = read()
+        yield None
+        return result
+    file.pin()
+    try:
+        return (yield from off_loop(read))
+    finally:
+        file.unpin()
