@@ -1,13 +1,17 @@
 """The library's stores: what was sent in parts is there whole, and is compared without a copy."""
 
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from random import Random
+from threading import Thread
 
 import pytest
 
 from protocol.records.checksums import crc32c
 from storage.errors import ObjectExists, ObjectMissing
-from storage.remote.engine import describe_error, open_store
+from storage.remote import engine
+from storage.remote.engine import describe_error, open_store, signing_options
 from storage.remote.object_store import ObjectStore
 
 
@@ -89,3 +93,52 @@ def test_a_checksum_continues(store: ObjectStore) -> None:
 )
 def test_an_error_says_what_the_store_says_and_what_to_do(text: str, shown: str) -> None:
     assert describe_error(OSError(text) if text else OSError()) == shown
+
+
+@pytest.mark.parametrize(
+    ("scheme", "environment", "is_signed"),
+    [
+        ("s3", {}, False),
+        ("s3", {"AWS_ENDPOINT_URL": "https://store.example"}, False),
+        ("s3", {"AWS_ENDPOINT_URL": "http://store.example"}, True),
+        ("s3", {"aws_endpoint": "HTTP://store.example"}, True),
+        ("s3", {"AWS_UNSIGNED_PAYLOAD": "false"}, True),
+        ("gs", {}, True),
+    ],
+)
+def test_payloads_are_signed_unless_tls_protects_them(
+    scheme: str, environment: dict[str, str], is_signed: bool
+) -> None:
+    assert signing_options(scheme, environment) == ({} if is_signed else {"unsigned_payload": True})
+
+
+@pytest.mark.parametrize("is_signed", [True, False])
+def test_what_a_server_gets_as_the_signature_of_a_payload(
+    is_signed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    got: list[str] = []
+
+    class Server(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            got.append(self.headers["x-amz-content-sha256"])
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("ETag", '"1"')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Nothing is logged."""
+
+    with HTTPServer(("127.0.0.1", 0), Server) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        monkeypatch.setenv("AWS_REGION", "us-east-1")
+        if not is_signed:
+            # As over TLS, for which this server has no certificate.
+            monkeypatch.setattr(engine, "_ENDPOINTS", ())
+        open_store("s3://bucket/prefix", "cluster").put_new("a", b"content")
+        server.shutdown()
+    assert got == [sha256(b"content").hexdigest() if is_signed else "UNSIGNED-PAYLOAD"]
