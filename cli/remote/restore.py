@@ -17,7 +17,9 @@ from cli.failures import CommandFailed
 from cli.options import json_option
 from cli.output import format_count, format_size, print_json
 from cli.stores import open_bucket, run_all
+from client.times import format_time
 from storage.bucket.clusters import clusters_in
+from storage.bucket.emptied import Hole, find_hole
 from storage.bucket.journal import BucketJournal, BucketState, last_write_ms
 from storage.bucket.restore import Restored, restore
 from storage.directory.claim import LOST_AND_FOUND, random_uuid
@@ -48,15 +50,27 @@ ALIVE_MS = 60_000
     is_flag=True,
     help="Also from a broker that seems to run: it will write nothing more to the bucket.",
 )
+@click.option(
+    "--despite-hole",
+    is_flag=True,
+    help="Also if entries of the bucket's journal are missing: the older state before them, for a "
+    "broker that only reads. The bucket stays as it is.",
+)
 @json_option
 def command(
-    *, url: str, directory: Path, cluster_id: str | None, take_over: bool, as_json: bool
+    *,
+    url: str,
+    directory: Path,
+    cluster_id: str | None,
+    take_over: bool,
+    despite_hole: bool,
+    as_json: bool,
 ) -> int:
     """Make a data directory from what a bucket has: topics, settings, groups, records.
 
     URL is the broker's remote.storage.url. Start the broker on the directory with the same one.
 
-    Exit code 8 says that the broker of the bucket seems to run.
+    Exit code 8 says that the broker of the bucket seems to run, 6 that its journal has a hole.
     """
     _check_empty(directory)
     cluster_id = choose_cluster(url, cluster_id)
@@ -64,7 +78,17 @@ def command(
     directory_id = random_uuid(os.urandom)
     began_s = time.monotonic()
     try:
-        state = _take_over(store, format_uuid(directory_id), is_forced=take_over)
+        journal = BucketJournal(store, format_uuid(directory_id), Random(os.urandom(16)))
+        state, hole = _read(journal)
+        if hole is None:
+            state = _take_over(journal, is_forced=take_over)
+        elif state.number < 0 or not despite_hole:
+            other = f"give --despite-hole for the {_described(store, state)}"
+            raise CommandFailed(
+                f"the journal of the bucket has a hole: {hole}. Bring back what is missing"
+                f"{f', or {other}' if state.number >= 0 else ''}; nothing was changed",
+                ExitCode.DAMAGED,
+            )
         RealFiles().make_directory(str(directory.absolute()))
         restored = restore(
             state,
@@ -80,9 +104,15 @@ def command(
     except (OSError, StorageError) as error:
         raise CommandFailed(f"{directory}: {error}", ExitCode.FAILED) from error
     if as_json:
-        print_json({"cluster_id": cluster_id, "epoch": state.epoch, **asdict(restored)})
+        facts = {"missing_entries": list(hole.missing if hole else ())}
+        print_json({"cluster_id": cluster_id, "epoch": state.epoch, **asdict(restored), **facts})
     else:
         _show(directory, restored, time.monotonic() - began_s)
+        if hole is not None:
+            click.echo(
+                f"the journal has a hole: {hole}. This is the {_described(store, state)}. A broker "
+                "on it only reads, since the bucket was not taken over"
+            )
     return ExitCode.OK
 
 
@@ -99,16 +129,28 @@ def _check_empty(directory: Path) -> None:
         )
 
 
-def _take_over(store: ObjectStore, owner_id: str, *, is_forced: bool) -> BucketState:
-    journal = BucketJournal(store, owner_id, Random(os.urandom(16)))
+def _read(journal: BucketJournal) -> tuple[BucketState, Hole | None]:
+    """The map, and the hole that ends it, if there is one."""
     state = run_steps(journal.read())
-    if state.number < 0:
+    hole = find_hole(state, journal.store)
+    if state.number < 0 and hole is None:
         raise CommandFailed(
             "the bucket has no journal: an earlier release wrote it, or another program; start "
             "this release on its data directory first",
             ExitCode.NOT_FOUND,
         )
-    age_ms = time.time_ns() // 1_000_000 - last_write_ms(store, state)
+    return state, hole
+
+
+def _described(store: ObjectStore, state: BucketState) -> str:
+    written_ms = last_write_ms(store, state)
+    when = f", of {format_time(written_ms)}" if written_ms else ""
+    return f"state after entry {state.number}{when}"
+
+
+def _take_over(journal: BucketJournal, *, is_forced: bool) -> BucketState:
+    state = journal.state
+    age_ms = time.time_ns() // 1_000_000 - last_write_ms(journal.store, state)
     if not is_forced and not state.owner.get("released") and age_ms < ALIVE_MS:
         raise CommandFailed(
             f"the broker of data directory {state.owner_id} wrote to the bucket "

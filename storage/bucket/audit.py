@@ -8,6 +8,7 @@ here: `storage.audit.remote` judges which of it is garbage.
 from collections.abc import Iterable
 from dataclasses import field
 
+from storage.bucket.emptied import find_hole
 from storage.bucket.journal import JOURNAL_PREFIX, BucketState, Piece, entry_key
 from storage.bucket.restore import objects_in, read_piece
 from storage.bucket.shipping import parse_piece
@@ -63,6 +64,9 @@ def audit_bucket(
     for one in stored.values():
         if one.key.endswith(OBJECT_SUFFIX) and one.key not in named:
             report.orphans.append(one)
+    hole = find_hole(state, store)
+    if hole is not None:
+        report.problems.append(f"the journal has a hole: {hole}")
     if state.number >= 0 and not any(key.startswith(JOURNAL_PREFIX) for key in stored):
         report.problems.append("the bucket has no entry of a journal")
     return report

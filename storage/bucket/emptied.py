@@ -2,13 +2,14 @@
 
 Owns the questions that tell it from a new bucket. The owner asks while it writes (`check_journal`).
 A start asks for holes in the journal (`check_entries`), and without a journal for the objects that
-its logs name (`check_objects`). A standby asks before it takes over (`check_followed`). An owner
-that wrote on would acknowledge records that no restore finds, and local retention would remove the
-only copies.
+its logs name (`check_objects`). A standby asks before it takes over (`check_followed`), a restore
+what it would leave out (`find_hole`). An owner that wrote on would acknowledge records that no
+restore finds, and local retention would remove the only copies.
 """
 
 from collections.abc import Iterable
 from functools import partial
+from typing import NamedTuple
 
 from storage.bucket.journal import (
     BucketJournal,
@@ -62,6 +63,49 @@ def _hole_in(state: BucketState, store: ObjectStore) -> int | None:
         asked |= {following} - listed
     # A listing may be late, or another owner has just written that entry and the ones after it.
     return _missing_of(sorted(asked), store)
+
+
+class Hole(NamedTuple):
+    """Entries of a journal that are missing, while later ones are there.
+
+    Attributes:
+        missing: their numbers.
+        following: the numbers of entries after the first missing one. What they say is lost: they
+            change a map that is not known.
+    """
+
+    missing: tuple[int, ...]
+    following: tuple[int, ...]
+
+    def __str__(self) -> str:
+        """Which entries are missing, and which ones are of no use without them."""
+        return f"{_entries(self.missing, 'missing')}, {_entries(self.following, 'left out')}"
+
+
+def find_hole(state: BucketState, store: ObjectStore) -> Hole | None:
+    """What keeps `state`, which was read there, from being the newest map. Raises StoreFailed."""
+    following = sorted(number for number in entries_in(store) if number > state.number)
+    if not following:
+        return None
+    there = set(following)
+    missing = [one for one in range(state.number + 1, following[-1]) if one not in there]
+    if _missing_of(missing[:1], store) is None or newest_checkpoint(store) > state.number:
+        # A broker writes them just now, or its checkpoint has replaced them.
+        return None
+    return Hole(tuple(missing), tuple(following))
+
+
+def _entries(numbers: tuple[int, ...], what: str) -> str:
+    if len(numbers) == 1:
+        return f"entry {numbers[0]} is {what}"
+    spans = [[numbers[0], numbers[0]]]
+    for number in numbers[1:]:
+        if number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    text = ", ".join(str(a) if a == b else f"{a} to {b}" for a, b in spans)
+    return f"entries {text} are {what}"
 
 
 def check_followed(state: BucketState, store: ObjectStore) -> Steps[None]:

@@ -150,3 +150,70 @@ async def test_a_broker_whose_bucket_was_taken_over_writes_nothing(tmp_path: Pat
     async with broker(tmp_path / "first", url) as (running, client):
         assert not await running.broker.bucket.ship()  # type: ignore[union-attr]
         assert (await produce(client, "t", batch("refused"))).error_code != 0
+
+
+@pytest.fixture
+async def holed(tmp_path: Path) -> Path:
+    """A bucket whose broker has ended, and which lacks an entry; the entry is `entry` beside it."""
+    url = f"file://{tmp_path}/bucket"
+    async with broker(tmp_path / "first", url) as (running, client):
+        await create_topic(client, "t", 1, **TIERED)
+        for number in range(4):
+            await fill(client, range(number * 3, number * 3 + 3))
+            assert await running.broker.bucket.ship()  # type: ignore[union-attr]
+    entries = sorted((tmp_path / "bucket").rglob("journal/*"))
+    entries[-3].rename(tmp_path / "entry")
+    return entries[-3]
+
+
+def contents(bucket: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in bucket.rglob("*") if path.is_file()}
+
+
+async def test_a_hole_in_the_journal_is_named_and_not_written_into(
+    holed: Path, tmp_path: Path
+) -> None:
+    """A restore would be older than what the bucket had, and its broker would fill the hole."""
+    url, number = f"file://{tmp_path}/bucket", int(holed.name)
+    before = contents(tmp_path / "bucket")
+    hole = f"entry {number} is missing, entries {number + 1} to {number + 2} are left out"
+    done = tidelog("restore", url, "--data-dir", str(tmp_path / "no"))
+    assert done.returncode == ExitCode.DAMAGED
+    assert hole in done.stderr
+    assert f"state after entry {number - 1}, of 20" in done.stderr
+    assert not (tmp_path / "no").exists()
+
+    done = tidelog("restore", url, "--data-dir", str(tmp_path / "older"), "--despite-hole")
+    assert done.returncode == 0, done.stderr
+    assert hole in done.stdout
+    assert contents(tmp_path / "bucket") == before
+    async with broker(tmp_path / "older", url) as (running, client):
+        assert await read(client, 6) == list(range(6))
+        assert not await running.broker.bucket.ship()  # type: ignore[union-attr]
+        assert (await produce(client, "t", batch("refused"))).error_code != 0
+    assert contents(tmp_path / "bucket") == before
+
+    (tmp_path / "entry").rename(holed)
+    done = tidelog("restore", url, "--data-dir", str(tmp_path / "whole"))
+    assert done.returncode == 0, done.stderr
+    assert "has a hole" not in done.stdout
+    async with broker(tmp_path / "whole", url) as (_, client):
+        assert await read(client, 12) == list(range(12))
+
+
+async def test_an_audit_names_a_hole(holed: Path, tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/bucket"
+    done = tidelog("fsck", str(tmp_path / "first"), "--remote", url)
+    assert done.returncode == ExitCode.DAMAGED
+    assert f"the journal has a hole: entry {int(holed.name)} is missing" in done.stdout
+
+
+async def test_a_journal_without_its_beginning_gives_nothing(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/bucket"
+    async with broker(tmp_path / "first", url):
+        pass
+    min((tmp_path / "bucket").rglob("journal/*")).unlink()
+    done = tidelog("restore", url, "--data-dir", str(tmp_path / "no"), "--despite-hole")
+    assert done.returncode == ExitCode.DAMAGED
+    assert "entry 0 is missing" in done.stderr
+    assert not (tmp_path / "no").exists()
