@@ -3,6 +3,7 @@
 Brokers take turns in a random order, each with one topic of small segments:
 
     local      no object store
+    again      the same in another broker: its ratio is the noise of this machine
     stranger   the same, beside a process that sends its files to a real S3 server, read back and
                compared: what the store takes of this machine, by whichever process sends
     uploading  `remote.storage.enable`: closed segments and tails go to a real S3 server
@@ -19,8 +20,9 @@ The store shares the processors of this machine with broker and producer, which 
 does not: `uploading` beside `stranger` is what the broker itself loses by uploading. With
 `--elsewhere` the stores run only while no other thread needs a core (SCHED_IDLE), and have their
 bytes in memory, which is as near to another machine as one machine comes. Ratios are medians over
-the rounds, each beside `local` of the same round. CPU is that of the broker. `make test-s3`
-installs the store (versitygw). All files are below TMPDIR.
+the rounds, each beside `local` of the same round, with the quartiles. CPU is that of the broker
+while it appends, and until the store has all of it. With `--unsigned` payloads are not signed
+(`AWS_UNSIGNED_PAYLOAD`). `make test-s3` installs the store (versitygw). All files are below TMPDIR.
 `python -m benchmarks.tiering [--rounds N] [--seconds S] [--rate N] [--megabytes N] [--elsewhere]`
 """
 
@@ -38,7 +40,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 from typing import NamedTuple
 
 from benchmarks.harness import brokers, loads, machine, report
@@ -48,7 +50,7 @@ from tests.support.kafka_peer import cpu_seconds
 
 TOPIC = "paced"
 URL = f"s3://{BUCKET}/bench"
-CONDITIONS = ("local", "stranger", "uploading", "former", "down")
+CONDITIONS = ("local", "again", "stranger", "uploading", "former", "down")
 UPLOADING = ("uploading", "former")
 SEGMENT_BYTES = 4 * 1024 * 1024
 BATCH_BYTES = 16_000
@@ -56,7 +58,7 @@ SETTLED_S = 300.0
 """How long the store may take to get what waits."""
 
 PATH_HEADINGS = ["store", "p50", "p99", "of each round", "p99 beside local", "uploaded meanwhile"]
-RATE_HEADINGS = ["store", "MB/s", "beside local", "CPU s for 1 GB"]
+RATE_HEADINGS = ["store", "MB/s", "beside local", "CPU s for 1 GB", "until the store has it"]
 
 
 class Turn(NamedTuple):
@@ -67,6 +69,7 @@ class Turn(NamedTuple):
     uploaded_bytes: int
     bytes_per_s: float
     cpu_s_per_gb: float
+    settled_s_per_gb: float
 
 
 @dataclass(slots=True)
@@ -112,7 +115,7 @@ class Subject:
         while self.waiting_bytes:
             if time.perf_counter() - started > SETTLED_S:
                 raise RuntimeError(f"{self.waiting_bytes} bytes wait for the store")
-            time.sleep(0.2)
+            time.sleep(0.5)  # an answer of the metrics port is CPU of the broker, too
         return time.perf_counter() - started
 
 
@@ -125,6 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--megabytes", type=int, default=200, help="of each unpaced part")
     parser.add_argument("--flush-policy", default="batch", help="of the brokers")
     parser.add_argument("--elsewhere", action="store_true", help="stores at the lowest priority")
+    parser.add_argument("--unsigned", action="store_true", help="payloads are not signed")
     parser.add_argument("--former", help="directory of another `tidelog` for the row `former`")
     parser.add_argument("--without", default="", help="rows that are left out, with commas")
     options = parser.parse_args(arguments)
@@ -133,6 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     program = find_versitygw()
     if program is None:
         parser.error("there is no S3 server: `make .cache/go/bin/versitygw` builds it")
+    os.environ["AWS_UNSIGNED_PAYLOAD"] = str(options.unsigned).lower()
     brokers.end_with_us()
     machine.touch_memory()
     found: dict[str, list[Turn]] = {name: [] for name in names}
@@ -155,8 +160,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for name in order.sample(names, len(names)):
                 turn = _turn(subjects[name], options.rate, options.seconds, options.megabytes)
                 found[name].append(turn)
-                if name in ("stranger", *UPLOADING):
-                    subjects[name].settle()
         last = "" if down is None else _catching_up(down, options.rate, options.seconds)
         facts = machine.markdown(machine.describe(folder))
     print(f"{facts}\n\n{report.table(PATH_HEADINGS, paced_rows(found))}\n")
@@ -174,7 +177,7 @@ def _subject(
     topic = {"segment_bytes": str(SEGMENT_BYTES)}
     with contextlib.ExitStack() as stack:
         store = None
-        if name != "local":
+        if name not in ("local", "again"):
             place = folder
             if options.elsewhere:
                 memory = tempfile.TemporaryDirectory(prefix="bench-tiering-", dir="/dev/shm")
@@ -234,8 +237,12 @@ def _turn(subject: Subject, rate: int, seconds: float, megabytes: int) -> Turn:
         subject.broker.bootstrap, TOPIC, total_bytes=total, batch_bytes=BATCH_BYTES
     )
     used_s = cpu_seconds(subject.broker.pid) - cpu_s
+    if subject.store is not None and subject.store.process is not None:
+        subject.settle()
+    settled_s = cpu_seconds(subject.broker.pid) - cpu_s
     p50_ms, p99_ms = (times[int(len(times) * share)] * 1e3 for share in (0.5, 0.99))
-    return Turn(p50_ms, p99_ms, uploaded, speed, used_s / total * 1e9)
+    per_gb = 1e9 / total
+    return Turn(p50_ms, p99_ms, uploaded, speed, used_s * per_gb, settled_s * per_gb)
 
 
 def _uploaded(subject: Subject) -> int:
@@ -265,14 +272,14 @@ def paced_rows(found: Mapping[str, Sequence[Turn]]) -> list[list[str]]:
     """Latencies: medians over the rounds, ratios of turns of the same round."""
     rows = []
     for name, turns in found.items():
-        ratio = median(a.p99_ms / b.p99_ms for a, b in zip(turns, found["local"], strict=True))
+        ratios = [a.p99_ms / b.p99_ms for a, b in zip(turns, found["local"], strict=True)]
         rows.append(
             [
                 name,
                 f"{median(turn.p50_ms for turn in turns):.2f} ms",
                 f"{median(turn.p99_ms for turn in turns):.2f} ms",
                 ", ".join(f"{turn.p99_ms:.1f}" for turn in turns),
-                "" if name == "local" else f"{ratio:.2f}",
+                "" if name == "local" else _spread(ratios),
                 f"{sum(turn.uploaded_bytes for turn in turns) / 1e6:,.0f} MB",
             ]
         )
@@ -284,16 +291,26 @@ def rate_rows(found: Mapping[str, Sequence[Turn]]) -> list[list[str]]:
     rows = []
     for name, turns in found.items():
         pairs = zip(turns, found["local"], strict=True)
-        ratio = median(a.bytes_per_s / b.bytes_per_s for a, b in pairs)
+        ratios = [a.bytes_per_s / b.bytes_per_s for a, b in pairs]
         rows.append(
             [
                 name,
                 f"{median(turn.bytes_per_s for turn in turns) / 1e6:.0f}",
-                "" if name == "local" else f"{ratio:.2f}",
+                "" if name == "local" else _spread(ratios),
                 f"{median(turn.cpu_s_per_gb for turn in turns):.2f}",
+                f"{median(turn.settled_s_per_gb for turn in turns):.2f}",
             ]
         )
     return rows
+
+
+def _spread(ratios: Sequence[float]) -> str:
+    """The median, and the quartiles where there are enough for them."""
+    text = f"{median(ratios):.2f}"
+    if len(ratios) < 4:
+        return text
+    low, _, high = quantiles(ratios, n=4)
+    return f"{text} ({low:.2f} to {high:.2f})"
 
 
 if __name__ == "__main__":
