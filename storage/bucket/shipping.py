@@ -49,7 +49,7 @@ from storage.bucket.journal import (
 )
 from storage.directory.data_dir import DataDir
 from storage.directory.metadata import KIND_TOPIC, Json, is_deleted
-from storage.disk.reading import read_summed
+from storage.disk.reading import read_summed, sum_up
 from storage.disk.steps import SLICE_BYTES, Steps
 from storage.errors import DirectoryOlder, StoreFailed, storage_failure
 from storage.log.log import Log
@@ -684,11 +684,7 @@ def _is_same(segment: Segment, position: int, piece: Piece) -> Steps[bool]:
     """Whether the bytes of a piece are here, too."""
     if segment.size < position + piece.size:
         return False
-    crc = 0
-    for at in range(position, position + piece.size, SLICE_BYTES):
-        size = min(SLICE_BYTES, position + piece.size - at)
-        _, crc = yield from read_summed(segment.log, size, at, crc)
-    return crc == piece.crc
+    return (yield from sum_up(segment.log, piece.size, position)) == piece.crc
 
 
 def _older(log: Log, offset: int) -> DirectoryOlder:

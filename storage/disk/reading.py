@@ -9,7 +9,7 @@ from typing import Final
 
 from protocol.records.checksums import crc32c
 from storage.disk.files import File
-from storage.disk.steps import Steps, off_loop
+from storage.disk.steps import SLICE_BYTES, Steps, off_loop
 
 FEW_BYTES: Final = 64 * 1024
 """How many bytes are read where the caller is."""
@@ -34,3 +34,15 @@ def read_summed(file: File, size: int, position: int, crc: int = 0) -> Steps[tup
         return (yield from off_loop(read))
     finally:
         file.unpin()
+
+
+def sum_up(file: File, size: int, position: int) -> Steps[int]:
+    """The CRC-32C of `size` bytes, read in slices; of the file that it was, as `read_summed`."""
+    crc = 0
+    file.pin()
+    try:
+        for at in range(position, position + size, SLICE_BYTES):
+            _, crc = yield from read_summed(file, min(SLICE_BYTES, position + size - at), at, crc)
+    finally:
+        file.unpin()
+    return crc

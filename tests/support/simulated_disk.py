@@ -317,7 +317,7 @@ class SimulatedDisk:
 class SimulatedFile:
     """A file of a `SimulatedDisk`; see `storage.disk.files.File` for the contract."""
 
-    __slots__ = ("_disk", "_is_closed", "_marked", "_node", "_pins", "path", "size")
+    __slots__ = ("_disk", "_is_closed", "_is_closing", "_marked", "_node", "_pins", "path", "size")
 
     def __init__(self, disk: SimulatedDisk, path: str, node: FileNode) -> None:
         """A handle on the node; any number of handles may share one."""
@@ -327,7 +327,7 @@ class SimulatedFile:
         self._node = node
         self._marked = 0
         self._pins = 0
-        self._is_closed = False
+        self._is_closed = self._is_closing = False
 
     def append(self, data: Bytes) -> None:
         """See `File.append`."""
@@ -366,6 +366,8 @@ class SimulatedFile:
         """See `File.unpin`."""
         assert self._pins > 0, f"{self.path} is not pinned"
         self._pins -= 1
+        if self._is_closing:
+            self.close()
 
     def begin_sync(self) -> int:
         """See `File.begin_sync`. A closed file is opened again, by its name."""
@@ -391,7 +393,8 @@ class SimulatedFile:
 
     def close(self) -> None:
         """See `File.close`."""
-        self._is_closed = True
+        self._is_closing = self._pins > 0
+        self._is_closed = not self._is_closing
 
 
 class SimulatedLock:

@@ -16,12 +16,14 @@ from storage.bucket.journal import BucketJournal, entry_key, read_state
 from storage.bucket.restore import restore
 from storage.bucket.shipping import Shipper
 from storage.directory.data_dir import DataDir
+from storage.disk import reading
 from storage.disk.steps import run_steps
 from storage.errors import BucketEmptied, DirectoryOlder, StoreFailed
 from storage.log.compaction import compact
 from storage.log.log import Log
 from storage.log.retention import delete_expired
 from storage.remote.erase import erase_unused
+from storage.remote.local import drop_expired_locally
 from storage.segment.remote.object import RemoteObject
 from storage.segment.segment import Segment
 from tests.support.logs import batch
@@ -142,6 +144,32 @@ def test_an_older_copy_of_the_directory_is_refused(machine: Machine) -> None:
     with pytest.raises(DirectoryOlder, match="t-0 from offset"):
         run_steps(late.shipper.begin())
     assert read_state(machine.store).epoch == 1
+
+
+def test_a_local_copy_that_goes_while_a_start_compares_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The segment has its object, and the map has still its piece."""
+    monkeypatch.setattr(reading, "SLICE_BYTES", 100)
+    monkeypatch.setattr(reading, "FEW_BYTES", 40)
+    disk = SimulatedDisk()
+    disk.make_directory(ROOT)
+    machine = Machine(disk, SimulatedStore())
+    run_steps(machine.dir.create_topic("t", 1, TIERED, 1_000))
+    machine.fill(1)
+    machine.ship()
+    machine.fill(2)
+    machine.upload()
+    late = Machine(disk.power_cut(0, Survival.KEPT), machine.store)
+    log = late.dir.topics["t"].logs[0]
+    dropped: list[Segment] = []
+    for call in late.shipper.begin():
+        reads = call is not None and "read_summed" in repr(call._function)
+        if call is not None:
+            call.run()
+        if reads:
+            dropped += drop_expired_locally(log, 10_000_000)
+    assert [segment.base_offset for segment in dropped] == [0]
+    run_steps(late.shipper.ship())
+    assert audit(late) == []
 
 
 def restored(machine: Machine) -> Log:
