@@ -206,7 +206,8 @@ class _Declared(type):
         declared: Any = super().__new__(cls, name, bases, namespace)
         if "__slots__" in namespace:
             return declared  # a base of declarations, or the class that `dataclass` makes of one
-        for field_name, annotation in namespace.get("__annotations__", {}).items():
+        # Of the class: from Python 3.14 on the namespace does not have them.
+        for field_name, annotation in declared.__annotations__.items():
             _complete(namespace[field_name], annotation)
         # What is not made for each of a thousand classes costs a start no time and no memory.
         make = dataclass(slots=True, kw_only=True, repr=False, eq=False, match_args=False)

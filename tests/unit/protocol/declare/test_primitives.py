@@ -1,6 +1,7 @@
 """Are declarations complete, consistent, and what a handler would expect of a fresh object?"""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,22 @@ def test_the_struct_of_a_field_is_that_of_its_annotation() -> None:
 
     assert [spec.element for _, spec in wire.field_specs(Whole)] == [Part] * 4
     assert (Whole().one, Whole().maybe, Whole().many, Whole().none) == (Part(), None, [], None)
+
+
+def test_annotations_are_taken_from_the_class_since_python_3_14_has_none_in_its_namespace() -> None:
+    class Namespace(dict[str, Any]):
+        """One that hides its annotations; the class made of it has them all the same."""
+
+        def get(self, key: str, default: Any = None) -> Any:
+            return default if key == "__annotations__" else super().get(key, default)
+
+    class Part(wire.Struct):
+        number: int = wire.int32()
+
+    body = {"many": wire.array(), "__annotations__": {"many": list[Part]}, "__module__": __name__}
+    metaclass: Any = type(Part)
+    whole = metaclass("Whole", (wire.Struct,), Namespace(body))
+    assert [spec.element for _, spec in wire.field_specs(whole)] == [Part]
 
 
 def test_an_array_of_a_primitive_has_to_name_it() -> None:
