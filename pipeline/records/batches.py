@@ -437,14 +437,18 @@ class _Columns:
 
 
 def _repeated(value: str | int, rows: int) -> pa.Array:
-    """`rows` times `value`, by its bytes: `pa.scalar` imports pandas, half a second in a worker."""
+    """`rows` times `value`.
+
+    The one that is repeated is made of its bytes: `pa.scalar` imports pandas, half a second in a
+    worker.
+    """
     if isinstance(value, int):
-        numbers = array("i", [value]) * rows
-        return pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(numbers)])
-    text = value.encode()
-    ends = array("i", (row * len(text) for row in range(rows + 1)))
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(text * rows)]
-    return pa.Array.from_buffers(pa.string(), rows, buffers)
+        kind, buffers = pa.int32(), [None, pa.py_buffer(array("i", [value]))]
+    else:
+        text = value.encode()
+        kind = pa.string()
+        buffers = [None, pa.py_buffer(array("i", [0, len(text)])), pa.py_buffer(text)]
+    return pa.repeat(pa.Array.from_buffers(kind, 1, buffers)[0], rows)
 
 
 def _room(count: int, code: Literal["q", "i", "B"]) -> memoryview:
