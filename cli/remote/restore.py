@@ -19,9 +19,9 @@ from cli.output import format_count, format_size, print_json
 from cli.stores import open_bucket, run_all
 from client.times import format_time
 from storage.bucket.clusters import clusters_in
-from storage.bucket.emptied import Hole, find_hole
+from storage.bucket.emptied import Hole, find_hole, name_entries
 from storage.bucket.journal import BucketJournal, BucketState, last_write_ms
-from storage.bucket.restore import Restored, restore
+from storage.bucket.restore import Restored, missing_entries, restore
 from storage.directory.claim import LOST_AND_FOUND, random_uuid
 from storage.disk.checkpoints import format_uuid
 from storage.disk.files import RealFiles
@@ -70,7 +70,7 @@ def command(
 
     URL is the broker's remote.storage.url. Start the broker on the directory with the same one.
 
-    Exit code 8 says that the broker of the bucket seems to run, 6 that its journal has a hole.
+    Exit code 8 says that the broker of the bucket seems to run, 6 that its journal lacks entries.
     """
     _check_empty(directory)
     cluster_id = choose_cluster(url, cluster_id)
@@ -80,15 +80,9 @@ def command(
     try:
         journal = BucketJournal(store, format_uuid(directory_id), Random(os.urandom(16)))
         state, hole = _read(journal)
+        _check_whole(store, state, hole, despite_hole=despite_hole)
         if hole is None:
             state = _take_over(journal, is_forced=take_over)
-        elif state.number < 0 or not despite_hole:
-            other = f"give --despite-hole for the {_described(store, state)}"
-            raise CommandFailed(
-                f"the journal of the bucket has a hole: {hole}. Bring back what is missing"
-                f"{f', or {other}' if state.number >= 0 else ''}; nothing was changed",
-                ExitCode.DAMAGED,
-            )
         RealFiles().make_directory(str(directory.absolute()))
         restored = restore(
             state,
@@ -140,6 +134,24 @@ def _read(journal: BucketJournal) -> tuple[BucketState, Hole | None]:
             ExitCode.NOT_FOUND,
         )
     return state, hole
+
+
+def _check_whole(
+    store: ObjectStore, state: BucketState, hole: Hole | None, *, despite_hole: bool
+) -> None:
+    """Refuse what lacks entries, before the bucket is taken over and the directory made."""
+    advice, problem = "Bring back what is missing", ""
+    if hole is not None and (state.number < 0 or not despite_hole):
+        problem = f"has a hole: {hole}"
+        if state.number >= 0:
+            advice += f", or give --despite-hole for the {_described(store, state)}"
+    elif missing := missing_entries(state, store):
+        problem = f"lacks records: {name_entries(missing, 'missing')}"
+    if problem:
+        raise CommandFailed(
+            f"the journal of the bucket {problem}. {advice}; nothing was changed",
+            ExitCode.DAMAGED,
+        )
 
 
 def _described(store: ObjectStore, state: BucketState) -> str:

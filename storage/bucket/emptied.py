@@ -7,7 +7,7 @@ what it would leave out (`find_hole`). An owner that wrote on would acknowledge 
 restore finds, and local retention would remove the only copies.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -79,7 +79,9 @@ class Hole(NamedTuple):
 
     def __str__(self) -> str:
         """Which entries are missing, and which ones are of no use without them."""
-        return f"{_entries(self.missing, 'missing')}, {_entries(self.following, 'left out')}"
+        return (
+            f"{name_entries(self.missing, 'missing')}, {name_entries(self.following, 'left out')}"
+        )
 
 
 def find_hole(state: BucketState, store: ObjectStore) -> Hole | None:
@@ -95,7 +97,8 @@ def find_hole(state: BucketState, store: ObjectStore) -> Hole | None:
     return Hole(tuple(missing), tuple(following))
 
 
-def _entries(numbers: tuple[int, ...], what: str) -> str:
+def name_entries(numbers: Sequence[int], what: str) -> str:
+    """A clause that says what is so of the entries with these numbers, which rise."""
     if len(numbers) == 1:
         return f"entry {numbers[0]} is {what}"
     spans = [[numbers[0], numbers[0]]]

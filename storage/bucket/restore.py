@@ -19,7 +19,14 @@ from typing import Any, Final
 
 from protocol.records.checksums import crc32c
 from protocol.records.layout import NO_OFFSET
-from storage.bucket.journal import BucketState, Key, Piece, entry_key
+from storage.bucket.journal import (
+    BucketState,
+    Key,
+    Piece,
+    entries_in,
+    entry_key,
+    newest_checkpoint,
+)
 from storage.bucket.shipping import CLUSTER, META, parse_piece
 from storage.directory.metadata import (
     KIND_BROKER_OVERRIDES,
@@ -131,6 +138,11 @@ class MappedLog:
         }
         return [base for base in bases if base not in below]
 
+    @property
+    def unsealed(self) -> list[int]:
+        """The base offsets of the segments that a restore makes of pieces, in order."""
+        return [base for base in self.bases if base not in self.segments]
+
 
 def topics_in(state: BucketState) -> list[TopicMetadata]:
     """The topics of the map. Raises StoreFailed."""
@@ -203,6 +215,23 @@ def logs_in(state: BucketState) -> dict[tuple[bytes, int], MappedLog]:
         for key, value in state.keys(kind):
             logs.setdefault((key.topic_id, key.partition), MappedLog()).take(key, value)
     return logs
+
+
+def missing_entries(state: BucketState, store: ObjectStore) -> list[int]:
+    """The entries without which `restore` would fail half-way. Raises StoreFailed."""
+    logs = logs_in(state)
+    needed = {
+        piece.entry
+        for topic in topics_in(state)
+        for number in range(topic.partitions)
+        if (log := logs.get((topic.topic_id, number))) is not None
+        for base in log.unsealed
+        for piece in log.pieces[base].values()
+    }
+    unlisted = sorted(needed - entries_in(store))
+    missing = [one for one in unlisted if store.size_of(entry_key(one)) is None]
+    # A broker that still writes has deleted what its checkpoint has replaced.
+    return [] if newest_checkpoint(store) > state.number else missing
 
 
 def run_in_order(calls: Iterable[Callable[[], bytes]]) -> Iterable[bytes]:
@@ -292,7 +321,7 @@ def write_log(
         offset, content = log.facts["snapshot"]
         _write(files, segment_file_path(path, offset, SNAPSHOT_SUFFIX), base64.b64decode(content))
     size = 0
-    for base in (base for base in log.bases if base not in log.segments):
+    for base in log.unsealed:
         file = files.create(segment_file_path(path, base, LOG_SUFFIX))
         try:
             _write_tail(file, log.pieces[base], store, run_all)

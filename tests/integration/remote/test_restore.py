@@ -201,6 +201,33 @@ async def test_a_hole_in_the_journal_is_named_and_not_written_into(
         assert await read(client, 12) == list(range(12))
 
 
+async def test_an_entry_with_records_that_is_missing_before_a_checkpoint(tmp_path: Path) -> None:
+    """The map is whole. A restore would take the bucket over, and then fail half-way."""
+    url = f"file://{tmp_path}/bucket"
+    async with broker(tmp_path / "first", url) as (running, client):
+        await create_topic(client, "t", 1, **{**TIERED, "segment_bytes": "100000"})
+        bucket = running.broker.bucket
+        assert bucket is not None
+        for number in range(3):
+            await fill(client, range(number, number + 1))
+            assert await bucket.ship()
+        state = bucket._journal.state
+        entries = sorted(piece[0] for _, piece in state.keys("tail"))
+        await bucket._threads.drive(bucket._journal.checkpoint())
+    (lost,) = (tmp_path / "bucket").rglob(f"journal/{entries[1]:020d}")
+    lost.rename(tmp_path / "entry")
+    before = contents(tmp_path / "bucket")
+    for options in ([], ["--despite-hole"]):
+        done = tidelog("restore", url, "--data-dir", str(tmp_path / "no"), *options)
+        assert done.returncode == ExitCode.DAMAGED
+        assert f"lacks records: entry {entries[1]} is missing" in done.stderr
+        assert contents(tmp_path / "bucket") == before
+        assert not (tmp_path / "no").exists()
+    (tmp_path / "entry").rename(lost)
+    done = tidelog("restore", url, "--data-dir", str(tmp_path / "whole"))
+    assert done.returncode == 0, done.stderr
+
+
 async def test_an_audit_names_a_hole(holed: Path, tmp_path: Path) -> None:
     url = f"file://{tmp_path}/bucket"
     done = tidelog("fsck", str(tmp_path / "first"), "--remote", url)
