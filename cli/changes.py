@@ -17,7 +17,7 @@ OF_TOPICS = ("topics", "tidelog config list --topic")
 _REFUSALS = (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST)
 """What brokers answer to a setting that they do not know, and to a wrong value of one they do."""
 _OF_ONE_LISTENER = "listener.name."
-"""How settings begin of which brokers know more than they list."""
+"""How settings begin that count for one listener. Brokers list them only where they are set."""
 
 
 def change_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -80,13 +80,23 @@ def check_known(
         CommandFailed: names the nearest setting, or the command that lists them.
     """
     for name in names:
-        if name not in known and not name.startswith(_OF_ONE_LISTENER):
+        if name not in known and not _is_known_for_one_listener(name, known):
             near = get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"see {overview}"
             raise CommandFailed(
                 f"{owners} have no setting {name}; {hint} (nothing was changed)",
                 ExitCode.NOT_FOUND,
             )
+
+
+def _is_known_for_one_listener(name: str, known: Mapping[str, object]) -> bool:
+    """Whether it is `listener.name.X.KEY` of a known key, or one of a mechanism there."""
+    if not name.startswith(_OF_ONE_LISTENER):
+        return False
+    from config.security.keys import scoped_key  # seldom needed
+
+    key = name.removeprefix(_OF_ONE_LISTENER).partition(".")[2]
+    return key in known or scoped_key(name) is not None
 
 
 def check_topic_settings(names: Iterable[str]) -> None:

@@ -109,6 +109,19 @@ def test_an_unknown_setting_is_not_set(server: RunningBroker) -> None:
     assert "not a whole number" in said("topic", "alter", "set", *both, server=server)
 
 
+def test_a_setting_of_one_listener_is_one_that_listeners_have(server: RunningBroker) -> None:
+    """Brokers list those that are set alone, so that the rest of the name decides."""
+    for option, value in (("--set", "=1"), ("--unset", "")):
+        done = tidelog("cluster", "alter", option, f"listener.name.x.foo{value}", server=server)
+        assert (done.returncode, done.stdout) == (ExitCode.NOT_FOUND, "")
+        assert "brokers have no setting listener.name.x.foo" in done.stderr
+    for key in ("max.connections", "plain.sasl.jaas.config"):
+        ok("cluster", "alter", "--unset", f"listener.name.plaintext.{key}", server=server)
+    sentence = said("cluster", "alter", "--set", "listener.name.x.plain.sasl.jaas.config=1",
+                    server=server)  # fmt: skip
+    assert "no setting" not in sentence
+
+
 def test_a_missing_group_is_named_with_the_nearest(server: RunningBroker) -> None:
     ok("produce", "bills", "-q", server=server, given="1\n")
     ok("consume", "bills", "-g", "billing", "-f", "earliest", "-n", "1", server=server)
