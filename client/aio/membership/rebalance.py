@@ -63,8 +63,9 @@ class Rebalance:
     async def lost(self, partitions: frozenset[TopicPartition]) -> None:
         """Stop reading these, which the group has taken away: others may have them already."""
         self.fetcher.set_partitions(self.fetcher.readers.keys() - partitions)
-        name = "on_revoked" if self.listeners.on_lost is None else "on_lost"
-        listener = self.listeners.on_lost or self.listeners.on_revoked
+        name, listener = "on_lost", self.listeners.on_lost
+        if listener is None:
+            name, listener = "on_revoked", self.listeners.on_revoked
         await self._call(name, listener, partitions)
 
     async def assigned(self, partitions: frozenset[TopicPartition]) -> None:

@@ -108,3 +108,14 @@ async def test_what_is_lost_is_gone_at_once_and_not_committed() -> None:
     await rebalance.lost(frozenset({A}))
     assert heard[1:] == [("revoked", {B})]
     assert positions.committed == []
+
+
+async def test_a_listener_that_counts_as_false_is_called() -> None:
+    class Lost(list[frozenset[TopicPartition]]):
+        def __call__(self, partitions: frozenset[TopicPartition]) -> None:
+            self.append(partitions)
+
+    lost, revoked = Lost(), Lost()
+    rebalance, _, _ = made(revoked, lost)
+    await rebalance.lost(frozenset({A}))
+    assert (lost, revoked) == ([frozenset({A})], [])
