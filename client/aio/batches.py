@@ -26,7 +26,7 @@ RECORD_OVERHEAD_BYTES = 24
 BATCH_OVERHEAD_BYTES = 61
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Batch:
     """Records of one partition that travel together. Settled exactly once.
 
@@ -103,7 +103,7 @@ class Batch:
         )
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Delivery:
     """The fate of one record: await it for its `RecordMetadata`, or for the error.
 

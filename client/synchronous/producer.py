@@ -31,7 +31,7 @@ from client.types import (
 )
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class BlockingDelivery:
     """The fate of one record. Need not be asked: `flush` raises failures that no caller saw."""
 

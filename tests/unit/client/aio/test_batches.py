@@ -134,3 +134,9 @@ async def test_a_delivery_may_be_awaited_twice() -> None:
     for _ in range(2):
         with pytest.raises(BrokerUnreachable):
             await delivery
+
+
+async def test_a_delivery_does_not_show_the_records_of_its_batch() -> None:
+    queue = PartitionQueue(TP)
+    delivery = queue.append(Record(0, 7, None, b"secret"), 50, limit_bytes=LIMIT, now=0.0)
+    assert "secret" not in repr(delivery) + repr(queue.take())
