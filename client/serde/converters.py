@@ -124,7 +124,7 @@ class _DocumentSerializer(_Serializer):
 
         Raises:
             InvalidType, InvalidUse: an argument of the wrong type, or no address of a registry.
-            BadSchema: `schema` is no Avro schema where it should be one.
+            BadSchema: `schema` is no Avro schema, for `AvroSerializer`.
         """
         given = _given(self.kind, schema)
         if given is not None and self.kind == AVRO:

@@ -423,6 +423,7 @@ def test_a_share_group_reads_is_described_moved_and_deleted(
     assert ok(*read, "2", server=server) == "a 2\nb 1\n"
     found = parsed("share", "describe", "s", server=server)
     assert (found["state"], found["members"]) == ("Empty", [])
+    assert (found["protocol_type"], found["assignor"]) == ("share", "simple")
     position = next(each for each in found["positions"] if each["partition"] == 0)
     assert (position["lag"], position["client_ids"]) == (1, [])
     idle = ("share", "consume", "jobs", "-g", "s", "--idle", "500ms", "--json")

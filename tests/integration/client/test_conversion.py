@@ -216,6 +216,12 @@ async def test_json_and_protobuf_with_a_registry(broker: RunningBroker) -> None:
                 (record,) = await take(consumer, 1)
             assert record.key == {"id": 1}
             assert getattr(record.value, "value", None) == "wind"
+        framed = ProtobufSerializer(registry.url, "t-value", StringValue)(StringValue(value="wind"))
+        reader = SchemaDeserializer(registry.url, message_type=StringValue)
+        assert type(reader(framed)) is StringValue
+        for either in (reader, SchemaDeserializer(registry.url)):
+            with pytest.raises(BadValue, match="DecodeError"):
+                either(framed[:-1])
 
 
 async def test_bytes_of_another_kind_are_bad_values(broker: RunningBroker) -> None:

@@ -1,4 +1,4 @@
-"""Moving a group whose positions outlived a topic."""
+"""Moving a group whose positions outlived a topic, and a group as a document."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from cli.topics import group
+from cli.topics.group_settings import document_of
 from cli.topics.moving import Aim, Move
 from client.core.groups import GroupAdmin
 from client.core.offsets import EARLIEST
-from client.descriptions import GroupInfo
+from client.descriptions import GroupInfo, GroupMemberInfo
 from client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicInfo, TopicPartition
 
 STAYS, GOES = TopicPartition("stays", 0), TopicPartition("goes", 0)
@@ -58,3 +59,29 @@ async def test_positions_in_a_deleted_topic_are_left_and_named(
     assert moves == [(STAYS, 5, 0)]
     assert FakeAdmin.moved == {STAYS: 0}
     assert "they do not exist any more: goes-0" in capsys.readouterr().err
+
+
+def test_a_group_of_either_kind_has_the_same_keys() -> None:
+    member = GroupMemberInfo(
+        member_id="m", instance_id=None, client_id="c", client_host="/127.0.0.1",
+        partitions=(TopicPartition("t", 1),),
+    )  # fmt: skip
+    info = GroupInfo(
+        group_id="s", state="Stable", protocol_type="share", assignor="simple", members=(member,)
+    )
+    assert document_of(info, [{"topic": "t"}]) == {
+        "group": "s",
+        "state": "Stable",
+        "protocol_type": "share",
+        "assignor": "simple",
+        "members": [
+            {
+                "member_id": "m",
+                "instance_id": None,
+                "client_id": "c",
+                "host": "/127.0.0.1",
+                "partitions": [{"topic": "t", "partition": 1}],
+            }
+        ],
+        "positions": [{"topic": "t"}],
+    }
