@@ -44,7 +44,7 @@ COMPILED: bool = bool(cython.compiled)
 """Whether this module was compiled to machine code."""
 
 HINTS_MAX: Final = 64
-"""How many readers' next positions are remembered per log."""
+"""How many positions of readers are remembered per log."""
 
 _FRAME: Final = Struct(">qi")
 
