@@ -6,8 +6,8 @@
 | side    | 1       | steps of requests that cannot be sliced; see `broker.replies.turns`    |
 | jobs    | 4       | steps of background jobs: unlinking, checkpoints, compaction, statistics |
 | control | 2       | steps of changes of topics, and loading code after a start              |
-| uploads | 1       | requests of uploads and deletions to the object store; see `PATIENCE`   |
-| bucket  | 2       | requests of the bucket's journal, which do not wait for uploads         |
+| uploads | 1       | reads and requests of uploads, deletions in the store; see `PATIENCE`   |
+| bucket  | 2       | requests of the bucket's journal, and reads for it; wait for no upload  |
 | downloads | 8     | ranged GETs from the object store, for requests                         |
 | audit   | 1       | appends to the file of the audit log, in their order                    |
 
