@@ -25,6 +25,7 @@ from random import Random
 from typing import ClassVar, Final
 
 from config import BrokerConfig
+from storage.bucket.emptied import check_followed
 from storage.bucket.journal import (
     BucketJournal,
     BucketState,
@@ -241,10 +242,12 @@ def take_over(
 ) -> BucketState:
     """Make the directory of the mark the owner of the bucket; the map.
 
-    Raises StoreFailed, and what `check` raises: see `BucketJournal.take_over`.
+    Raises StoreFailed, also for a journal with a hole: the directory may be newer than what a
+    restore finds. Raises what `check` raises: see `BucketJournal.take_over`.
     """
     journal = BucketJournal(store, format_uuid(mark.directory_id), Random(os.urandom(16)))
-    run_steps(journal.read())
+    journal.state = read_journal(store)
+    run_steps(check_followed(journal.state, store))
     run_steps(journal.take_over(check))
     return journal.state
 

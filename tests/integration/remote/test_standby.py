@@ -362,6 +362,26 @@ async def test_a_stopped_standby_is_promoted_by_its_directory(tmp_path: Path) ->
             pass
 
 
+async def test_a_stopped_standby_takes_over_no_bucket_with_a_hole(tmp_path: Path) -> None:
+    """Its directory would be made again from the older state, and it may have the only copies."""
+    url, second = f"file://{tmp_path}/bucket", tmp_path / "second"
+    async with broker(tmp_path / "first", url) as (owner, client):
+        await create_topic(client, "t", 1, **TIERED)
+        for number in range(3):
+            await fill(client, range(number, number + 1))
+            await ship(owner)
+        async with standby(second, url) as (_, reader):
+            assert await read(reader, 3) == [0, 1, 2]
+    entries = sorted((tmp_path / "bucket").rglob("journal/*"))
+    entries[-3].unlink()
+    done = await asyncio.to_thread(tidelog, "promote", str(second))
+    assert done.returncode == ExitCode.FAILED
+    assert entries[-3].name in done.stderr
+    assert not entries[-3].exists()
+    assert next((second / "t-0").glob("*.log")).stat().st_size > 0
+    assert read_mark(str(second), RealFiles()) is not None
+
+
 async def test_a_promotion_that_a_crash_ended_is_completed(tmp_path: Path) -> None:
     """The owner's entry is in the bucket, and nothing was stored here yet."""
     url, second = f"file://{tmp_path}/bucket", tmp_path / "second"
