@@ -35,11 +35,11 @@ class FakeDataDir:
         self.path = "/data"
         self.broker_config = load()
         self.topics: dict[str, Any] = {}
+        self.metadata = SimpleNamespace(
+            group_overrides=dict[str, dict[str, str]], is_topic_deleted=lambda name: False
+        )
         for name in names:
             list(self.create_topic(name, 1, {}, 0))
-
-    def group_overrides(self) -> dict[str, dict[str, str]]:
-        return {}
 
     def create_topic(
         self, name: str, count: int, overrides: dict[str, str], now_ms: int, **_: object
@@ -62,9 +62,6 @@ class FakeDataDir:
 
     def delete_topic(self, name: str, now_ms: int) -> None:
         del self.topics[name]
-
-    def is_topic_deleted(self, name: str) -> bool:
-        return False
 
 
 def registry(names: tuple[str, ...] = (), **settings: str) -> TopicRegistry:

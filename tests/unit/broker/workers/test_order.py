@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import Mock
 
@@ -28,12 +29,7 @@ class FakeDirectory:
 
     cluster_id = CLUSTER_ID
     node_id = 1
-
-    def everything(self) -> dict[tuple[str, str], Any]:
-        return {}
-
-    def deleted_topics(self) -> list[Any]:
-        return []
+    metadata = SimpleNamespace(everything=dict[tuple[str, str], Any], deleted_topics=list[Any])
 
 
 class FakeTopics:
