@@ -4,5 +4,5 @@ Rule: nothing here scans a topic. Each question has a budget of lookups, bytes o
 answer says what was left out.
 
 Knows topics and groups by `client` alone. Imported by `console.web`; conditions on records and their
-paths also by `cli.records`.
+paths also by `cli.records`, the JSON form of records by `cli.record_format`.
 """

@@ -429,6 +429,7 @@ async def test_export_goes_back_by_produce(
     lines = [json.loads(line) for line in response.text.splitlines()]
     assert [line["value"] for line in lines] == [{"base64": "/wA="}, "=1+1", None]
     assert lines[0]["headers"] == [["h", "x"]]
+    assert {line["timestamp_type"] for line in lines} == {"CREATE_TIME"}
     async with open_console(may_export=False) as closed:
         await closed.ask("/topics/t/export", 404)
     await browser.ask("/topics/t/export", 400, format="xml")
