@@ -1,7 +1,7 @@
 """Being a member of a group of the classic protocol: joining, sharing, staying alive, leaving.
 
 Owns the member id, the generation and the one task that talks to the group's coordinator. It
-reports revoked, lost and assigned partitions to its consumer by callbacks, and knows nothing of
+reports revoked, lost and assigned partitions to its consumer's `rebalance`, and knows nothing of
 positions or records. Members of the consumer protocol are `client.aio.membership.consumer`.
 
 One round: revoke (everything, or with a cooperative assignor nothing yet) · JoinGroup, which the
