@@ -204,7 +204,7 @@ def prepare_standby(
 
     Raises:
         DataDirError: this process must not or cannot use the directory.
-        StoreFailed: the bucket cannot be read, or has no journal.
+        StoreFailed: the bucket cannot be read, has no journal, or lacks entries of it.
     """
     lock = lock_directory(path, files)
     try:
@@ -213,6 +213,9 @@ def prepare_standby(
         is_owner = state.owner_id == format_uuid(mark.directory_id)
         if is_owner:
             state = take_over(store, mark, partial(check_owner, format_uuid(mark.directory_id)))
+        else:
+            # What the directory has may be newer than the state before a hole.
+            run_steps(check_followed(state, store))
         restore_again(path, mark, state, store, files, run_all=run_all, is_owner=is_owner)
     except (OSError, StorageFailed) as error:
         raise DataDirNotWritable(

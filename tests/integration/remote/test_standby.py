@@ -362,7 +362,7 @@ async def test_a_stopped_standby_is_promoted_by_its_directory(tmp_path: Path) ->
             pass
 
 
-async def test_a_stopped_standby_takes_over_no_bucket_with_a_hole(tmp_path: Path) -> None:
+async def test_a_stopped_standby_leaves_a_bucket_with_a_hole_alone(tmp_path: Path) -> None:
     """Its directory would be made again from the older state, and it may have the only copies."""
     url, second = f"file://{tmp_path}/bucket", tmp_path / "second"
     async with broker(tmp_path / "first", url) as (owner, client):
@@ -378,6 +378,9 @@ async def test_a_stopped_standby_takes_over_no_bucket_with_a_hole(tmp_path: Path
     assert done.returncode == ExitCode.FAILED
     assert entries[-3].name in done.stderr
     assert not entries[-3].exists()
+    with pytest.raises(StartError, match=entries[-3].name):
+        async with standby(second, url):
+            pass
     assert next((second / "t-0").glob("*.log")).stat().st_size > 0
     assert read_mark(str(second), RealFiles()) is not None
 
