@@ -1,6 +1,7 @@
 """``--set`` and ``--unset`` of the commands that change settings of topics, groups and brokers."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
 
@@ -9,7 +10,7 @@ import click
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import parse_pairs
-from client.errors import BrokerRefused
+from client.errors import BrokerRefused, ClientError
 from protocol.error_codes import ErrorCode
 
 OF_TOPICS = ("topics", "tidelog config list --topic")
@@ -67,7 +68,9 @@ async def change_settings(
         await change()
     except BrokerRefused as error:
         if error.code in _REFUSALS:
-            check_known(changes, await ask(), owners, overview)
+            # Where the settings may not be read, the broker's own sentence is all there is.
+            with suppress(ClientError):
+                check_known(changes, await ask(), owners, overview)
         raise
 
 
