@@ -30,7 +30,7 @@ from storage.errors import (
     StorageError,
     storage_failure,
 )
-from storage.log.reader import LogPosition
+from storage.log.reader import NOTHING, LogPosition
 from storage.log.values import Isolation, ReadResult
 from storage.producers.state import CACHED_BATCHES_MAX, SEQUENCE_MAX, CachedBatch
 from storage.segment.remote.log import RemoteBytesNeeded
@@ -67,9 +67,8 @@ COMPILED: bool = bool(cython.compiled)
 
 FLUSH_POLICY_OS: Final = "os"
 
-_NOTHING: Final = memoryview(b"")
-_UNCOMMITTED: Final = Isolation.READ_UNCOMMITTED
 _COMMITTED: Final = Isolation.READ_COMMITTED
+_LOG_END: Final = Isolation.LOG_END
 
 # Numbers of C when they are compiled, by the .pxd.
 _TRANSACTIONAL_BIT: Final = layout.TRANSACTIONAL_BIT
@@ -155,14 +154,6 @@ class LogEnd:
     def shown_position(self, end: LogPosition) -> None:
         self.high_watermark, self._shown_base, self._shown_size = end
 
-    def end_for(self, isolation: Isolation, stable: int) -> LogPosition:
-        """Where the records end that a reader sees, if the last stable offset is `stable`."""
-        if isolation is Isolation.LOG_END:
-            return self.end_position() if self.offline is None else self.shown_position
-        if isolation is Isolation.READ_UNCOMMITTED or stable == self.high_watermark:
-            return self.shown_position
-        return self.reader.position_of(stable)
-
     def read(
         self,
         offset: cython.longlong,
@@ -195,20 +186,20 @@ class LogEnd:
         end_base: cython.longlong = self._shown_base
         end_position: cython.longlong = self._shown_size
         next_offset: cython.longlong = offset
-        records = _NOTHING
-        aborted: list[AbortedTxn] | None = None
+        records = NOTHING
+        aborted: list[AbortedTxn] | None = [] if is_committed else None
         try:
-            if isolation is not _UNCOMMITTED and (not is_committed or stable != end_offset):
-                end_offset, end_base, end_position = self.end_for(isolation, stable)
+            if is_committed and stable != end_offset:
+                end_offset, end_base, end_position = reader.position_of(stable)
+            elif isolation is _LOG_END and self.offline is None:
+                end_offset, end_base, end_position = self.end_position()
             if offset < end_offset and (max_bytes > 0 or min_one):
                 records = reader.read(
                     offset, max_bytes, end_offset, end_base, end_position, min_one
                 )
                 next_offset = reader.next_offset
-            if is_committed:
-                aborted = []
-                if self.producers.has_aborts and records:
-                    aborted = reader.aborted_transactions(offset, next_offset)
+            if is_committed and self.producers.has_aborts and records:
+                aborted = reader.aborted_transactions(offset, next_offset)
         except RemoteBytesNeeded as need:
             raise need.widened(max_bytes) from None
         except OSError as error:
