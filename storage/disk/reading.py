@@ -5,6 +5,8 @@ it is a call for another thread, with the file pinned. A few bytes are read at o
 more than they do, and a round over thousands of partitions has as many of them.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from protocol.records.checksums import crc32c
@@ -13,6 +15,16 @@ from storage.disk.steps import SLICE_BYTES, Steps, off_loop
 
 FEW_BYTES: Final = 64 * 1024
 """How many bytes are read where the caller is."""
+
+
+@contextmanager
+def pinned(file: File) -> Iterator[None]:
+    """Keep the descriptor of `file` open meanwhile: see `File.pin`."""
+    file.pin()
+    try:
+        yield
+    finally:
+        file.unpin()
 
 
 def read_summed(file: File, size: int, position: int, crc: int = 0) -> Steps[tuple[bytes, int]]:
@@ -29,20 +41,14 @@ def read_summed(file: File, size: int, position: int, crc: int = 0) -> Steps[tup
         result = read()
         yield None
         return result
-    file.pin()
-    try:
+    with pinned(file):
         return (yield from off_loop(read))
-    finally:
-        file.unpin()
 
 
 def sum_up(file: File, size: int, position: int) -> Steps[int]:
     """The CRC-32C of `size` bytes, read in slices; of the file that it was, as `read_summed`."""
     crc = 0
-    file.pin()
-    try:
+    with pinned(file):
         for at in range(position, position + size, SLICE_BYTES):
             _, crc = yield from read_summed(file, min(SLICE_BYTES, position + size - at), at, crc)
-    finally:
-        file.unpin()
     return crc

@@ -19,6 +19,7 @@ owner's thread only says what is next. A large segment is one slice and one part
 Source: KIP-405 for what may be uploaded; the order is ours (docs/adr/0028).
 """
 
+import errno
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -26,6 +27,7 @@ from typing import Any, Final
 
 from protocol.records.checksums import crc32c
 from storage.disk.files import File
+from storage.disk.reading import pinned
 from storage.disk.steps import SLICE_BYTES, Steps, off_loop
 from storage.errors import ObjectExists, StorageError, StoreFailed, storage_failure
 from storage.log.log import Log
@@ -144,21 +146,23 @@ def _send(log: Log, segment: Segment, upload: ObjectUpload) -> Steps[int]:
     """Write the log to the upload; its CRC-32C."""
     crc = position = 0
     file = segment.log
-    file.pin()
-    try:
+    with pinned(file):
         while position < segment.size:
             _check_there(log, segment)
             sent, crc = yield from off_loop(partial(_send_slice, file, position, crc, upload))
             position += sent
-    finally:
-        file.unpin()
     assert position == segment.size, f"{file.path}: {position} bytes were sent"
     return crc
 
 
 def _send_slice(file: File, position: int, crc: int, upload: ObjectUpload) -> tuple[int, int]:
-    """Send the bytes from `position` on; how many, and the CRC-32C up to their end."""
+    """Send the bytes from `position` on; how many, and the CRC-32C up to their end.
+
+    Raises OSError, also when another program has shortened the file.
+    """
     data = file.pread(SLICE_BYTES, position)
+    if not data:
+        raise OSError(errno.EIO, f"the file has {position} bytes, of {file.size}", file.path)
     upload.write(data)
     return len(data), crc32c(data, crc)
 

@@ -68,6 +68,17 @@ def test_no_byte_of_the_log_is_read_in_the_thread_of_its_owner(
     assert segment.remote is not None
 
 
+def test_a_log_that_another_program_has_shortened_is_not_sent() -> None:
+    tiered = filled()
+    file = tiered.log.segments.first.log
+    tiered.files.open(file.path).truncate(100)
+    error = try_upload(tiered.log, tiered.store)
+    assert isinstance(error, StorageFailed)
+    assert f"the file has 100 bytes, of {file.size}" in str(error)
+    assert tiered.store.objects == {}
+    assert tiered.log.manifest.remote == {}
+
+
 def test_active_and_unsynced_segments_stay() -> None:
     tiered = TieredHarness()
     for number in range(3):
