@@ -172,8 +172,9 @@ class BucketState:
 
     def keys(self, kind: str) -> Iterator[tuple[Key, Any]]:
         """The parts of all keys of one kind, with the values."""
+        prefix = f"{kind}/"
         for text, value in self.documents.items():
-            if text.startswith(f"{kind}/") and (key := parse_key(text)) is not None:
+            if text.startswith(prefix) and (key := parse_key(text)) is not None:
                 yield key, value
 
 

@@ -213,7 +213,11 @@ def logs_in(state: BucketState) -> dict[tuple[bytes, int], MappedLog]:
     logs: dict[tuple[bytes, int], MappedLog] = {}
     for kind in ("log", "segment", "tail"):
         for key, value in state.keys(kind):
-            logs.setdefault((key.topic_id, key.partition), MappedLog()).take(key, value)
+            part = (key.topic_id, key.partition)
+            log = logs.get(part)
+            if log is None:
+                log = logs[part] = MappedLog()
+            log.take(key, value)
     return logs
 
 

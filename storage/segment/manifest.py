@@ -120,7 +120,8 @@ class SegmentFacts:
 _FIELDS: Final = tuple(field.name for field in fields(SegmentFacts))
 _LATER_FIELDS: Final = frozenset({"min_timestamp", "data_max_timestamp"})
 """Fields that are absent from lines of earlier releases."""
-_FIRST_FIELDS: Final = frozenset(_FIELDS) - _LATER_FIELDS
+_ALL_FIELDS: Final = frozenset(_FIELDS)
+_FIRST_FIELDS: Final = _ALL_FIELDS - _LATER_FIELDS
 _OBJECT_FIELDS: Final = frozenset(OBJECT_FIELDS)
 
 
@@ -326,10 +327,10 @@ class Manifest:
         for kind, values in _parse_lines(rest):
             self._lines += 1
             if kind == _SEGMENT and values.keys() >= _FIRST_FIELDS:
-                facts = SegmentFacts(**{name: values[name] for name in _FIELDS if name in values})
+                facts = SegmentFacts(**_only(values, _ALL_FIELDS))
                 self.facts[facts.base_offset] = facts
             elif kind in (_REMOTE, _SUPERSEDED) and values.keys() >= _OBJECT_FIELDS:
-                where = RemoteObject(**{name: values[name] for name in OBJECT_FIELDS})
+                where = RemoteObject(**_only(values, _OBJECT_FIELDS))
                 if kind == _REMOTE:
                     self.remote[where.base_offset] = where
                 else:
@@ -345,12 +346,20 @@ class Manifest:
 
 
 def _parse_lines(content: bytes) -> Iterator[tuple[str, dict[str, int]]]:
+    """Kind and values of each line; a start of ten thousand segments reads twice as many."""
     for line in content.split(b"\n"):
         body, _, checksum = line.rpartition(b" ")
-        if f"{crc32c(body):08x}".encode() != checksum:
+        if b"%08x" % crc32c(body) != checksum:
             return
-        kind, *words = body.decode().replace("=", " ").split(" ")
-        yield kind, dict(zip(words[::2], map(int, words[1::2]), strict=True))
+        words = body.decode().replace("=", " ").split(" ")
+        yield words[0], dict(zip(words[1::2], map(int, words[2::2]), strict=True))
+
+
+def _only(values: dict[str, int], names: frozenset[str]) -> dict[str, int]:
+    """The values of the fields `names`; those that a newer release added are left out."""
+    if values.keys() <= names:
+        return values
+    return {name: value for name, value in values.items() if name in names}
 
 
 def remote_lines(facts: SegmentFacts, where: RemoteObject) -> str:
@@ -362,8 +371,8 @@ def parse_remote_lines(text: str) -> tuple[SegmentFacts, RemoteObject]:
     """The facts and the object of such lines."""
     (_, facts), (_, where) = _parse_lines(text.rstrip("\n").encode())
     return (
-        SegmentFacts(**{name: facts[name] for name in _FIELDS if name in facts}),
-        RemoteObject(**{name: where[name] for name in OBJECT_FIELDS}),
+        SegmentFacts(**_only(facts, _ALL_FIELDS)),
+        RemoteObject(**_only(where, _OBJECT_FIELDS)),
     )
 
 
