@@ -14,11 +14,14 @@ import pytest
 
 from broker.metrics import RemoteMetrics
 from protocol.error_codes import ErrorCode
+from storage.audit.remote import Comparison, compare, read_journal, read_partitions
 from storage.bucket.journal import BucketJournal, read_state
+from storage.disk.files import RealFiles
 from storage.disk.steps import run_steps
 from storage.errors import Fenced, ObjectExists, ObjectMissing, StoreFailed
 from storage.remote import engine
 from storage.remote.engine import PART_BYTES, list_clusters, open_store
+from storage.segment.remote.object import OBJECT_SUFFIX
 from tests.s3.server import BUCKET, READY_S, S3Server, find_versitygw, s3_server
 from tests.support.broker import RawClient, batch, broker_process, running_broker
 from tests.support.cli import tidelog
@@ -192,6 +195,7 @@ async def test_kill_9_while_uploading(server: S3Server, tmp_path: Path) -> None:
         await read_back(client, acknowledged)
         await client.close()
     assert len(list(open_store(URL, _cluster_id(directory)).list_objects())) > 10
+    _collect_garbage(directory)
 
 
 @pytest.mark.slow
@@ -231,6 +235,7 @@ async def test_a_lost_machine_loses_nothing_that_was_acknowledged(
         done = tidelog("restore", URL, "--data-dir", str(directory), "--take-over")
         assert done.returncode == 0, done.stderr
         assert tidelog("fsck", str(directory), "--remote", URL).returncode == 0
+    _collect_garbage(directory)
 
 
 @pytest.mark.timeout(300 + 2 * DOWN_S)
@@ -344,6 +349,32 @@ def test_the_journal_over_s3(server: S3Server) -> None:
     run_steps(second.checkpoint())
     assert read_state(store).documents == second.state.documents
     assert list_clusters(URL) == ["cluster"]
+
+
+def _collect_garbage(directory: Path) -> None:
+    """Nothing that is named is gone; what the kills have cut off is known, and goes."""
+    store = open_store(URL, _cluster_id(directory))
+    before = _compared(directory)
+    for one in before.garbage:
+        store.delete(one.key)
+    after = _compared(directory)
+    assert (before.missing, after.missing, after.garbage) == ([], [], [])
+    parts = read_partitions(str(directory), RealFiles())
+    named = {one.key for part in parts for one in part.objects}
+    keys = {one.key for one in store.list_objects() if one.key.endswith(OBJECT_SUFFIX)}
+    assert keys == named
+    print(f"{len(named)} objects are named; {len(before.garbage)} were garbage")
+
+
+def _compared(directory: Path) -> Comparison:
+    """The bucket against a stopped directory, in which no upload is under way."""
+    return compare(
+        read_partitions(str(directory), RealFiles()),
+        open_store(URL, _cluster_id(directory)).list_objects(),
+        journal=read_journal(str(directory), RealFiles()),
+        now_ms=time.time_ns() // 1_000_000,
+        older_than_ms=0,
+    )
 
 
 def _cluster_id(directory: Path) -> str:
