@@ -5,7 +5,8 @@ that others depend on. Each check names the argument, the value, the allowed val
 knows types and ranges, and nothing of brokers.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from client.errors import InvalidType, InvalidUse
 from client.types import Header, OffsetAndMetadata, TopicPartition
@@ -135,6 +136,18 @@ def partition_of(value: object) -> TopicPartition:
     check_text("topic", topic)
     check_number("partition", number, 0)
     return TopicPartition(topic, number)
+
+
+def pairs_of(name: str, value: object) -> Iterable[tuple[Any, Any]]:
+    """The partitions of a mapping with what it gives for each.
+
+    Raises:
+        InvalidType: it is no mapping.
+    """
+    if not isinstance(value, Mapping):
+        wanted = "write {TopicPartition(topic, number): ...}"
+        raise InvalidType(f"{name} is {_kind(value)}, and a mapping is wanted: {wanted}")
+    return value.items()
 
 
 def position_of(name: str, value: object) -> OffsetAndMetadata:

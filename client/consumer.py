@@ -30,6 +30,7 @@ from client.checks import (
     check_numbers,
     check_offset,
     check_sharing,
+    pairs_of,
     partition_of,
     position_of,
 )
@@ -559,7 +560,9 @@ class Consumer(Generic[KeyT, ValueT]):
             InvalidTime: a time in the wrong unit.
             BrokerRefused: an unknown partition.
         """
-        wanted = {partition_of(tp): to_timestamp(when) for tp, when in times_ms.items()}
+        wanted = {
+            partition_of(tp): to_timestamp(when) for tp, when in pairs_of("times_ms", times_ms)
+        }
         return await first_records(self._cluster, wanted, self._isolation)
 
     async def beginning_offsets(
@@ -605,7 +608,7 @@ class Consumer(Generic[KeyT, ValueT]):
         else:
             positions = {
                 partition_of(partition): position_of(f"the offset of {partition}", value)
-                for partition, value in offsets.items()
+                for partition, value in pairs_of("offsets", offsets)
             }
         await self._positions.commit(group, positions)
 

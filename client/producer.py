@@ -33,6 +33,7 @@ from client.checks import (
     check_texts,
     content_of,
     headers_of,
+    pairs_of,
     partition_of,
     position_of,
 )
@@ -403,7 +404,7 @@ class Producer(Generic[KeyT, ValueT]):
             group = GroupMetadata(group_id=group)
         positions = {
             partition_of(partition): position_of(f"the offset of {partition}", value)
-            for partition, value in offsets.items()
+            for partition, value in pairs_of("offsets", offsets)
         }
         await self._running_transactions().send_offsets(positions, group)
 

@@ -5,6 +5,7 @@ The coordinator of a group answers for it; the list of groups is the union of al
 
 from collections.abc import Iterable, Mapping
 
+from client.checks import pairs_of, partition_of, position_of
 from client.core.cluster import Cluster, CoordinatorType
 from client.core.offsets import commit_offsets, fetch_committed
 from client.core.parts import check
@@ -112,9 +113,13 @@ class GroupAdmin:
         """Set positions of a group that has no members.
 
         Raises:
+            InvalidUse: a key is not a partition, or a value not an offset.
             BrokerRefused: the group has members.
         """
-        positions = {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}
+        positions = {
+            partition_of(partition): position_of(f"the offset of {partition}", value)
+            for partition, value in pairs_of("offsets", offsets)
+        }
         await commit_offsets(self._cluster, GroupMetadata(group_id=group_id), positions)
 
 

@@ -23,7 +23,14 @@ from client.core.retry import Backoff
 from client.core.sharing.membership import ShareMembership
 from client.core.sharing.options import ACKNOWLEDGEMENTS, IMPLICIT, Ack, ShareOptions
 from client.core.sharing.session import FIRST_EPOCH, Acks, ShareSession, holes, offsets_of
-from client.errors import BadRecords, BrokerRefused, BrokerUnreachable, ClientError, InvalidUse
+from client.errors import (
+    BadRecords,
+    BrokerRefused,
+    BrokerUnreachable,
+    ClientError,
+    InvalidType,
+    InvalidUse,
+)
 from client.types import ConsumerRecord, TopicPartition
 from protocol.declare.primitives import message_spec
 from protocol.error_codes import ErrorCode
@@ -148,7 +155,9 @@ class ShareReader:
                 return session
         return None
 
-    def _holder(self, record: ConsumerRecord) -> ShareSession:
+    def _holder(self, record: object) -> ShareSession:
+        if not isinstance(record, ConsumerRecord):
+            raise InvalidType(f"{record!r} is not a record: give one that this consumer returned")
         session = self._find_holder(record)
         if session is None:
             raise InvalidUse(

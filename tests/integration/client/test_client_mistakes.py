@@ -251,11 +251,13 @@ async def test_a_group_may_wait_for_a_topic_that_comes_later(broker: RunningBrok
         lambda consumer: consumer.seek_to_time(datetime(2013, 7, 4)),
         lambda consumer: consumer.offsets_for_times({TopicPartition("t", 0): "x"}),
         lambda consumer: consumer.offsets_for_times({"t": 5}),
+        lambda consumer: consumer.offsets_for_times([TopicPartition("t", 0)]),
         lambda consumer: consumer.end_offsets(["t"]),
         lambda consumer: consumer.partitions(b"t"),
         lambda consumer: consumer.commit({TopicPartition("t", 0): "5"}),
         lambda consumer: consumer.commit({TopicPartition("t", 0): -5}),
         lambda consumer: consumer.commit({"t": 5}),
+        lambda consumer: consumer.commit(5),
         lambda consumer: consumer.start(),
     ],
 )

@@ -12,7 +12,7 @@ import pytest
 from broker.groups.share.stored_state import ShareKey
 from client.admin import Admin
 from client.blocking.share_consumer import BlockingShareConsumer
-from client.errors import BrokerRefused, BrokerUnreachable, ClientError, InvalidUse
+from client.errors import BrokerRefused, BrokerUnreachable, ClientError, InvalidType, InvalidUse
 from client.producer import Producer
 from client.share_consumer import ShareConsumer
 from client.types import ConsumerRecord, TopicPartition
@@ -103,6 +103,8 @@ async def test_explicit_acknowledgements(shared: RunningBroker) -> None:
             await consumer.getmany()
         with pytest.raises(InvalidUse, match="choose accept, release, reject"):
             consumer.acknowledge(d, "renew")
+        with pytest.raises(InvalidType, match="3 is not a record: give one that this consumer"):
+            consumer.acknowledge(3)  # type: ignore[arg-type]
         consumer.acknowledge(d)
         with pytest.raises(InvalidUse, match="offset 3 of t-0 is not in hand"):
             consumer.acknowledge(d)

@@ -64,6 +64,13 @@ def test_a_partition_is_a_pair() -> None:
             checks.partition_of(wrong)
 
 
+def test_what_is_given_for_partitions_is_a_mapping() -> None:
+    assert list(checks.pairs_of("offsets", {("t", 1): 5})) == [(("t", 1), 5)]
+    for wrong in ([TopicPartition("t", 1)], TopicPartition("t", 1), "t", 5):
+        with pytest.raises(InvalidType, match=r"offsets is an? \w+, and a mapping is wanted"):
+            checks.pairs_of("offsets", wrong)
+
+
 def test_a_position_is_an_offset_with_or_without_a_note() -> None:
     assert checks.position_of("offset", 5) == OffsetAndMetadata(5)
     note = OffsetAndMetadata(5, "note")
