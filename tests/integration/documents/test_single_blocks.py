@@ -133,6 +133,8 @@ def test_a_bucket_is_examined(alone: Terminal) -> None:
     topic = "--set remote.storage.enable=true --set segment.bytes=2000"
     alone.lines(f"tidelog topic create flights {topic}")
     alone.lines("for n in 1 2 3 4 5; do seq 100 | tidelog produce flights -q; done")
+    # Closed segments are uploaded in the background, and a stop does not wait for them.
+    alone.lines("until tidelog tier status data | grep -q flights; do sleep 0.1; done")
     alone.stop()
     shown = alone.lines(block("docs/tiered-storage.md", "tidelog tier status"))
     assert "flights" in shown
