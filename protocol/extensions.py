@@ -32,9 +32,10 @@ PATHS: Final = (
 )
 """Of the modules, in the order in which they are built: each imports only those before it in C."""
 
-SLOWER: Final = "a Produce executes 7 to 50 times the instructions, a Fetch 4 to 5 times"
+SLOWER: Final = "a Produce executes 7 to 50 times the instructions, a Fetch 5 to 7 times"
 """What plain Python costs the broker, in user space: a Produce of one record 7 times, 16 KB of 1 KB
-9.5, 1 MB of 100 bytes 50 times (`python -m benchmarks.instructions`). `setup.py` says it too."""
+9.5, 1 MB of 100 bytes 50 times, a Fetch of 17 KB 5 and of 1 MB 7.3 times (`python -m
+benchmarks.instructions`). `setup.py` says it too."""
 
 
 class _Sources:
