@@ -40,7 +40,7 @@ unknown minimum.
 Differs from Kafka: Kafka has no such file, and ignores this one.
 """
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from typing import Final
@@ -123,6 +123,9 @@ _LATER_FIELDS: Final = frozenset({"min_timestamp", "data_max_timestamp"})
 _ALL_FIELDS: Final = frozenset(_FIELDS)
 _FIRST_FIELDS: Final = _ALL_FIELDS - _LATER_FIELDS
 _OBJECT_FIELDS: Final = frozenset(OBJECT_FIELDS)
+_NAMES_OF_SEGMENTS: Final = [name.encode() for name in _FIELDS]
+_NAMES_OF_OBJECTS: Final = [name.encode() for name in OBJECT_FIELDS]
+"""The names in the lines that this release writes: they are not decoded each time."""
 
 
 class Manifest:
@@ -378,8 +381,15 @@ def _parse_lines(content: bytes) -> Iterator[tuple[str, dict[str, int]]]:
         body, _, checksum = line.rpartition(b" ")
         if b"%08x" % crc32c(body) != checksum:
             return
-        words = body.decode().replace("=", " ").split(" ")
-        yield words[0], dict(zip(words[1::2], map(int, words[2::2]), strict=True))
+        words = body.replace(b"=", b" ").split(b" ")
+        names = words[1::2]
+        if names == _NAMES_OF_SEGMENTS:
+            fields: Sequence[str] = _FIELDS
+        elif names == _NAMES_OF_OBJECTS:
+            fields = OBJECT_FIELDS
+        else:
+            fields = [name.decode() for name in names]
+        yield words[0].decode(), dict(zip(fields, map(int, words[2::2]), strict=True))
 
 
 def _only(values: dict[str, int], names: frozenset[str]) -> dict[str, int]:
