@@ -54,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     brokers.end_with_us()
     names = options.brokers.split(",")
     if options.first:
+        machine.touch_memory()
         print(_first_records(names, options.first, options.rounds))
         return 0
     with tempfile.TemporaryDirectory(prefix="bench-partitions-") as name:
