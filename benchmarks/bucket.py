@@ -23,7 +23,14 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.spark import PARTITIONS, SEGMENT_BYTES, VALUE_BYTES, fill, tree_cpu_s
+from benchmarks.spark import (
+    PARTITIONS,
+    SEGMENT_BYTES,
+    VALUE_BYTES,
+    cpu_group,
+    cpu_seconds,
+    fill,
+)
 from pipeline.spark.session import session
 from storage.bucket.journal import read_state
 from storage.remote.engine import list_clusters, open_store
@@ -61,10 +68,11 @@ def main() -> None:
             )
             fill(broker, topic, records)
             share = upload(broker, topic, url)
-            spark = session("local[2]", settings={"spark.driver.memory": "2g"})
-            check(spark, broker, topic, url, records)
-            show(measure(spark, broker, topic, url, rounds), records, share)
-            spark.stop()
+            with cpu_group() as group:
+                spark = session("local[2]", settings={"spark.driver.memory": "2g"})
+                check(spark, broker, topic, url, records)
+                show(measure(spark, broker, topic, url, rounds, group), records, share)
+                spark.stop()
         finally:
             broker.stop()
 
@@ -112,18 +120,18 @@ def check(spark: SparkSession, broker: Broker, topic: str, url: str, records: in
 
 
 def measure(
-    spark: SparkSession, broker: Broker, topic: str, url: str, rounds: int
+    spark: SparkSession, broker: Broker, topic: str, url: str, rounds: int, group: Path | None
 ) -> dict[str, Cost]:
     runs = {"through the broker": "", "from the bucket": url}
     found: dict[str, list[Cost]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, where in runs.items():
-            before = tree_cpu_s(), broker_cpu_s(broker), time.perf_counter()
+            before = cpu_seconds(group), broker_cpu_s(broker), time.perf_counter()
             frame(spark, broker, topic, where).write.format("noop").mode("overwrite").save()
             found[name].append(
                 Cost(
                     wall_s=time.perf_counter() - before[2],
-                    spark_cpu_s=tree_cpu_s() - before[0],
+                    spark_cpu_s=cpu_seconds(group) - before[0],
                     broker_cpu_s=broker_cpu_s(broker) - before[1],
                 )
             )

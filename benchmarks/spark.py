@@ -10,9 +10,12 @@ slices of 1 % of the time lie in the middle: between two offsets found by time, 
 has it, and strict, where older records after the window count too: shortened by the user's
 `maxLateness`, by the times of segments that the broker gives, and by neither.
 The connector comes from Maven Central (`tests.pipeline.connector.conftest`); without it only
-our side is measured. The lines run by turns, and each is the median of its rounds. CPU seconds are
-those of the driver, the JVM and all Python workers, not the broker's. Memory is what these hold at
-the end of a line's last run; the JVM gives little back, so the first line that needs much shows it.
+our side is measured. The lines run by turns, every second round in the opposite order, and each is
+the median of its rounds, after one round that does not count: the JVM compiles what it has run
+often. CPU seconds are those of the driver, the JVM and all Python workers, not the broker's. Many
+workers end before they can be asked, and PySpark's daemon waits for none, so only a control group
+(cgroup 2, as root) counts all of them. Memory is what these hold at the end of a line's last run;
+the JVM gives little back, so the first line that needs much shows it.
 Compare ratios, not absolute numbers: the machine matters.
 """
 
@@ -26,10 +29,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from benchmarks.harness import machine
 from pipeline.jobs.archive import ArchiveSettings, archive
 from pipeline.net.producing import TaskProducer
 from pipeline.options.options import parse_sink_options
@@ -56,11 +61,16 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """Which lines are measured: of how many records, how often, whose names have an `only`."""
+    """Which lines are measured: of how many records, how often, whose names have an `only`.
+
+    Rounds below 0 do not count. `group` is that of all processes but the broker's, if there is one.
+    """
 
     records: int
     rounds: int
+    first: int
     only: tuple[str, ...]
+    group: Path | None
 
 
 def main() -> None:
@@ -75,11 +85,23 @@ def main() -> None:
     options = parser.parse_args()
     records = 50_000 if options.smoke else options.records
     rounds = 1 if options.smoke else options.rounds
-    with tempfile.TemporaryDirectory(prefix="tidelog-spark-") as folder, running(folder) as broker:
+    if not options.smoke:
+        machine.touch_memory()
+    with (
+        tempfile.TemporaryDirectory(prefix="tidelog-spark-") as folder,
+        running(folder) as broker,
+        cpu_group() as group,
+    ):
         spark, has_connector = start_session()
         topic = broker.topic(PARTITIONS, segment_bytes=str(SEGMENT_BYTES))
         fill(broker, topic, records)
-        lines = Lines(records=records, rounds=rounds, only=tuple(options.only))
+        lines = Lines(
+            records=records,
+            rounds=rounds,
+            first=0 if options.smoke else -1,
+            only=tuple(options.only),
+            group=group,
+        )
         table = measure(spark, broker, topic, lines, folder, has_connector=has_connector)
         show(table, records)
         spark.stop()
@@ -206,14 +228,17 @@ def measure(
         and (has_connector or "connector" not in name)
     }
     found: dict[str, list[Cost]] = {name: [] for name in runs}
-    for number in range(lines.rounds):
-        for name, run in runs.items():
-            cost = costed(lambda run=run, number=number: run(number))  # type: ignore[misc]
+    for number in range(lines.first, lines.rounds):
+        names = list(runs)
+        for name in names if number % 2 == 0 else reversed(names):
+            cost = costed(partial(runs[name], number), lines.group)
             print(
-                f"... {name}: {cost.wall_s:.2f} s, CPU {cost.cpu_s:.2f} s, {cost.memory_mib} MiB",
+                f"... {name}: {cost.wall_s:.2f} s, CPU {cost.cpu_s:.2f} s, {cost.memory_mib} MiB"
+                + (" (does not count)" if number < 0 else ""),
                 file=sys.stderr,
             )
-            found[name].append(cost)
+            if number >= 0:
+                found[name].append(cost)
     return {name: median(costs) for name, costs in found.items()}
 
 
@@ -226,11 +251,44 @@ def median(costs: list[Cost]) -> Cost:
     )
 
 
-def costed(run: Callable[[], None]) -> Cost:
-    cpu_s, started = tree_cpu_s(), time.perf_counter()
+def costed(run: Callable[[], None], group: Path | None) -> Cost:
+    cpu_s, started = cpu_seconds(group), time.perf_counter()
     run()
     wall_s = time.perf_counter() - started
-    return Cost(wall_s=wall_s, cpu_s=tree_cpu_s() - cpu_s, memory_mib=tree_mib())
+    return Cost(wall_s=wall_s, cpu_s=cpu_seconds(group) - cpu_s, memory_mib=tree_mib())
+
+
+@contextlib.contextmanager
+def cpu_group() -> Iterator[Path | None]:
+    """A control group of this process and of all that it starts meanwhile; None without the right.
+
+    What an ended process has used stays in its count.
+    """
+    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    root = next((Path(where) for _, where, kind, *_ in mounts if kind == "cgroup2"), None)
+    if root is None or not os.access(root / "cgroup.procs", os.W_OK):
+        print("no control group: the CPU of workers that ended is missing", file=sys.stderr)
+        yield None
+        return
+    group = root / f"tidelog-spark-{os.getpid()}"
+    group.mkdir()
+    (group / "cgroup.procs").write_text(str(os.getpid()))
+    try:
+        yield group
+    finally:
+        # The JVM outlives its session.
+        for pid in (group / "cgroup.procs").read_text().split():
+            with contextlib.suppress(OSError):
+                (root / "cgroup.procs").write_text(pid)
+        group.rmdir()
+
+
+def cpu_seconds(group: Path | None) -> float:
+    """CPU seconds so far: of the group, or of the processes that there are."""
+    if group is None:
+        return tree_cpu_s()
+    stat = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
+    return int(stat["usage_usec"]) / 1e6
 
 
 def process_tree() -> list[list[str]]:
@@ -256,7 +314,7 @@ def is_broker(pid: int) -> bool:
 
 
 def tree_cpu_s() -> float:
-    """CPU seconds so far, those of reaped children included."""
+    """CPU seconds so far, also of ended children for which their parent has waited."""
     ticks = sum(sum(map(int, stat[12:16])) for stat in process_tree())
     return ticks / os.sysconf("SC_CLK_TCK")
 
