@@ -135,7 +135,6 @@ class Manifest:
     """
 
     __slots__ = (
-        "_as_read",
         "_directory",
         "_file",
         "_files",
@@ -167,8 +166,6 @@ class Manifest:
         self._is_held = False
         self._is_suspect = False
         self._lines = 0
-        # The lines of facts as they were read, while they are current: a start formats none again.
-        self._as_read: bytes | None = None
         self.facts: dict[int, SegmentFacts] = {}
         self.remote: dict[int, RemoteObject] = {}
         self.superseded: dict[int, RemoteObject] = {}
@@ -179,9 +176,7 @@ class Manifest:
         self.cleaned_offset = NO_OFFSET
         self.lost_offset = NO_OFFSET
         if self.has_durable_name:
-            content = files.read_all(self._path)
-            self._read(content)
-            self._as_read = self._current_lines(content)
+            self._read(files.read_all(self._path))
 
     @property
     def _path(self) -> str:
@@ -257,8 +252,7 @@ class Manifest:
     def drop(self, base_offsets: Iterable[int]) -> None:
         """Drop segments that are gone; the next `rewrite` updates the file."""
         for base_offset in base_offsets:
-            if self.facts.pop(base_offset, None) is not None:
-                self._as_read = None
+            self.facts.pop(base_offset, None)
 
     def hold(self) -> None:
         """Keep new facts in memory only, until `rewrite` or `release`.
@@ -271,7 +265,7 @@ class Manifest:
         """Write new facts at once from now on; the ones kept in memory are written now, durably."""
         if self._is_held and (self.facts or self.cleaned_offset != NO_OFFSET):
             self.rewrite()
-        self._is_held, self._as_read = False, None
+        self._is_held = False
 
     def distrust(self) -> None:
         """Note that a sync of the file failed, and the medium may lack lines in its middle.
@@ -284,24 +278,16 @@ class Manifest:
     def rewrite(self) -> None:
         """Make the file hold exactly the current facts, durably. Raises OSError."""
         self.close()
-        content = (self._as_read or self._formatted()) + self._offset_lines()
-        self._files.replace_atomically(self._path, content)
-        self._is_held = self._is_suspect = False
-        self._as_read = None
-        self.has_durable_name = True
-        self._lines = content.count(b"\n") - 1
-
-    def _offset_lines(self) -> bytes:
-        offsets = ((kind, getattr(self, name)) for kind, name in _OFFSETS.items())
-        lines = (_offset_line(kind, offset) for kind, offset in offsets if offset != NO_OFFSET)
-        return "".join(lines).encode()
-
-    def _formatted(self) -> bytes:
-        """The heading, and the lines of segments and objects."""
         lines = [_segment_line(self.facts[base]) for base in sorted(self.facts)]
         lines += [_object_line(_REMOTE, self.remote[base]) for base in sorted(self.remote)]
         lines += [_object_line(_SUPERSEDED, where) for where in self.superseded.values()]
-        return "".join([HEADING + "\n", *lines]).encode()
+        for kind, name in _OFFSETS.items():
+            if getattr(self, name) != NO_OFFSET:
+                lines.append(_offset_line(kind, getattr(self, name)))
+        self._files.replace_atomically(self._path, "".join([HEADING + "\n", *lines]).encode())
+        self._is_held = self._is_suspect = False
+        self.has_durable_name = True
+        self._lines = len(lines)
 
     def has_outdated(self, lines_max: int) -> bool:
         """Whether more than `lines_max` lines are outdated, apart from four for each segment and
@@ -317,7 +303,6 @@ class Manifest:
             self._file = None
 
     def _append(self, line: str) -> None:
-        self._as_read = None
         if self._is_held:
             return
         if self._is_suspect or self.has_outdated(OUTDATED_MAX):
@@ -361,18 +346,6 @@ class Manifest:
             elif kind in _OFFSETS and "offset" in values:
                 setattr(self, _OFFSETS[kind], values["offset"])
         self.is_whole = self._lines >= rest.rstrip(b"\n").count(b"\n")
-
-    def _current_lines(self, content: bytes) -> bytes | None:
-        """What precedes the offsets in the file that was read, if a rewrite says the same.
-
-        None when a line is outdated, torn or unknown, or stands in another place.
-        """
-        offsets = self._offset_lines()
-        needed = len(self.facts) + len(self.remote) + len(self.superseded) + offsets.count(b"\n")
-        if self._lines != needed or content.count(b"\n") != needed + 1:
-            return None
-        facts, found = content[: -len(offsets) or None], content[len(content) - len(offsets) :]
-        return facts if found == offsets and facts.endswith(b"\n") else None
 
 
 def _parse_lines(content: bytes) -> Iterator[tuple[str, dict[str, int]]]:
