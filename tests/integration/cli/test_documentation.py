@@ -167,6 +167,28 @@ def test_each_exception_is_about_a_line_of_the_page() -> None:
 SNIPPETS = re.findall(r"^ *```python\n(.*?)^ *```", CLIENT, re.M | re.S)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_every_snippet_of_the_clients_page_passes_mypy_strict(tmp_path: Path) -> None:
+    """As a user's program would; the names that the page does not import are given."""
+    given = "from tidelog import Admin, Consumer, Producer, ShareConsumer, TopicPartition\n"
+    given += "def handle(value: bytes | None) -> None: ...\n"
+    given += "class Later(Exception): ...\nclass Hopeless(Exception): ...\n"
+    programs = []
+    for number, snippet in enumerate(SNIPPETS):
+        body = textwrap.indent(textwrap.dedent(snippet), "    ")
+        programs.append(tmp_path / f"snippet_{number}.py")
+        programs[-1].write_text(f"{given}async def main() -> None:\n{body}", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", *programs],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("number", range(len(SNIPPETS)))
 async def test_every_snippet_of_the_clients_page_runs(number: int) -> None:
     """A snippet that reads for ever is ended; the names that it needs are imported."""
