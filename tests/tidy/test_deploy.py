@@ -67,6 +67,18 @@ def test_all_that_the_image_copies_is_sent_to_its_build() -> None:
     assert copied <= sent
 
 
+def test_both_stages_of_the_image_are_pinned_by_one_argument() -> None:
+    """docs/install.md names it: `--build-arg PYTHON_IMAGE=python@sha256:...`."""
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert re.findall(r"^FROM (\S+)", text, re.M) == ["${PYTHON_IMAGE}"] * 2
+    default = re.findall(r"^ARG PYTHON_IMAGE=(\S+)$", text, re.M)
+    assert len(default) == 1
+    assert text.index("ARG PYTHON_IMAGE") < text.index("FROM ")
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    assert "--build-arg PYTHON_IMAGE=python@sha256:" in page
+    assert f"imagetools inspect {default[0]}`" in page
+
+
 def test_the_image_has_the_health_check() -> None:
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     assert re.search(r"^COPY deploy/docker/ready (\S+)$", text, re.M)
