@@ -102,7 +102,8 @@ async def _confluent_consume(bootstrap: str, topic: str, records: int, value: by
     known: Any = consumer.list_topics(topic, timeout=PATIENCE_S)
     consumer.assign([TopicPartition(topic, n, 0) for n in known.topics[topic].partitions])
     while records > 0:
-        records -= _counted({"": consumer.consume(AT_ONCE, PATIENCE_S)})
+        # It waits until it has as many as it is asked for.
+        records -= _counted({"": consumer.consume(min(AT_ONCE, records), PATIENCE_S)})
     consumer.close()
 
 
