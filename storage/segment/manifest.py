@@ -357,12 +357,12 @@ def _parse_lines(content: bytes) -> Iterator[tuple[str, dict[str, int]]]:
         words = body.replace(b"=", b" ").split(b" ")
         names = words[1::2]
         if names == _NAMES_OF_SEGMENTS:
-            fields: Sequence[str] = _FIELDS
+            decoded: Sequence[str] = _FIELDS
         elif names == _NAMES_OF_OBJECTS:
-            fields = OBJECT_FIELDS
+            decoded = OBJECT_FIELDS
         else:
-            fields = [name.decode() for name in names]
-        yield words[0].decode(), dict(zip(fields, map(int, words[2::2]), strict=True))
+            decoded = [name.decode() for name in names]
+        yield words[0].decode(), dict(zip(decoded, map(int, words[2::2]), strict=True))
 
 
 def _only(values: dict[str, int], names: frozenset[str]) -> dict[str, int]:
