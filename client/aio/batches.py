@@ -136,7 +136,10 @@ class Delivery:
 
 @dataclass(slots=True, eq=False)
 class PartitionQueue:
-    """The batches of one partition, oldest first: those under way, then those that wait."""
+    """The batches of one partition, oldest first: those under way, then those that wait.
+
+    `last_error` is what the newest request came to, None after one that succeeded.
+    """
 
     partition: TopicPartition
     waiting: deque[Batch] = field(default_factory=deque)
@@ -146,6 +149,7 @@ class PartitionQueue:
     not_before: float = 0.0
     is_recovering: bool = False
     is_established: bool = False
+    last_error: ClientError | None = None
 
     def append(self, record: Record, size_bytes: int, *, limit_bytes: int, now: float) -> Delivery:
         """Add a record to the last batch, or to a new one if it is full, sent or numbered."""

@@ -241,6 +241,7 @@ class Sender:
         try:
             return await self._cluster.leader(queue.partition)
         except ClientError as error:
+            queue.last_error = error
             if not is_retriable(error):
                 while queue.waiting:
                     self._fail(queue.waiting.popleft(), error)
@@ -273,11 +274,12 @@ class Sender:
         elif batch.sequence != NO_SEQUENCE:
             queue.renumber_from(batch.sequence)
         fate = "it may or may not be stored" if batch.is_in_doubt else "it was not stored"
+        last = "" if queue.last_error is None else f". The last error was: {queue.last_error}"
         self._fail(
             batch,
             BrokerUnreachable(
                 f"a record for {queue.partition} was not acknowledged within "
-                f"{self._options.delivery_timeout_ms} ms; {fate}"
+                f"{self._options.delivery_timeout_ms} ms; {fate}{last}"
             ),
         )
         # The batches after it wait for a new identity, or for nothing any more.
@@ -319,6 +321,7 @@ class Sender:
                 await self._exchange(connection, rest)
         except ClientError as error:
             for batch in batches:
+                self.queues[batch.partition].last_error = error
                 if self._is_under_way(batch):
                     batch.is_in_doubt = batch.is_in_doubt or isinstance(error, BrokerUnreachable)
                     self._conclude(batch, error)
@@ -439,7 +442,7 @@ class Sender:
     def _settle(self, batch: Batch, base_offset: int, log_append_time_ms: int) -> None:
         queue = self.queues[batch.partition]
         queue.settle(batch)
-        queue.is_established = True
+        queue.is_established, queue.last_error = True, None
         batch.succeed(base_offset, log_append_time_ms)
         self._on_settled(batch)
 
