@@ -167,6 +167,19 @@ def position_of(name: str, value: object) -> OffsetAndMetadata:
     return OffsetAndMetadata(value)
 
 
+def positions_of(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The positions to commit, by partition.
+
+    Raises:
+        InvalidType: it is no mapping, or a key or a value is of another type.
+        InvalidUse: a partition or an offset is out of its range.
+    """
+    return {
+        partition_of(partition): position_of(f"the offset of {partition}", value)
+        for partition, value in pairs_of("offsets", offsets)
+    }
+
+
 def content_of(name: str, value: object) -> bytes | None:
     """The bytes of a key, a value or a header; buffers are copied, since they may change.
 

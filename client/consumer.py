@@ -32,7 +32,7 @@ from client.checks import (
     check_sharing,
     pairs_of,
     partition_of,
-    position_of,
+    positions_of,
 )
 from client.core.membership.options import CLASSIC
 from client.core.offsets import (
@@ -606,10 +606,7 @@ class Consumer(Generic[KeyT, ValueT]):
             self._mark_consumed()
             positions = consumed_positions(self._running().readers.values())
         else:
-            positions = {
-                partition_of(partition): position_of(f"the offset of {partition}", value)
-                for partition, value in pairs_of("offsets", offsets)
-            }
+            positions = positions_of(offsets)
         await self._positions.commit(group, positions)
 
     async def committed(

@@ -33,9 +33,7 @@ from client.checks import (
     check_texts,
     content_of,
     headers_of,
-    pairs_of,
-    partition_of,
-    position_of,
+    positions_of,
 )
 from client.core.identity import ProducerIdentity
 from client.core.options import NOT_SECURED, ClusterOptions, Security, parse_bootstrap
@@ -402,11 +400,7 @@ class Producer(Generic[KeyT, ValueT]):
         if not isinstance(group, GroupMetadata):
             check_text("group", group)
             group = GroupMetadata(group_id=group)
-        positions = {
-            partition_of(partition): position_of(f"the offset of {partition}", value)
-            for partition, value in pairs_of("offsets", offsets)
-        }
-        await self._running_transactions().send_offsets(positions, group)
+        await self._running_transactions().send_offsets(positions_of(offsets), group)
 
     # Inside.
 

@@ -138,7 +138,7 @@ class Delivery:
 class PartitionQueue:
     """The batches of one partition, oldest first: those under way, then those that wait.
 
-    `last_error` is what the newest request came to, None after one that succeeded.
+    `last_error` is why the newest attempt to send failed, None after one that succeeded.
     """
 
     partition: TopicPartition

@@ -321,7 +321,6 @@ class Sender:
                 await self._exchange(connection, rest)
         except ClientError as error:
             for batch in batches:
-                self.queues[batch.partition].last_error = error
                 if self._is_under_way(batch):
                     batch.is_in_doubt = batch.is_in_doubt or isinstance(error, BrokerUnreachable)
                     self._conclude(batch, error)
@@ -416,6 +415,7 @@ class Sender:
     ) -> None:
         """Send the batch again or give it up."""
         queue = self.queues[batch.partition]
+        queue.last_error = error
         identity = self._identity
         if (
             isinstance(error, BrokerRefused)

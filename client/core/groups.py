@@ -5,7 +5,7 @@ The coordinator of a group answers for it; the list of groups is the union of al
 
 from collections.abc import Iterable, Mapping
 
-from client.checks import pairs_of, partition_of, position_of
+from client.checks import positions_of
 from client.core.cluster import Cluster, CoordinatorType
 from client.core.offsets import commit_offsets, fetch_committed
 from client.core.parts import check
@@ -116,11 +116,8 @@ class GroupAdmin:
             InvalidUse: a key is not a partition, or a value not an offset.
             BrokerRefused: the group has members.
         """
-        positions = {
-            partition_of(partition): position_of(f"the offset of {partition}", value)
-            for partition, value in pairs_of("offsets", offsets)
-        }
-        await commit_offsets(self._cluster, GroupMetadata(group_id=group_id), positions)
+        group = GroupMetadata(group_id=group_id)
+        await commit_offsets(self._cluster, group, positions_of(offsets))
 
 
 async def _describe_consumers(cluster: Cluster, group_id: str) -> GroupInfo | None:

@@ -213,6 +213,15 @@ async def test_time_up_with_unknown_fate_says_so_and_takes_a_new_identity() -> N
     assert broker.sent[-1] == (101, 0, [b"b"])
 
 
+async def test_time_up_after_refusals_names_the_last_one() -> None:
+    broker = FakeBroker(*[ErrorCode.NOT_LEADER_OR_FOLLOWER] * 1000)
+    async with sending(broker, delivery_timeout_ms=30) as send:
+        # Whether it may be stored depends on a request that may be under way just then.
+        last = r"\. The last error was: producing to t-0: NOT_LEADER_OR_FOLLOWER"
+        with pytest.raises(BrokerUnreachable, match=last):
+            await send(b"a")
+
+
 async def test_what_waits_for_a_batch_of_unknown_fate_is_sent_by_itself() -> None:
     """Nothing else happens then: the sender has to wake itself."""
     broker = FakeBroker(*[LOST] * 1000)
