@@ -18,6 +18,7 @@ import os
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -27,8 +28,7 @@ from benchmarks.spark import (
     PARTITIONS,
     SEGMENT_BYTES,
     VALUE_BYTES,
-    cpu_group,
-    cpu_seconds,
+    cpu_clock,
     fill,
 )
 from pipeline.spark.session import session
@@ -68,10 +68,10 @@ def main() -> None:
             )
             fill(broker, topic, records)
             share = upload(broker, topic, url)
-            with cpu_group() as group:
+            with cpu_clock() as cpu_s:
                 spark = session("local[2]", settings={"spark.driver.memory": "2g"})
                 check(spark, broker, topic, url, records)
-                show(measure(spark, broker, topic, url, rounds, group), records, share)
+                show(measure(spark, broker, topic, url, rounds, cpu_s), records, share)
                 spark.stop()
         finally:
             broker.stop()
@@ -120,18 +120,23 @@ def check(spark: SparkSession, broker: Broker, topic: str, url: str, records: in
 
 
 def measure(
-    spark: SparkSession, broker: Broker, topic: str, url: str, rounds: int, group: Path | None
+    spark: SparkSession,
+    broker: Broker,
+    topic: str,
+    url: str,
+    rounds: int,
+    cpu_s: Callable[[], float],
 ) -> dict[str, Cost]:
     runs = {"through the broker": "", "from the bucket": url}
     found: dict[str, list[Cost]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, where in runs.items():
-            before = cpu_seconds(group), broker_cpu_s(broker), time.perf_counter()
+            before = cpu_s(), broker_cpu_s(broker), time.perf_counter()
             frame(spark, broker, topic, where).write.format("noop").mode("overwrite").save()
             found[name].append(
                 Cost(
                     wall_s=time.perf_counter() - before[2],
-                    spark_cpu_s=cpu_seconds(group) - before[0],
+                    spark_cpu_s=cpu_s() - before[0],
                     broker_cpu_s=broker_cpu_s(broker) - before[1],
                 )
             )

@@ -63,14 +63,14 @@ class Cost:
 class Lines:
     """Which lines are measured: of how many records, how often, whose names have an `only`.
 
-    Rounds below 0 do not count. `group` is that of all processes but the broker's, if there is one.
+    Rounds below 0 do not count. `cpu_s` gives what all processes but the broker's have used so far.
     """
 
     records: int
     rounds: int
     first: int
     only: tuple[str, ...]
-    group: Path | None
+    cpu_s: Callable[[], float]
 
 
 def main() -> None:
@@ -90,7 +90,7 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory(prefix="tidelog-spark-") as folder,
         running(folder) as broker,
-        cpu_group() as group,
+        cpu_clock() as cpu_s,
     ):
         spark, has_connector = start_session()
         topic = broker.topic(PARTITIONS, segment_bytes=str(SEGMENT_BYTES))
@@ -100,7 +100,7 @@ def main() -> None:
             rounds=rounds,
             first=0 if options.smoke else -1,
             only=tuple(options.only),
-            group=group,
+            cpu_s=cpu_s,
         )
         table = measure(spark, broker, topic, lines, folder, has_connector=has_connector)
         show(table, records)
@@ -231,7 +231,7 @@ def measure(
     for number in range(lines.first, lines.rounds):
         names = list(runs)
         for name in names if number % 2 == 0 else reversed(names):
-            cost = costed(partial(runs[name], number), lines.group)
+            cost = costed(partial(runs[name], number), lines.cpu_s)
             print(
                 f"... {name}: {cost.wall_s:.2f} s, CPU {cost.cpu_s:.2f} s, {cost.memory_mib} MiB"
                 + (" (does not count)" if number < 0 else ""),
@@ -251,30 +251,31 @@ def median(costs: list[Cost]) -> Cost:
     )
 
 
-def costed(run: Callable[[], None], group: Path | None) -> Cost:
-    cpu_s, started = cpu_seconds(group), time.perf_counter()
+def costed(run: Callable[[], None], cpu_s: Callable[[], float]) -> Cost:
+    used_s, started = cpu_s(), time.perf_counter()
     run()
     wall_s = time.perf_counter() - started
-    return Cost(wall_s=wall_s, cpu_s=cpu_seconds(group) - cpu_s, memory_mib=tree_mib())
+    return Cost(wall_s=wall_s, cpu_s=cpu_s() - used_s, memory_mib=tree_mib())
 
 
 @contextlib.contextmanager
-def cpu_group() -> Iterator[Path | None]:
-    """A control group of this process and of all that it starts meanwhile; None without the right.
+def cpu_clock() -> Iterator[Callable[[], float]]:
+    """CPU seconds so far of this process and all that it starts meanwhile, as a call.
 
-    What an ended process has used stays in its count.
+    It asks a control group, which counts ended processes too; without the right to make one it
+    adds up those that there are, without the broker.
     """
     mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
     root = next((Path(where) for _, where, kind, *_ in mounts if kind == "cgroup2"), None)
     if root is None or not os.access(root / "cgroup.procs", os.W_OK):
         print("no control group: the CPU of workers that ended is missing", file=sys.stderr)
-        yield None
+        yield tree_cpu_s
         return
     group = root / f"tidelog-spark-{os.getpid()}"
     group.mkdir()
     (group / "cgroup.procs").write_text(str(os.getpid()))
     try:
-        yield group
+        yield partial(group_cpu_s, group)
     finally:
         # The JVM outlives its session.
         for pid in (group / "cgroup.procs").read_text().split():
@@ -283,10 +284,8 @@ def cpu_group() -> Iterator[Path | None]:
         group.rmdir()
 
 
-def cpu_seconds(group: Path | None) -> float:
-    """CPU seconds so far: of the group, or of the processes that there are."""
-    if group is None:
-        return tree_cpu_s()
+def group_cpu_s(group: Path) -> float:
+    """CPU seconds of a control group so far, those of ended processes included."""
     stat = dict(line.split() for line in (group / "cpu.stat").read_text().splitlines())
     return int(stat["usage_usec"]) / 1e6
 
