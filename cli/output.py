@@ -12,8 +12,6 @@ from typing import Any
 
 import click
 
-from client.times import format_time
-
 _WIDE_COLUMNS = 1000
 """The width of a line without a terminal: piped output is never cut or wrapped."""
 
@@ -99,6 +97,8 @@ def time_fields(timestamp_ms: int) -> dict[str, Any]:
     """A timestamp for programs: the number, and ISO 8601; both null where there is none."""
     if timestamp_ms < 0:
         return {"timestamp_ms": None, "time": None}
+    from client.times import format_time  # only commands that show times pay for it
+
     return {"timestamp_ms": timestamp_ms, "time": format_time(timestamp_ms)}
 
 

@@ -6,8 +6,11 @@ from pathlib import Path
 
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from storage.audit.remote import cluster_id_of
-from storage.disk.checkpoints import CorruptCheckpoint
+from storage.disk.checkpoints import (
+    META_PROPERTIES_FILE,
+    CorruptCheckpoint,
+    parse_meta_properties,
+)
 from storage.disk.files import RealFiles
 from storage.remote.engine import BadStoreUrl, open_store
 from storage.remote.object_store import ObjectStore
@@ -24,7 +27,8 @@ def run_all(calls: Iterable[Callable[[], bytes]]) -> Iterable[bytes]:
 def cluster_of(directory: Path) -> str:
     """The id of the directory's cluster. Raises CommandFailed."""
     try:
-        return cluster_id_of(str(directory), RealFiles())
+        content = RealFiles().read_all(f"{directory}/{META_PROPERTIES_FILE}")
+        return parse_meta_properties(content).cluster_id
     except (OSError, CorruptCheckpoint) as error:
         raise CommandFailed(
             f"{directory} does not say which cluster it belongs to ({error})", ExitCode.NOT_FOUND

@@ -25,7 +25,7 @@ from cli.failures import CommandFailed
 from cli.options import DirectoryType, json_option, now_ms
 from cli.output import note
 from config import load
-from storage.directory.claim import LOCK_FILE, random_uuid
+from storage.directory.claim import LOCK_FILE
 from storage.directory.clock_file import CLOCK_FILE
 from storage.directory.data_dir import DataDir
 from storage.directory.metadata import FIRST_WORKER
@@ -34,6 +34,7 @@ from storage.disk.checkpoints import (
     META_PROPERTIES_FILE,
     format_meta_properties,
     parse_meta_properties,
+    random_uuid,
     write_clean_shutdown,
 )
 from storage.disk.file_names import AUXILIARY_SUFFIXES, MANIFEST_NAME

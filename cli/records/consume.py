@@ -25,17 +25,16 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from cli.options import (
+from cli.broker_options import (
     GROUP,
     TIME,
     TOPIC,
     BrokerOptions,
     broker_options,
-    check_contradiction,
-    now_ms,
     read_password,
     run_async,
 )
+from cli.options import check_contradiction, now_ms
 from cli.output import note
 from cli.record_format import DEFAULT_FORMAT, RAW_FORMAT, line_format, to_json, unescape
 from cli.records.consume_alone import read_alone

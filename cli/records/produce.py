@@ -11,17 +11,9 @@ from typing import Final
 import click
 from click.core import ParameterSource
 
+from cli.broker_options import TIME, TOPIC, BrokerOptions, ask_admin, broker_options, run_async
 from cli.failures import CommandFailed
-from cli.options import (
-    TIME,
-    TOPIC,
-    BrokerOptions,
-    ask_admin,
-    broker_options,
-    check_contradiction,
-    now_ms,
-    run_async,
-)
+from cli.options import check_contradiction, now_ms
 from cli.output import Progress, format_count, format_size, note
 from cli.record_format import Outgoing, field_of, from_json, read_time, unescape
 from cli.records.template import line_reader

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import click
 
+from cli.broker_options import BrokerOptions, ask_admin
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import BrokerOptions, ask_admin
 from cli.output import print_json
 from cli.stores import open_bucket, run_all
 from cli.time.options import metrics_options

@@ -17,13 +17,13 @@ from cli.failures import CommandFailed
 from cli.options import json_option
 from cli.output import format_count, format_size, print_json
 from cli.stores import open_bucket, run_all
-from client.times import format_time
 from storage.bucket.clusters import clusters_in
 from storage.bucket.emptied import Hole, find_hole, name_entries
-from storage.bucket.journal import BucketJournal, BucketState, last_write_ms
+from storage.bucket.journal import BucketJournal, last_write_ms
+from storage.bucket.map import BucketState
 from storage.bucket.restore import Restored, missing_entries, restore
-from storage.directory.claim import LOST_AND_FOUND, random_uuid
-from storage.disk.checkpoints import format_uuid
+from storage.disk.checkpoints import format_uuid, random_uuid
+from storage.disk.file_names import LOST_AND_FOUND
 from storage.disk.files import RealFiles
 from storage.disk.steps import run_steps
 from storage.errors import StorageError, StoreFailed
@@ -155,6 +155,8 @@ def _check_whole(
 
 
 def _described(store: ObjectStore, state: BucketState) -> str:
+    from client.times import format_time  # only a hole needs it
+
     written_ms = last_write_ms(store, state)
     when = f", of {format_time(written_ms)}" if written_ms else ""
     return f"state after entry {state.number}{when}"

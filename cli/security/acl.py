@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli.broker_options import BrokerOptions, ask_admin, login_options
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import BrokerOptions, ask_admin, json_option, login_options
+from cli.options import json_option
 from cli.output import note, print_json, print_table, say
 from client.admin import Admin
 from client.errors import BrokerRefused

@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 
 import click
 
+from cli.broker_options import BrokerOptions, ask_admin, login_options, read_password
 from cli.client_properties import profile_file, read_client_properties
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import BrokerOptions, ask_admin, json_option, login_options, read_password
+from cli.options import json_option
 from cli.output import note, print_json, print_table
 from cli.security.refusals import check_is_distinct, check_is_new
 from client.admin import Admin

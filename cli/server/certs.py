@@ -11,9 +11,10 @@ import click
 
 from broker.security.secret_files import reveal
 from broker.security.tls.contexts import TlsUnusable, build_context
+from cli.broker_options import BrokerOptions, ask_admin, broker_options
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import BrokerOptions, ask_admin, broker_options, json_option
+from cli.options import json_option
 from cli.output import note, print_json, print_table
 from cli.server.authority import AUTHORITY, AUTHORITY_KEY, SERVER, ensure_server_certificate
 from cli.server.checkup import in_force

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
+from cli.broker_options import BrokerOptions, broker_options
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import BrokerOptions, broker_options
 from cli.server.logs import set_up
 from client.aio.explain import parse_metrics_url
 from client.core.options import parse_bootstrap

@@ -5,7 +5,8 @@ from typing import Any, Final
 
 import click
 
-from cli.options import DURATION, BrokerOptions, TimeType, ask_admin, now_ms
+from cli.broker_options import DURATION, BrokerOptions, TimeType, ask_admin
+from cli.options import now_ms
 from cli.output import format_count
 from cli.time.options import metrics_options, print_document
 from client.admin import Admin

@@ -5,7 +5,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from cli.options import TOPIC, BrokerOptions, ask_admin, broker_options, json_option
+from cli.broker_options import TOPIC, BrokerOptions, ask_admin, broker_options
+from cli.options import json_option
 from cli.output import note, print_json
 from client.admin import Admin
 from client.errors import NotThere

@@ -4,8 +4,9 @@ from typing import Any
 
 import click
 
+from cli.broker_options import BrokerOptions
 from cli.changes import check_topic_settings
-from cli.options import BrokerOptions, parse_pairs
+from cli.options import parse_pairs
 from cli.output import format_count, format_size, print_table
 from cli.time.options import ask_about, note_unanswered, print_document, topic_options
 from client.errors import InvalidUse

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from cli.options import BrokerOptions
+from cli.broker_options import BrokerOptions
 from cli.output import format_count, format_size, print_table
 from cli.time.options import ask_about, note_unanswered, print_document, topic_options
 from client.times import find_unit_mistake, format_duration, format_time

@@ -2,7 +2,7 @@
 
 import click
 
-from cli.options import TIME
+from cli.broker_options import TIME
 from cli.time.options import print_document
 from client.times import format_time
 from protocol.time_windows import MARK, window_name

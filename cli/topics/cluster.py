@@ -4,10 +4,11 @@ from typing import Any
 
 import click
 
+from cli.broker_options import BrokerOptions, ask_admin, broker_options
 from cli.changes import change_options, change_settings, changes_of
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import BrokerOptions, ask_admin, broker_options, json_option
+from cli.options import json_option
 from cli.output import format_size, print_json, print_table
 from client.admin import Admin
 from client.descriptions import ConfigEntry

@@ -5,15 +5,8 @@ from typing import Any, Final
 
 import click
 
-from cli.options import (
-    GROUP,
-    BrokerOptions,
-    ask_admin,
-    broker_options,
-    confirm,
-    json_option,
-    none_to_see,
-)
+from cli.broker_options import GROUP, BrokerOptions, ask_admin, broker_options, none_to_see
+from cli.options import confirm, json_option
 from cli.output import note, print_json, print_table, say
 from cli.topics.group_settings import alter, check_kind, configs, document_of
 from cli.topics.moving import Move, Moved, ends_of_existing, move_options

@@ -11,9 +11,10 @@ from typing import Any, Final, TextIO
 
 import click
 
+from cli.broker_options import GROUP, TIME, TOPIC
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import GROUP, TIME, TOPIC, check_contradiction
+from cli.options import check_contradiction
 from cli.output import note, print_json, print_table, say
 from client.admin import Admin
 from client.checks import check_number, check_offset

@@ -4,14 +4,8 @@ from typing import Any
 
 import click
 
-from cli.options import (
-    TIME,
-    TOPIC,
-    BrokerOptions,
-    broker_options,
-    check_contradiction,
-    json_option,
-)
+from cli.broker_options import TIME, TOPIC, BrokerOptions, broker_options
+from cli.options import check_contradiction, json_option
 from cli.output import print_json, print_table, time_fields
 from cli.time.options import ask_about
 from cli.topics.explanation import show_explanations

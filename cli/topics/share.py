@@ -11,19 +11,17 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from cli.options import (
+from cli.broker_options import (
     DURATION,
     GROUP,
     TOPIC,
     BrokerOptions,
     ask_admin,
     broker_options,
-    check_contradiction,
-    confirm,
-    json_option,
     none_to_see,
     run_async,
 )
+from cli.options import check_contradiction, confirm, json_option
 from cli.output import note, print_json, print_table, say
 from cli.record_format import DEFAULT_FORMAT, line_format, to_json
 from cli.records.reading import POLL_MS

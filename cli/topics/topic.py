@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from cli.broker_options import TOPIC, BrokerOptions, ask_admin, broker_options, none_to_see
 from cli.changes import (
     OF_TOPICS,
     change_options,
@@ -12,17 +13,7 @@ from cli.changes import (
     check_topic_settings,
 )
 from cli.failures import CommandFailed
-from cli.options import (
-    TOPIC,
-    BrokerOptions,
-    ask_admin,
-    broker_options,
-    check_contradiction,
-    confirm,
-    json_option,
-    none_to_see,
-    parse_pairs,
-)
+from cli.options import check_contradiction, confirm, json_option, parse_pairs
 from cli.output import format_size, note, print_json, print_table, time_fields
 from cli.records.consume import StartType
 from cli.records.reading import Start

@@ -6,10 +6,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from cli.broker_options import BrokerOptions, broker_options
 from cli.client_properties import ClientProperties, read_client_properties
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import BrokerOptions, broker_options
 from client.core.options import Security
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -10,9 +10,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from cli.broker_options import BrokerOptions, broker_options
 from cli.exit_codes import ExitCode
 from cli.main import run
-from cli.options import BrokerOptions, broker_options
 from client.core.options import NOT_SECURED, Security
 
 
