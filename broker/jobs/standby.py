@@ -36,14 +36,9 @@ from config import BrokerConfig
 from storage.bucket.clusters import clusters_in
 from storage.bucket.emptied import check_followed
 from storage.bucket.follower import BucketFollower, Grown, Part
-from storage.bucket.journal import (
-    BucketJournal,
-    BucketState,
-    check_owner,
-    in_any_case,
-    read_state,
-)
+from storage.bucket.journal import BucketJournal, check_owner, in_any_case, read_state
 from storage.bucket.lease import LeaseWatch, check_last
+from storage.bucket.map import BucketState
 from storage.bucket.restore import run_in_order
 from storage.bucket.standby_directory import (
     StandbyDataDir,

@@ -34,9 +34,8 @@ from broker.security.scram import (
 )
 from config.values import INT64_MAX
 from protocol.error_codes import ErrorCode
-from storage.directory.claim import random_uuid
 from storage.directory.metadata import Json
-from storage.disk.checkpoints import format_uuid
+from storage.disk.checkpoints import format_uuid, random_uuid
 from values.dataclasses import dataclass
 
 KIND_TOKEN: Final = "token"

@@ -42,7 +42,8 @@ from pipeline.plan.segments import AbortedTransaction, txn_entries
 from pipeline.plan.splits import OffsetRange
 from protocol.error_codes import ErrorCode
 from protocol.records.layout import INT64_MAX
-from storage.bucket.journal import catch_up, log_key, read_state
+from storage.bucket.journal import catch_up, read_state
+from storage.bucket.map import log_key
 from storage.remote.engine import BadStoreUrl, list_clusters
 from storage.segment.manifest import SegmentFacts, parse_remote_lines
 from storage.segment.remote.object import RemoteObject

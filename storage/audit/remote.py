@@ -21,17 +21,18 @@ from contextlib import suppress
 from dataclasses import field
 from typing import Final
 
-from storage.directory.claim import STRAY_DIRECTORY_SUFFIX
 from storage.directory.metadata_journal import JOURNAL_FILE
 from storage.disk.checkpoints import (
-    META_PROPERTIES_FILE,
     PARTITION_METADATA_FILE,
     CorruptCheckpoint,
     format_uuid,
-    parse_meta_properties,
     parse_partition_metadata,
 )
-from storage.disk.file_names import DELETED_DIRECTORY_SUFFIX, parse_partition_directory_name
+from storage.disk.file_names import (
+    DELETED_DIRECTORY_SUFFIX,
+    STRAY_DIRECTORY_SUFFIX,
+    parse_partition_directory_name,
+)
 from storage.disk.files import Files
 from storage.remote.object_store import StoredObject
 from storage.segment.manifest import Manifest
@@ -77,11 +78,6 @@ class Comparison:
     stored_bytes: int = 0
     missing: list[RemoteObject] = field(default_factory=list)
     garbage: list[StoredObject] = field(default_factory=list)
-
-
-def cluster_id_of(path: str, files: Files) -> str:
-    """The id of the cluster that the directory belongs to. Raises OSError, CorruptCheckpoint."""
-    return parse_meta_properties(files.read_all(f"{path}/{META_PROPERTIES_FILE}")).cluster_id
 
 
 def read_partitions(path: str, files: Files) -> list[TieredPartition]:

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import field
 
 from storage.bucket.emptied import find_hole
-from storage.bucket.journal import JOURNAL_PREFIX, BucketState, Piece, entry_key
+from storage.bucket.journal import JOURNAL_PREFIX, entry_key
+from storage.bucket.map import BucketState, Piece, parse_piece
 from storage.bucket.restore import objects_in, read_piece
-from storage.bucket.shipping import parse_piece
 from storage.errors import ObjectDamaged, ObjectMissing
 from storage.remote.object_store import ObjectStore, StoredObject
 from storage.remote.upload import VERIFY_BYTES

@@ -11,17 +11,12 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from storage.bucket.journal import (
-    BucketJournal,
-    BucketState,
-    entries_in,
-    entry_key,
-    newest_checkpoint,
-)
+from storage.bucket.journal import BucketJournal, entries_in, entry_key, newest_checkpoint
+from storage.bucket.map import BucketState
 from storage.disk.steps import Steps, off_loop
 from storage.errors import BucketEmptied
-from storage.log.log import Log
 from storage.remote.object_store import ObjectStore
+from storage.segment.remote.object import RemoteObject
 
 
 def check_journal(journal: BucketJournal) -> Steps[None]:
@@ -131,18 +126,14 @@ def _missing_up_to(state: BucketState, store: ObjectStore) -> int | None:
     return None if is_replaced else missing
 
 
-def check_objects(journal: BucketJournal, logs: Iterable[Log]) -> Steps[None]:
-    """See that the newest object that each log wants is there. Raises BucketEmptied, StoreFailed.
+def check_objects(journal: BucketJournal, newest: Iterable[RemoteObject]) -> Steps[None]:
+    """See that the newest object of each log is there. Raises BucketEmptied, StoreFailed.
 
-    One below the log's start may have been deleted just before a crash, and still be noted. Nothing
-    is asked for the first journal that is found: a start that is repeated would ask for all logs.
+    Nothing is asked for the first journal that is found: a start that is repeated would ask for all
+    logs.
     """
     if journal.state.number >= 0 and not journal.epoch:
         return
-    for log in logs:
-        remote = log.manifest.remote
-        newest = remote[max(remote)] if remote else None
-        if newest is None or newest.next_offset <= log.log_start_offset:
-            continue
-        if (yield from off_loop(partial(journal.store.size_of, newest.key))) is None:
-            raise BucketEmptied(newest.key)
+    for where in newest:
+        if (yield from off_loop(partial(journal.store.size_of, where.key))) is None:
+            raise BucketEmptied(where.key)

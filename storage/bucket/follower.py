@@ -19,10 +19,10 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from storage.bucket.journal import BucketState, Key, Piece, catch_up, follow, parse_key
+from storage.bucket.journal import catch_up, follow
+from storage.bucket.map import META, BucketState, Key, Piece, parse_key
 from storage.bucket.replica import NotNext, append_followed, follow_epochs
 from storage.bucket.restore import MappedLog, logs_in, parse_metadata_key, read_piece
-from storage.bucket.shipping import META
 from storage.bucket.standby_directory import StandbyDataDir
 from storage.directory.data_dir import Topic
 from storage.directory.metadata import Json

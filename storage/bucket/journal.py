@@ -6,17 +6,8 @@ fails: an entry is written only after all entries before it were read.
 
     | records of tails | changes, JSON | length u32 | CRC-32C u32 | "TLJRN\\0\\0\\1" |
 
-The checksum covers everything before it; integers are big-endian. The changes are keys with new
-values, None removes one, all of an entry take effect together:
-
-| key                                        | value                                              |
-|--------------------------------------------|----------------------------------------------------|
-| `owner`                                    | id, epoch, `released`, `lease_ms` if it has one,   |
-|                                            | `begun`: entries that stay for former owners       |
-| `meta/KIND/KEY`                            | a document of the metadata journal                 |
-| `log/TOPIC-ID/PARTITION`                   | start of the log, leader epochs, producer snapshot |
-| `segment/TOPIC-ID/PARTITION/BASE`          | the two lines of `segment-manifest`                |
-| `tail/TOPIC-ID/PARTITION/BASE/POSITION`    | where records are that no segment has: `Piece`     |
+The checksum covers everything before it; integers are big-endian. The changes are those of
+`storage.bucket.map`.
 
 `checkpoint/<number>-<random>` has the whole map after an entry, so that a reader begins there. The
 owner then deletes the entries before it, apart from those with records that are still needed, the
@@ -40,23 +31,21 @@ Source: ours (docs/adr/0028); SlateDB's manifest and Delta's log use the same co
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
 from functools import partial
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Final
 
+from storage.bucket.map import OWNER, BucketState, JournalEntry
 from storage.directory.metadata import Json
 from storage.disk.files import Bytes
 from storage.disk.steps import Steps, off_loop
 from storage.errors import Fenced, ObjectExists, ObjectMissing, StoreFailed, UnknownBucketFormat
 from storage.remote.object_store import ObjectStore, StoredObject
 from storage.segment.remote.sealed import seal, unseal
-from values.dataclasses import dataclass
 
 JOURNAL_VERSION: Final = 1
 JOURNAL_PREFIX: Final = "journal/"
 CHECKPOINT_PREFIX: Final = "checkpoint/"
-OWNER: Final = "owner"
 
 ENTRY_BYTES: Final = 8 * 1024 * 1024
 """Records that one entry takes; what is more goes to the next one."""
@@ -76,106 +65,6 @@ _NAME: Final = re.compile(
 )
 _DELETED_AT_ONCE: Final = 16
 """Objects after whose deletion a broker that stops may leave the rest to the next checkpoint."""
-
-
-class Piece(NamedTuple):
-    """Bytes of a log in an entry: which entry, where in it, how many, their CRC-32C."""
-
-    entry: int
-    at: int
-    size: int
-    crc: int
-
-
-class Key(NamedTuple):
-    """The key of a log, a segment or a piece, in its parts; absent ones are -1."""
-
-    kind: str
-    topic_id: bytes
-    partition: int
-    base_offset: int = -1
-    position: int = -1
-
-    def __str__(self) -> str:
-        """The key in the map."""
-        numbers = [str(one) for one in self[2:] if one != -1]
-        return "/".join([self.kind, self.topic_id.hex(), *numbers])
-
-
-def log_key(topic_id: bytes, partition: int) -> str:
-    """The key of a log."""
-    return str(Key("log", topic_id, partition))
-
-
-def parse_key(text: str) -> Key | None:
-    """The key in its parts; None for those of other kinds."""
-    kind, *rest = text.split("/")
-    if kind not in ("log", "segment", "tail"):
-        return None
-    return Key(kind, bytes.fromhex(rest[0]), *map(int, rest[1:]))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JournalEntry:
-    """One entry, without its records."""
-
-    number: int
-    epoch: int
-    owner: str
-    nonce: int
-    changes: Mapping[str, Json]
-    voids: tuple[int, ...] = ()
-
-
-@dataclass(slots=True)
-class BucketState:
-    """The map after the entry `number`; -1 is the empty bucket.
-
-    `voids` are numbers that the next entry has to declare void.
-    """
-
-    number: int = -1
-    documents: dict[str, Json] = field(default_factory=dict)
-    voids: list[int] = field(default_factory=list)
-
-    @property
-    def owner(self) -> dict[str, Any]:
-        """The change that named the owner; empty while there is none."""
-        document = self.documents.get(OWNER)
-        return document if isinstance(document, dict) else {}
-
-    @property
-    def owner_id(self) -> str:
-        """The owner."""
-        return str(self.owner.get("id", ""))
-
-    @property
-    def epoch(self) -> int:
-        """How often the bucket was taken over."""
-        return int(self.owner.get("epoch", 0))
-
-    @property
-    def lease_ms(self) -> int:
-        """The owner writes an entry within this time, or stops; 0 when it promises nothing."""
-        return int(self.owner.get("lease_ms", 0))
-
-    def apply(self, entry: JournalEntry) -> None:
-        """Make the changes of the next entry."""
-        assert entry.number > self.number, f"entry {entry.number} after {self.number}"
-        self.number = entry.number
-        self.voids = [one for one in self.voids if one not in entry.voids]
-        for key, value in entry.changes.items():
-            if value is None:
-                self.documents.pop(key, None)
-            else:
-                self.documents[key] = value
-
-    def keys(self, kind: str) -> Iterator[tuple[Key, Any]]:
-        """The parts of all keys of one kind, with the values."""
-        prefix = f"{kind}/"
-        for text, value in self.documents.items():
-            if text.startswith(prefix) and (key := parse_key(text)) is not None:
-                yield key, value
 
 
 def entry_key(number: int) -> str:

@@ -28,7 +28,8 @@ client, the quarter is our bound of drift.
 
 from typing import Final
 
-from storage.bucket.journal import BucketJournal, BucketState
+from storage.bucket.journal import BucketJournal
+from storage.bucket.map import BucketState
 from storage.errors import StoreFailed
 
 RENEWALS: Final = 3

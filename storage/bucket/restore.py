@@ -19,15 +19,8 @@ from typing import Any, Final
 
 from protocol.records.checksums import crc32c
 from protocol.records.layout import NO_OFFSET
-from storage.bucket.journal import (
-    BucketState,
-    Key,
-    Piece,
-    entries_in,
-    entry_key,
-    newest_checkpoint,
-)
-from storage.bucket.shipping import CLUSTER, META, parse_piece
+from storage.bucket.journal import entries_in, entry_key, newest_checkpoint
+from storage.bucket.map import CLUSTER, META, BucketState, Key, Piece, parse_key, parse_piece
 from storage.directory.metadata import (
     KIND_BROKER_OVERRIDES,
     KIND_PRODUCER_IDS,
@@ -211,13 +204,16 @@ def restore(
 def logs_in(state: BucketState) -> dict[tuple[bytes, int], MappedLog]:
     """All logs of the map, by topic id and partition."""
     logs: dict[tuple[bytes, int], MappedLog] = {}
-    for kind in ("log", "segment", "tail"):
-        for key, value in state.keys(kind):
-            part = (key.topic_id, key.partition)
-            log = logs.get(part)
-            if log is None:
-                log = logs[part] = MappedLog()
+    segments: dict[str, dict[int, str]] = {}  # By their keys without the base offset.
+    for text, value in state.documents.items():
+        head, _, base = text.rpartition("/")
+        if head in segments:
+            segments[head][int(base)] = str(value)
+        elif (key := parse_key(text)) is not None:
+            log = logs.setdefault((key.topic_id, key.partition), MappedLog())
             log.take(key, value)
+            if key.kind == "segment":
+                segments[head] = log.segments
     return logs
 
 

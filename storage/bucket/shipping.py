@@ -38,15 +38,8 @@ from weakref import WeakKeyDictionary
 
 from protocol.records.layout import NO_OFFSET
 from storage.bucket.emptied import check_entries, check_journal, check_objects
-from storage.bucket.journal import (
-    ENTRY_BYTES,
-    BucketJournal,
-    Key,
-    Piece,
-    check_owner,
-    log_key,
-    parse_key,
-)
+from storage.bucket.journal import ENTRY_BYTES, BucketJournal, check_owner
+from storage.bucket.map import CLUSTER, META, Key, Piece, log_key, parse_key, parse_piece
 from storage.directory.data_dir import DataDir
 from storage.directory.metadata import KIND_TOPIC, Json, is_deleted
 from storage.disk.reading import read_summed, sum_up
@@ -70,8 +63,6 @@ _OBJECTS_AT_ONCE: Final = 100
 """Keys of the map and objects of a log that are looked at before other work has a turn."""
 
 _TRIES: Final = 4
-CLUSTER: Final = "cluster"
-META: Final = "meta/"
 
 _Part = tuple[bytes, int]
 
@@ -197,7 +188,8 @@ class Shipper:
             self._logs.clear()
             self._ends.clear()
             self._written.clear()
-            yield from check_objects(journal, [log for _, log in self._shipped_logs()])
+            logs = [log for _, log in self._shipped_logs()]
+            yield from check_objects(journal, filter(None, map(_newest_object, logs)))
         yield from self._index()
         yield from self._adopt()
         epoch = yield from journal.take_over(check)
@@ -587,12 +579,14 @@ def _compare_objects(log: Log, found: _InBucket) -> Steps[None]:
                 yield None
 
 
-def parse_piece(value: Json) -> Piece:
-    """The piece in a value of the map. Raises StoreFailed for any other value."""
-    match value:
-        case [int(entry), int(at), int(size), int(crc)]:
-            return Piece(entry, at, size, crc)
-    raise StoreFailed(f"the journal of the bucket has {value!r} for a piece")
+def _newest_object(log: Log) -> RemoteObject | None:
+    """The newest object that the log wants.
+
+    One below its start may have been deleted just before a crash, and still be noted.
+    """
+    remote = log.manifest.remote
+    newest = remote[max(remote)] if remote else None
+    return None if newest is None or newest.next_offset <= log.log_start_offset else newest
 
 
 def _synced_end(log: Log) -> LogPosition:

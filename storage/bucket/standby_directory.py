@@ -26,13 +26,8 @@ from typing import ClassVar, Final
 
 from config import BrokerConfig
 from storage.bucket.emptied import check_followed
-from storage.bucket.journal import (
-    BucketJournal,
-    BucketState,
-    check_owner,
-    in_any_case,
-    read_state,
-)
+from storage.bucket.journal import BucketJournal, check_owner, in_any_case, read_state
+from storage.bucket.map import BucketState
 from storage.bucket.restore import (
     MappedLog,
     RunAll,
@@ -43,20 +38,20 @@ from storage.bucket.restore import (
     write_log,
     write_metadata,
 )
-from storage.directory.claim import (
-    LOCK_FILE,
-    LOST_AND_FOUND,
-    STANDBY_FILE,
-    RandomBytes,
-    lock_directory,
-    random_uuid,
-)
+from storage.directory.claim import LOCK_FILE, STANDBY_FILE, lock_directory
 from storage.directory.data_dir import RunAll as RunTickets
 from storage.directory.data_dir import Topic
 from storage.directory.following import Document, FollowedMetadata, FollowingDataDir
 from storage.directory.metadata import FIRST_WORKER, KIND_PRODUCER_IDS, Json
 from storage.directory.offset_checkpoints import Hints
-from storage.disk.checkpoints import META_PROPERTIES_FILE, format_uuid, parse_uuid
+from storage.disk.checkpoints import (
+    META_PROPERTIES_FILE,
+    RandomBytes,
+    format_uuid,
+    parse_uuid,
+    random_uuid,
+)
+from storage.disk.file_names import LOST_AND_FOUND
 from storage.disk.files import Files
 from storage.disk.steps import Steps, off_loop, run_steps
 from storage.errors import (

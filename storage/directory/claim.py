@@ -21,7 +21,7 @@ Source: Kafka `LogManager` and `MetaPropertiesEnsemble`.
 """
 
 import os
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field
 from typing import Final
@@ -43,23 +43,18 @@ from storage.errors import (
 from values.dataclasses import dataclass
 
 LOCK_FILE: Final = ".lock"
-LOST_AND_FOUND: Final = "lost+found"
 STANDBY_FILE: Final = "standby"
 """Names the bucket that a standby's directory copies; an ordinary directory has no such file."""
 
 KRAFT_METADATA_TOPIC: Final = "__cluster_metadata"
-STRAY_DIRECTORY_SUFFIX: Final = "-stray"
 
-_UUID_BYTES: Final = 16
 _PRESENT_IN_NEW_DIRECTORIES: Final = frozenset(
-    {LOCK_FILE, LOST_AND_FOUND, checkpoints.META_PROPERTIES_FILE + TEMPORARY_SUFFIX}
+    {LOCK_FILE, file_names.LOST_AND_FOUND, checkpoints.META_PROPERTIES_FILE + TEMPORARY_SUFFIX}
 )
 
 _COMPACTED_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 _COMPACTED: Final = {"cleanup.policy": "compact"}
 _UNKNOWN_RETENTION: Final = {"retention.ms": "-1"}
-
-RandomBytes = Callable[[int], bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,20 +83,12 @@ class Survey:
     unknown: list[str] = field(default_factory=list)
 
 
-def random_uuid(random_bytes: RandomBytes) -> bytes:
-    """A new id. Its text never begins with a dash, which command lines would read as an option."""
-    while True:
-        uuid = random_bytes(_UUID_BYTES)
-        if uuid != checkpoints.ZERO_UUID and not checkpoints.format_uuid(uuid).startswith("-"):
-            return uuid
-
-
 def claim_directory(
     path: str,
     *,
     files: Files,
     config: BrokerConfig,
-    random_bytes: RandomBytes,
+    random_bytes: checkpoints.RandomBytes,
     is_standby: bool = False,
 ) -> Claim:
     """Lock the directory, read or generate its identity, take the clean-stop marker.
@@ -148,10 +135,10 @@ def survey(path: str, files: Files, known: Container[str] = ()) -> Survey:
         key = file_names.parse_partition_directory_name(name)
         if name.endswith(file_names.DELETED_DIRECTORY_SUFFIX) and "." in name:
             found.deleted.append(name)
-        elif name.endswith(STRAY_DIRECTORY_SUFFIX) and "." in name:
+        elif name.endswith(file_names.STRAY_DIRECTORY_SUFFIX) and "." in name:
             found.stray.append(name)
         elif key is None or (key[0] == KRAFT_METADATA_TOPIC and key[0] not in known):
-            is_known = name == LOST_AND_FOUND or worker_number(name) is not None
+            is_known = name == file_names.LOST_AND_FOUND or worker_number(name) is not None
             if not is_known and files.is_directory(f"{path}/{name}"):
                 found.unknown.append(name)
         elif files.is_directory(f"{path}/{name}"):
@@ -165,7 +152,7 @@ def stray_directory_name(name: str, unique: str) -> str:
     `unique` is 32 hexadecimal digits, so that the topic can be created again at once.
     """
     topic, _, partition = name.rpartition("-")
-    ending = f"-{partition}.{unique}{STRAY_DIRECTORY_SUFFIX}"
+    ending = f"-{partition}.{unique}{file_names.STRAY_DIRECTORY_SUFFIX}"
     return topic[: file_names.DIRECTORY_NAME_MAX - len(ending)] + ending
 
 
@@ -191,7 +178,7 @@ def complete_topics(
 
 
 def topics_by_directory(
-    partitions: Mapping[tuple[str, int], bytes | None], random_bytes: RandomBytes
+    partitions: Mapping[tuple[str, int], bytes | None], random_bytes: checkpoints.RandomBytes
 ) -> tuple[list[TopicMetadata], list[tuple[str, int]]]:
     """Topics of a directory without stored settings; and the partitions that make no topic.
 
@@ -208,7 +195,7 @@ def topics_by_directory(
         topics.append(
             TopicMetadata(
                 name=name,
-                topic_id=topic_id or random_uuid(random_bytes),
+                topic_id=topic_id or checkpoints.random_uuid(random_bytes),
                 partitions=count,
                 overrides=_COMPACTED if name in _COMPACTED_TOPICS else _UNKNOWN_RETENTION,
             )
@@ -217,7 +204,7 @@ def topics_by_directory(
 
 
 def plan_adoption(
-    path: str, files: Files, random_bytes: RandomBytes
+    path: str, files: Files, random_bytes: checkpoints.RandomBytes
 ) -> tuple[list[TopicMetadata], list[str]]:
     """The topics to adopt from a directory of Apache Kafka, and the notices for the operator.
 
@@ -301,7 +288,7 @@ def _holder(lock_path: str, files: Files) -> str:
 
 
 def _identity(
-    path: str, files: Files, config: BrokerConfig, random_bytes: RandomBytes
+    path: str, files: Files, config: BrokerConfig, random_bytes: checkpoints.RandomBytes
 ) -> checkpoints.MetaProperties:
     meta_path = f"{path}/{checkpoints.META_PROPERTIES_FILE}"
     try:
@@ -310,8 +297,9 @@ def _identity(
         _refuse_strangers(path, files)
         meta = checkpoints.MetaProperties(
             node_id=config.node_id,
-            cluster_id=config.cluster_id or checkpoints.format_uuid(random_uuid(random_bytes)),
-            directory_id=random_uuid(random_bytes),
+            cluster_id=config.cluster_id
+            or checkpoints.format_uuid(checkpoints.random_uuid(random_bytes)),
+            directory_id=checkpoints.random_uuid(random_bytes),
         )
         files.replace_atomically(meta_path, checkpoints.format_meta_properties(meta))
         return meta

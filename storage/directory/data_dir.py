@@ -45,12 +45,10 @@ from config import (
 )
 from storage.directory.claim import (
     Claim,
-    RandomBytes,
     Survey,
     claim_directory,
     notices_of_others,
     plan_adoption,
-    random_uuid,
     released_on_failure,
     survey,
 )
@@ -60,7 +58,13 @@ from storage.directory.offset_checkpoints import Hints, OffsetCheckpoints
 from storage.directory.partition_directories import PartitionDirectories
 from storage.directory.refusal import Refusal
 from storage.directory.worker_directories import gather_partitions
-from storage.disk.checkpoints import ZERO_UUID, format_uuid, write_clean_shutdown
+from storage.disk.checkpoints import (
+    ZERO_UUID,
+    RandomBytes,
+    format_uuid,
+    random_uuid,
+    write_clean_shutdown,
+)
 from storage.disk.file_names import partition_directory_name
 from storage.disk.files import Files
 from storage.disk.steps import Slice, Steps, off_loop, run_steps

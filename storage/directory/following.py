@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from typing import ClassVar, Self, TypeAlias
 
 from config import BrokerConfig, ConfigErrors, topic_config
-from storage.directory.claim import RandomBytes, claim_directory, released_on_failure
+from storage.directory.claim import claim_directory, released_on_failure
 from storage.directory.data_dir import DataDir, Topic
 from storage.directory.metadata import (
     KIND_BROKER_OVERRIDES,
@@ -28,6 +28,7 @@ from storage.directory.metadata import (
     Metadata,
     TopicMetadata,
 )
+from storage.disk.checkpoints import RandomBytes
 from storage.disk.files import Files
 from storage.disk.steps import Steps
 from storage.errors import ForeignDataDir, StorageFailed

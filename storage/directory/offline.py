@@ -10,13 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from config import BrokerConfig
-from storage.directory.claim import (
-    RandomBytes,
-    claim_directory,
-    survey,
-)
+from storage.directory.claim import claim_directory, survey
 from storage.directory.metadata_journal import JOURNAL_FILE, MetadataJournal
-from storage.disk.checkpoints import write_clean_shutdown
+from storage.disk.checkpoints import RandomBytes, write_clean_shutdown
 from storage.disk.files import Files
 from storage.errors import ForeignDataDir
 

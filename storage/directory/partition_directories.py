@@ -17,9 +17,9 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from storage.directory.claim import RandomBytes, stray_directory_name
+from storage.directory.claim import stray_directory_name
 from storage.directory.metadata import FIRST_WORKER, TopicMetadata
-from storage.disk.checkpoints import PARTITION_METADATA_FILE, format_partition_metadata
+from storage.disk.checkpoints import PARTITION_METADATA_FILE, RandomBytes, format_partition_metadata
 from storage.disk.file_names import (
     deleted_directory_name,
     is_removal_due,

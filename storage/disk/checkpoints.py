@@ -33,7 +33,7 @@ Source: Kafka `CheckpointFile`, `OffsetCheckpointFile`, `PartitionMetadataFile`,
 import base64
 import binascii
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from protocol.records.layout import INT64_MAX
@@ -58,6 +58,7 @@ _UUID_BYTES: Final = 16
 _UUID_TEXT_LENGTH: Final = 22
 
 OffsetsByPartition = Mapping[tuple[str, int], int]
+RandomBytes = Callable[[int], bytes]
 
 
 class CorruptCheckpoint(StorageError):
@@ -167,6 +168,14 @@ def write_offsets(directory: str, name: str, offsets: OffsetsByPartition, files:
 
 
 # --- identities ---------------------------------------------------------------------------------
+
+
+def random_uuid(random_bytes: RandomBytes) -> bytes:
+    """A new id. Its text never begins with a dash, which command lines would read as an option."""
+    while True:
+        uuid = random_bytes(_UUID_BYTES)
+        if uuid != ZERO_UUID and not format_uuid(uuid).startswith("-"):
+            return uuid
 
 
 def format_uuid(uuid: bytes) -> str:

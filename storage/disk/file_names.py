@@ -50,6 +50,8 @@ SWAP_SUFFIX: Final = ".swap"
 MANIFEST_NAME: Final = "segment-manifest"
 
 DELETED_DIRECTORY_SUFFIX: Final = "-delete"
+STRAY_DIRECTORY_SUFFIX: Final = "-stray"
+LOST_AND_FOUND: Final = "lost+found"
 DIRECTORY_NAME_MAX: Final = 255
 
 OFFSET_MAX: Final = INT64_MAX - INT32_MAX

@@ -22,10 +22,11 @@ from typing import Final
 
 from config import BrokerConfig, ConfigErrors, check_topic_overrides, shown_value, with_dynamic
 from protocol.stored.kraft import SecurityRecord
-from storage.directory.claim import RandomBytes, random_uuid, survey, topics_by_directory
+from storage.directory.claim import survey, topics_by_directory
 from storage.directory.metadata import TopicMetadata
 from storage.directory.metadata_journal import JOURNAL_FILE
 from storage.disk import checkpoints, file_names
+from storage.disk.checkpoints import RandomBytes, random_uuid
 from storage.disk.files import Files
 from storage.errors import ForeignDataDir, HalfWrittenDataDir
 from storage.kafka.kraft_metadata import METADATA_DIRECTORY, ClusterMetadata, read_cluster_metadata

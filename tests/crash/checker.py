@@ -13,7 +13,8 @@ from protocol.records.layout import NO_PRODUCER_ID
 from protocol.records.scan import iter_records, scan_entries
 from storage.audit.fsck import audit_directory
 from storage.audit.remote import compare, read_journal, read_partitions
-from storage.bucket.journal import BucketJournal, BucketState, read_state
+from storage.bucket.journal import BucketJournal, read_state
+from storage.bucket.map import BucketState
 from storage.bucket.restore import objects_in, restore
 from storage.bucket.shipping import Shipper
 from storage.directory.data_dir import DataDir, Topic

@@ -23,7 +23,8 @@ from client.types import TopicPartition
 from protocol.error_codes import ErrorCode
 from storage.bucket import journal, shipping
 from storage.bucket.follower import BucketFollower, Grown, Part
-from storage.bucket.journal import BucketJournal, BucketState, JournalEntry
+from storage.bucket.journal import BucketJournal
+from storage.bucket.map import BucketState, JournalEntry
 from storage.bucket.replica import NotNext
 from storage.bucket.restore import MappedLog, write_log
 from storage.bucket.standby_directory import read_mark, take_over

@@ -9,16 +9,15 @@ import pytest
 from storage.bucket import journal as journals
 from storage.bucket.journal import (
     BucketJournal,
-    JournalEntry,
     catch_up,
     decode_entry,
     encode_entry,
     entry_key,
     follow,
     last_write_ms,
-    parse_key,
     read_state,
 )
+from storage.bucket.map import JournalEntry, parse_key
 from storage.directory.metadata import Json
 from storage.disk.steps import run_steps
 from storage.errors import Fenced, StoreFailed, UnknownBucketFormat

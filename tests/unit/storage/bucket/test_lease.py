@@ -8,15 +8,9 @@ from random import Random
 import pytest
 
 from storage.bucket import lease as leases
-from storage.bucket.journal import (
-    BucketJournal,
-    BucketState,
-    catch_up,
-    check_owner,
-    entry_key,
-    read_state,
-)
+from storage.bucket.journal import BucketJournal, catch_up, check_owner, entry_key, read_state
 from storage.bucket.lease import LeaseWatch, OwnerLease, check_last, span_of_standby_ms
+from storage.bucket.map import BucketState
 from storage.disk.steps import Steps, off_loop, run_steps
 from storage.errors import Fenced, StoreFailed
 from tests.support.simulated_store import SimulatedStore, StoreFault

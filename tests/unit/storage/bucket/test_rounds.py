@@ -9,7 +9,8 @@ from protocol.records.builder import build_batch
 from protocol.records.record import Record
 from storage.bucket import journal as journals
 from storage.bucket import shipping
-from storage.bucket.journal import JOURNAL_PREFIX, BucketJournal, BucketState, read_state
+from storage.bucket.journal import JOURNAL_PREFIX, BucketJournal, read_state
+from storage.bucket.map import BucketState
 from storage.bucket.restore import restore
 from storage.bucket.shipping import Shipper
 from storage.directory.data_dir import DataDir

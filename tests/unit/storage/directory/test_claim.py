@@ -1,14 +1,8 @@
 """The first steps of a start: names sorted, topics counted, ids drawn."""
 
-from storage.directory.claim import (
-    complete_topics,
-    plan_adoption,
-    random_uuid,
-    stray_directory_name,
-    survey,
-)
+from storage.directory.claim import complete_topics, plan_adoption, stray_directory_name, survey
 from storage.directory.data_dir import DataDir
-from storage.disk.checkpoints import format_partition_metadata
+from storage.disk.checkpoints import format_partition_metadata, random_uuid
 from storage.disk.steps import run_steps
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import SimulatedDisk
