@@ -12,9 +12,10 @@ from config.group import CONSUMER_KEYS, SHARE_KEYS, STREAMS_KEYS
 from config.listeners import complaint_about_limits
 from config.rows import flag, internal_topic, number, secret, word, words
 from config.security.keys import SECURITY_KEYS
-from config.store_url import check_lease, check_store_url
+from config.store_lease import check_lease
 from config.topic_keys import MS_PER_DAY, TOPIC_KEYS
 from config.values import INT32_MAX, INT64_MAX, Key, Value, ValueType
+from values.store_url import check_store_url
 
 
 def _retention_check(value: Value) -> str | None:

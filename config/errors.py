@@ -1,12 +1,9 @@
 """The problems of a configuration: all at once, each in one sentence."""
 
-import re
 from collections.abc import Iterable
-from typing import Final
 
 from values.dataclasses import dataclass
-
-_CREDENTIALS: Final = re.compile(r"(?<=://).*(?=@)|(?<=[?#]).*")
+from values.store_url import without_credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +25,6 @@ class Problem:
         where = f" ({self.origin})" if self.origin else ""
         value = without_credentials(self.value)
         return f"{self.key} = {value!r}{where}: {self.reason}; {self.cure}"
-
-
-def without_credentials(value: str) -> str:
-    """The value; of an address, without what may be a password or a token."""
-    return _CREDENTIALS.sub("...", value) if "://" in value else value
 
 
 class ConfigErrors(ValueError):

@@ -34,7 +34,7 @@ from config.security.problems import (
     security_notices,
     security_problems,
 )
-from config.store_url import store_problems
+from config.store_lease import store_problems
 from config.topic_keys import TOPIC_KEYS
 from config.value_providers import (
     PROVIDERS,

@@ -29,12 +29,11 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from config.errors import without_credentials
-from config.store_url import check_store_url
 from protocol.records.checksums import crc32c
 from storage.disk.files import Bytes
 from storage.errors import ObjectExists, ObjectMissing, StoreFailed
 from storage.remote.object_store import ObjectStore, StoredObject
+from values.store_url import check_store_url, without_credentials
 
 PART_BYTES: Final = 8 * 1024 * 1024
 """A larger object is sent in parts of this size; a part is what an upload has in memory."""
