@@ -40,7 +40,7 @@ unknown minimum.
 Differs from Kafka: Kafka has no such file, and ignores this one.
 """
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import fields
 from operator import attrgetter
 from typing import Final
@@ -49,8 +49,9 @@ from protocol.records.checksums import crc32c
 from protocol.records.layout import INT64_MAX, INT64_MIN, NO_OFFSET
 from storage.disk.file_names import MANIFEST_NAME
 from storage.disk.files import File, Files
+from storage.segment.manifest_lines import NUMBER, read_lines
 from storage.segment.remote.object import OBJECT_FIELDS, RemoteObject
-from values.dataclasses import dataclass
+from values.dataclasses import dataclass, maker_of
 
 HEADING: Final = "tidelog segment manifest 1"
 OUTDATED_MAX: Final = 1024
@@ -117,15 +118,13 @@ class SegmentFacts:
     data_max_timestamp: int = UNKNOWN_MAXIMUM
 
 
+_Value = SegmentFacts | RemoteObject | dict[str, int]
 _FIELDS: Final = tuple(field.name for field in fields(SegmentFacts))
 _LATER_FIELDS: Final = frozenset({"min_timestamp", "data_max_timestamp"})
 """Fields that are absent from lines of earlier releases."""
 _ALL_FIELDS: Final = frozenset(_FIELDS)
 _FIRST_FIELDS: Final = _ALL_FIELDS - _LATER_FIELDS
 _OBJECT_FIELDS: Final = frozenset(OBJECT_FIELDS)
-_NAMES_OF_SEGMENTS: Final = [name.encode() for name in _FIELDS]
-_NAMES_OF_OBJECTS: Final = [name.encode() for name in OBJECT_FIELDS]
-"""The names in the lines that this release writes: they are not decoded each time."""
 
 
 class Manifest:
@@ -135,6 +134,7 @@ class Manifest:
     """
 
     __slots__ = (
+        "_as_read",
         "_directory",
         "_file",
         "_files",
@@ -166,6 +166,8 @@ class Manifest:
         self._is_held = False
         self._is_suspect = False
         self._lines = 0
+        # The lines of facts as they were read, while they are current: a start formats none again.
+        self._as_read: memoryview | None = None
         self.facts: dict[int, SegmentFacts] = {}
         self.remote: dict[int, RemoteObject] = {}
         self.superseded: dict[int, RemoteObject] = {}
@@ -252,7 +254,8 @@ class Manifest:
     def drop(self, base_offsets: Iterable[int]) -> None:
         """Drop segments that are gone; the next `rewrite` updates the file."""
         for base_offset in base_offsets:
-            self.facts.pop(base_offset, None)
+            if self.facts.pop(base_offset, None) is not None:
+                self._as_read = None
 
     def hold(self) -> None:
         """Keep new facts in memory only, until `rewrite` or `release`.
@@ -265,7 +268,7 @@ class Manifest:
         """Write new facts at once from now on; the ones kept in memory are written now, durably."""
         if self._is_held and (self.facts or self.cleaned_offset != NO_OFFSET):
             self.rewrite()
-        self._is_held = False
+        self._is_held, self._as_read = False, None
 
     def distrust(self) -> None:
         """Note that a sync of the file failed, and the medium may lack lines in its middle.
@@ -278,16 +281,24 @@ class Manifest:
     def rewrite(self) -> None:
         """Make the file hold exactly the current facts, durably. Raises OSError."""
         self.close()
+        content = b"".join([self._as_read or self._formatted(), self._offset_lines()])
+        self._files.replace_atomically(self._path, content)
+        self._is_held = self._is_suspect = False
+        self._as_read = None
+        self.has_durable_name = True
+        self._lines = content.count(b"\n") - 1
+
+    def _offset_lines(self) -> bytes:
+        offsets = ((kind, getattr(self, name)) for kind, name in _OFFSETS.items())
+        lines = (_offset_line(kind, offset) for kind, offset in offsets if offset != NO_OFFSET)
+        return "".join(lines).encode()
+
+    def _formatted(self) -> bytes:
+        """The heading, and the lines of segments and objects."""
         lines = [_segment_line(self.facts[base]) for base in sorted(self.facts)]
         lines += [_object_line(_REMOTE, self.remote[base]) for base in sorted(self.remote)]
         lines += [_object_line(_SUPERSEDED, where) for where in self.superseded.values()]
-        for kind, name in _OFFSETS.items():
-            if getattr(self, name) != NO_OFFSET:
-                lines.append(_offset_line(kind, getattr(self, name)))
-        self._files.replace_atomically(self._path, "".join([HEADING + "\n", *lines]).encode())
-        self._is_held = self._is_suspect = False
-        self.has_durable_name = True
-        self._lines = len(lines)
+        return "".join([HEADING + "\n", *lines]).encode()
 
     def has_outdated(self, lines_max: int) -> bool:
         """Whether more than `lines_max` lines are outdated, apart from four for each segment and
@@ -303,6 +314,7 @@ class Manifest:
             self._file = None
 
     def _append(self, line: str) -> None:
+        self._as_read = None
         if self._is_held:
             return
         if self._is_suspect or self.has_outdated(OUTDATED_MAX):
@@ -323,53 +335,60 @@ class Manifest:
         self._lines += 1
 
     def _read(self, content: bytes) -> None:
-        heading, _, rest = content.partition(b"\n")
-        self.is_whole = False
-        if heading != HEADING.encode():
+        heading = f"{HEADING}\n".encode()
+        self.is_whole, self._is_suspect = False, True
+        if not content.startswith(heading):
             return
-        for kind, values in _parse_lines(rest):
+        self._take_lines(content, len(heading))
+        # The last line may be torn; then nothing may be added after it.
+        ends = content.count(b"\n") - 1
+        has_end = content.endswith(b"\n")
+        self.is_whole = self._lines >= ends - has_end
+        self._is_suspect = self._lines != ends or not has_end
+        # Whether each line is current and known, and the offsets are the last ones.
+        offsets = self._offset_lines()
+        current = len(self.facts) + len(self.remote) + len(self.superseded) + offsets.count(b"\n")
+        if not self._is_suspect and self._lines == current and content.endswith(b"\n" + offsets):
+            self._as_read = memoryview(content)[: len(content) - len(offsets)]
+
+    def _take_lines(self, content: bytes, start: int) -> None:
+        for kind, value in _read_lines(content, start):
             self._lines += 1
-            if kind == _SEGMENT and values.keys() >= _FIRST_FIELDS:
-                facts = SegmentFacts(**_only(values, _ALL_FIELDS))
-                self.facts[facts.base_offset] = facts
-            elif kind in (_REMOTE, _SUPERSEDED) and values.keys() >= _OBJECT_FIELDS:
-                where = RemoteObject(**_only(values, _OBJECT_FIELDS))
+            if isinstance(value, SegmentFacts):
+                self.facts[value.base_offset] = value
+            elif isinstance(value, RemoteObject):
                 if kind == _REMOTE:
-                    self.remote[where.base_offset] = where
+                    self.remote[value.base_offset] = value
                 else:
-                    self.superseded[where.nonce] = where
-                    if self.remote.get(where.base_offset) == where:
-                        del self.remote[where.base_offset]
-            elif kind == _ERASED and "base_offset" in values:
-                if self.superseded.pop(values.get("nonce", UNKNOWN), None) is None:
-                    self.remote.pop(values["base_offset"], None)
-            elif kind in _OFFSETS and "offset" in values:
-                setattr(self, _OFFSETS[kind], values["offset"])
-        self.is_whole = self._lines >= rest.rstrip(b"\n").count(b"\n")
+                    self.superseded[value.nonce] = value
+                    if self.remote.get(value.base_offset) == value:
+                        del self.remote[value.base_offset]
+            elif kind == _ERASED and "base_offset" in value:
+                if self.superseded.pop(value.get("nonce", UNKNOWN), None) is None:
+                    self.remote.pop(value["base_offset"], None)
+            elif kind in _OFFSETS and "offset" in value:
+                setattr(self, _OFFSETS[kind], value["offset"])
 
 
-def _parse_lines(content: bytes) -> Iterator[tuple[str, dict[str, int]]]:
-    """Kind and values of each line; a start of ten thousand segments reads twice as many."""
-    for line in content.split(b"\n"):
-        body, _, checksum = line.rpartition(b" ")
-        if b"%08x" % crc32c(body) != checksum:
-            return
-        words = body.replace(b"=", b" ").split(b" ")
-        names = words[1::2]
-        if names == _NAMES_OF_SEGMENTS:
-            decoded: Sequence[str] = _FIELDS
-        elif names == _NAMES_OF_OBJECTS:
-            decoded = OBJECT_FIELDS
-        else:
-            decoded = [name.decode() for name in names]
-        yield words[0].decode(), dict(zip(decoded, map(int, words[2::2]), strict=True))
+def _read_lines(content: bytes, at: int) -> Iterator[tuple[str, _Value]]:
+    return read_lines(content, at, _FORMS, _read_other)
 
 
-def _only(values: dict[str, int], names: frozenset[str]) -> dict[str, int]:
-    """The values of the fields `names`; those that a newer release added are left out."""
-    if values.keys() <= names:
-        return values
-    return {name: value for name, value in values.items() if name in names}
+def _read_other(text: str) -> tuple[str, _Value]:
+    kind, *words = text.replace("=", " ").split(" ")
+    return kind, _value_of(kind, dict(zip(words[::2], map(int, words[1::2]), strict=True)))
+
+
+def _value_of(kind: str, numbers: dict[str, int]) -> _Value:
+    """What a line with these numbers says; the numbers themselves for other kinds.
+
+    Fields that a newer release added are left out.
+    """
+    if kind == _SEGMENT and numbers.keys() >= _FIRST_FIELDS:
+        return SegmentFacts(**{name: numbers[name] for name in numbers.keys() & _ALL_FIELDS})
+    if kind in (_REMOTE, _SUPERSEDED) and numbers.keys() >= _OBJECT_FIELDS:
+        return RemoteObject(**{name: numbers[name] for name in _OBJECT_FIELDS})
+    return numbers
 
 
 def remote_lines(facts: SegmentFacts, where: RemoteObject) -> str:
@@ -379,11 +398,10 @@ def remote_lines(facts: SegmentFacts, where: RemoteObject) -> str:
 
 def parse_remote_lines(text: str) -> tuple[SegmentFacts, RemoteObject]:
     """The facts and the object of such lines."""
-    (_, facts), (_, where) = _parse_lines(text.rstrip("\n").encode())
-    return (
-        SegmentFacts(**_only(facts, _ALL_FIELDS)),
-        RemoteObject(**_only(where, _OBJECT_FIELDS)),
-    )
+    (_, facts), (_, where) = _read_lines(text.encode(), 0)
+    assert isinstance(facts, SegmentFacts), f"{text!r} has no facts"
+    assert isinstance(where, RemoteObject), f"{text!r} has no object"
+    return facts, where
 
 
 def format_manifest(
@@ -396,13 +414,22 @@ def format_manifest(
     return "".join([HEADING, "\n", *lines, *offsets]).encode()
 
 
-def _format_of(names: Iterable[str]) -> str:
-    return "".join(f" {name}=%s" for name in names)
+def _format_of(names: Iterable[str], number: str = "%s") -> str:
+    return "".join(f" {name}={number}" for name in names)
 
 
 _FACTS_FORMAT, _values_of_facts = _format_of(_FIELDS), attrgetter(*_FIELDS)
 _OBJECT_FORMAT, _values_of_object = _format_of(OBJECT_FIELDS), attrgetter(*OBJECT_FIELDS)
 """A start of thousands of segments writes thousands of lines."""
+
+_FORMS: Final[list[tuple[str, bytes, Callable[..., _Value]]]] = [
+    (kind, (kind + _format_of(names, NUMBER.decode())).encode(), maker_of(made))
+    for kind, names, made in (
+        (_SEGMENT, _FIELDS, SegmentFacts),
+        (_REMOTE, OBJECT_FIELDS, RemoteObject),
+    )
+]
+"""Nearly all lines are of these kinds, and have the fields of this release."""
 
 
 def _segment_line(facts: SegmentFacts) -> str:

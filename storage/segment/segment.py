@@ -104,9 +104,10 @@ class Segment(SegmentEnd):
 
         With `is_new` there are no index files.
         """
-        offset_path, time_path, txn_path = (
-            segment_file_path(directory, base_offset, suffix) + stage
-            for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+        stem = segment_file_path(directory, base_offset, "")
+        offset_path, time_path = (
+            stem + OFFSET_INDEX_SUFFIX + stage,
+            stem + TIME_INDEX_SUFFIX + stage,
         )
         super().__init__(
             base_offset,
@@ -114,6 +115,7 @@ class Segment(SegmentEnd):
             OffsetIndex(files, offset_path, base_offset, is_new=is_new),
             TimeIndex(files, time_path, base_offset, is_new=is_new),
         )
+        txn_path = stem + TXN_INDEX_SUFFIX + stage
         self.txn_index = TxnIndex(files, txn_path, base_offset, is_new=is_new)
         self.files = files
         self.stage = stage

@@ -4,6 +4,8 @@ SEGMENTS=10000 pytest -s tests/integration/remote/test_many_segments.py
 """
 
 import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +13,8 @@ from random import Random
 
 from config import load
 from protocol.records.checksums import crc32c
-from storage.bucket.journal import BucketJournal, Key, read_state
+from storage.bucket.journal import BucketJournal, read_state
+from storage.bucket.map import Key
 from storage.bucket.restore import restore
 from storage.bucket.shipping import Shipper
 from storage.directory.data_dir import DataDir
@@ -20,7 +23,8 @@ from storage.disk.files import RealFiles
 from storage.disk.steps import run_steps
 from storage.remote.engine import open_store
 from storage.segment.manifest import parse_remote_lines, remote_lines
-from tests.support.broker import broker_settings, running_broker
+from tests.support.broker import RawClient, broker_settings, running_broker
+from tests.support.cli import environment, tidelog
 from tests.support.logs import batch
 from tests.support.requests import fetch, list_offset, values_of
 from tests.support.tiered import upload_all
@@ -100,4 +104,47 @@ async def test_a_restore_reads_no_segment(tmp_path: Path) -> None:
         f"{SEGMENTS} segments: restored in {made[0] - began[0]:.2f} s (CPU "
         f"{made[1] - began[1]:.2f}), first fetch answered after {served[0] - made[0]:.2f} s (CPU "
         f"{served[1] - made[1]:.2f})"
+    )
+
+
+async def test_the_commands_of_a_user_read_no_segment(tmp_path: Path) -> None:
+    """Both as new processes: their start and imports belong to what a user waits for."""
+    url = f"file://{tmp_path}/bucket"
+    make_bucket(tmp_path, url)
+    os.sync()
+    began = time.perf_counter()
+    done = tidelog("restore", url, "--data-dir", str(tmp_path / "second"), "--take-over")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{SEGMENTS:,} segments in the bucket" in done.stdout
+    made = time.perf_counter()
+    settings = ["--listen", "127.0.0.1:0", "--set", f"remote.storage.url={url}"]
+    with subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "tidelog",
+            "serve",
+            "--data-dir",
+            str(tmp_path / "second"),
+            *settings,
+        ],
+        env=environment(None),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as broker:
+        assert broker.stdout is not None
+        try:
+            address = broker.stdout.readline().split()[4]
+            ready = time.perf_counter()
+            client = await RawClient.connect("127.0.0.1", int(address.rpartition(":")[2]))
+            data = await fetch(client, "t", SEGMENTS // 2, max_wait_ms=5_000)
+            assert len(values_of(data)) == 1
+            served = time.perf_counter()
+            await client.close()
+        finally:
+            broker.terminate()
+    print(
+        f"{SEGMENTS} segments: tidelog restore {made - began:.2f} s, tidelog serve "
+        f"{ready - made:.2f} s, first fetch {served - ready:.2f} s, together {served - began:.2f} s"
     )

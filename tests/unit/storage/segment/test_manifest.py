@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from storage.segment import manifest as manifest_module
 from storage.segment.manifest import (
     OUTDATED_MAX,
     UNKNOWN_MAXIMUM,
     UNKNOWN_MINIMUM,
     Manifest,
     SegmentFacts,
+    format_manifest,
 )
 from tests.support.logs import DIRECTORY, disk
 from tests.support.simulated_disk import Fault, Operation
@@ -93,6 +95,85 @@ def test_rewriting_drops_what_is_gone() -> None:
     assert len(files.read_all(PATH).splitlines()) == 4
     manifest.remember(replace(FACTS, base_offset=5))
     assert sorted(Manifest(DIRECTORY, files).facts) == [3, 5]
+
+
+def rewritten(content: bytes, *gone: int, start: int | None = None) -> tuple[bytes, int]:
+    """What a start writes over a file with `content`, and how many facts it formats for it."""
+    files, formatted = disk(), 0
+    files.replace_atomically(PATH, content)
+    manifest = Manifest(DIRECTORY, files)
+
+    def counted(facts: SegmentFacts) -> str:
+        nonlocal formatted
+        formatted += 1
+        return line(facts)
+
+    line = manifest_module._segment_line
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manifest_module, "_segment_line", counted)
+        manifest.drop(gone)
+        if start is not None:
+            manifest.log_start_offset = start
+        manifest.rewrite()
+    again = Manifest(DIRECTORY, files)
+    assert again.is_whole
+    assert (again.facts, again.log_start_offset) == (manifest.facts, manifest.log_start_offset)
+    return files.read_all(PATH), formatted
+
+
+def test_a_rewrite_takes_the_lines_that_were_read() -> None:
+    second = replace(FACTS, base_offset=3, next_offset=6)
+    lines = [manifest_module._segment_line(facts) for facts in (FACTS, second)]
+    whole = format_manifest(lines, 0)
+    assert rewritten(whole) == (whole, 0)
+    assert rewritten(whole, 9) == (whole, 0)
+    assert rewritten(whole, start=2) == (format_manifest(lines, 2), 0)
+    # Of these not all lines are current, or known: each fact is written once, and nothing else.
+    gone, formatted = rewritten(whole, 3)
+    assert formatted == 1
+    assert gone == format_manifest(lines[:1], 0)
+    for former in (
+        whole + lines[0].encode(),
+        whole + manifest_module._line("later offset=7").encode(),
+        whole + b"start offset=1 8",
+        format_manifest([], 0) + "".join(lines).encode(),
+    ):
+        assert rewritten(former) == (whole, 2)
+
+
+def test_facts_that_come_after_the_reading_are_in_the_rewrite() -> None:
+    files = disk()
+    files.replace_atomically(PATH, format_manifest([manifest_module._segment_line(FACTS)], 0))
+    manifest = Manifest(DIRECTORY, files)
+    second = replace(FACTS, base_offset=3, next_offset=6)
+    manifest.remember(second)
+    manifest.rewrite()
+    assert Manifest(DIRECTORY, files).facts == {0: FACTS, 3: second}
+
+
+@pytest.mark.parametrize("damage", [b"", b"x", b"x\n", b"segment base_offset=3", b"\n"])
+def test_nothing_is_added_after_a_line_that_cannot_be_read(damage: bytes) -> None:
+    """A clean stop leaves no such file, but a copy or a medium may: the next start reads all."""
+    files = disk()
+    content = format_manifest([manifest_module._segment_line(FACTS)], 2)
+    files.replace_atomically(PATH, content + damage if damage else content[:-1])
+    manifest = Manifest(DIRECTORY, files)
+    manifest.remember_durable(3)
+    again = Manifest(DIRECTORY, files)
+    assert (again.facts, again.log_start_offset, again.durable_offset) == ({0: FACTS}, 2, 3)
+    assert again.is_whole
+
+
+@pytest.mark.parametrize("heading", [b"", b"tidelog segment manifest 7", b"\0" * 26])
+def test_a_damaged_heading_is_replaced_by_the_next_line(heading: bytes) -> None:
+    files = disk()
+    files.replace_atomically(PATH, heading + b"\n")
+    manifest = Manifest(DIRECTORY, files)
+    assert not manifest.is_whole
+    manifest.remember(FACTS)
+    again = Manifest(DIRECTORY, files)
+    assert again.is_whole
+    assert again.facts == {0: FACTS}
 
 
 def test_every_torn_tail_keeps_the_lines_before() -> None:
