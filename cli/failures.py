@@ -23,7 +23,14 @@ class CommandFailed(Exception):
 
 def exit_code_of(error: Exception) -> ExitCode | None:
     """The exit code of an error that a user can cause, None for a defect of ours."""
-    from client.errors import BrokerRefused, BrokerUnreachable, ClientError, InvalidUse, NotThere
+    from client.errors import (
+        AddressUnusable,
+        BrokerRefused,
+        BrokerUnreachable,
+        ClientError,
+        InvalidUse,
+        NotThere,
+    )
     from config import ConfigErrors
     from protocol.error_codes import ErrorCode
     from protocol.errors import ProtocolError
@@ -38,6 +45,7 @@ def exit_code_of(error: Exception) -> ExitCode | None:
         return ExitCode.NOT_FOUND
     table: tuple[tuple[type[Exception], ExitCode], ...] = (
         (BrokerUnreachable, ExitCode.UNREACHABLE),
+        (AddressUnusable, ExitCode.UNREACHABLE),
         (NotThere, ExitCode.NOT_FOUND),
         (InvalidUse, ExitCode.USAGE),
         (ClientError, ExitCode.FAILED),

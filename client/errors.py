@@ -63,6 +63,17 @@ class BrokerUnreachable(ClientError):
     """No connection, a lost connection, or no answer in time."""
 
 
+class NameUnknown(BrokerUnreachable):
+    """The host name of an address is not known on this machine, now at least."""
+
+
+class AddressUnusable(ClientError):
+    """The cluster gives its brokers an address whose host name is not known on this machine.
+
+    Another attempt would not help: the client has reached none of the brokers by such an address.
+    """
+
+
 class UnsupportedByBroker(ClientError):
     """The broker does not serve the request, or no version of it that this client knows."""
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from client.core.options import Security
     from client.descriptions import NewTopic
     from client.errors import (
+        AddressUnusable,
         BadRecords,
         BrokerRefused,
         BrokerUnreachable,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "AddressUnusable",
     "Admin",
     "BadRecords",
     "BadSchema",

@@ -69,7 +69,7 @@ class LoopConnection(Connection, asyncio.Protocol):
             connection.close()
             raise
         except socket.gaierror:
-            raise connection._not_connected("its name is unknown") from None
+            raise connection._name_unknown() from None
         except OSError as error:
             raise connection._not_opened(error) from None
         except ValueError as error:

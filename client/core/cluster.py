@@ -11,6 +11,7 @@ Invariant: no cache entry is trusted for ever. Metadata is requested again when 
 Source: Kafka ``Metadata``, ``NetworkClient``.
 """
 
+import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -22,7 +23,14 @@ from client.core.connection import Connection
 from client.core.options import ClusterOptions
 from client.core.parts import check
 from client.core.retry import Clock, retrying
-from client.errors import BrokerRefused, BrokerUnreachable, ClientError, Denied
+from client.errors import (
+    AddressUnusable,
+    BrokerRefused,
+    BrokerUnreachable,
+    ClientError,
+    Denied,
+    NameUnknown,
+)
 from client.types import Broker, PartitionInfo, TopicInfo, TopicPartition, format_address
 from protocol.api.find_coordinator import FindCoordinatorRequest
 from protocol.api.metadata import (
@@ -32,6 +40,8 @@ from protocol.api.metadata import (
     MetadataResponseTopic,
 )
 from protocol.error_codes import ErrorCode
+
+logger = logging.getLogger("tidelog.client.core.cluster")
 
 _T = TypeVar("_T")
 
@@ -110,6 +120,8 @@ class Cluster:
         self._metadata = _Metadata()
         self._coordinators: dict[tuple[CoordinatorType, str], int] = {}
         self._vain: dict[str, _VainQuestion] = {}
+        self._is_met = False  # Whether a broker was reached by the address that it advertises.
+        self._warned: set[str | None] = set()
 
     @property
     def clock(self) -> Clock:
@@ -142,6 +154,7 @@ class Cluster:
 
         Raises:
             BrokerUnreachable: no connection, or no such broker is known.
+            AddressUnusable: this machine does not know the name that the broker advertises.
         """
         broker = self._metadata.brokers.get(node_id)
         if broker is None:
@@ -149,7 +162,29 @@ class Cluster:
             broker = self._metadata.brokers.get(node_id)
         if broker is None:
             raise BrokerUnreachable(f"broker {node_id} is not part of the cluster at present")
-        return await self._pool.open(broker.host, broker.port, role)
+        try:
+            connection = await self._pool.open(broker.host, broker.port, role)
+        except NameUnknown:
+            if self._is_met:
+                raise
+            raise AddressUnusable(
+                f"the cluster gives broker {node_id} the address "
+                f"{format_address(broker.host, broker.port)}, and this machine does not know the "
+                f"name {broker.host}: let the broker advertise an address that its clients reach "
+                "(advertised.listeners), or make the name known here"
+            ) from None
+        except BrokerUnreachable as error:
+            if not self._is_met and error.broker not in self._warned:
+                self._warned.add(error.broker)
+                logger.warning(
+                    "broker %d is not reached by the address that it advertises "
+                    "(advertised.listeners); trying again: %s",
+                    node_id,
+                    error,
+                )
+            raise
+        self._is_met = True
+        return connection
 
     async def any_connection(self) -> Connection:
         """A connection to some broker: one that is open, else a known one, else bootstrap.

@@ -21,7 +21,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from client.core.options import ClusterOptions
-from client.errors import BrokerRefused, BrokerUnreachable, InvalidUse, UnsupportedByBroker
+from client.errors import (
+    BrokerRefused,
+    BrokerUnreachable,
+    InvalidUse,
+    NameUnknown,
+    UnsupportedByBroker,
+)
 from client.types import format_address
 from protocol import registry
 from protocol.api.api_versions import ApiVersionsRequest
@@ -260,6 +266,12 @@ class Connection(ABC):
             f"cannot connect to {self.address} ({security.protocol}): {reason}; is the broker "
             "running, is the address right, and does the listener use this security protocol?"
             f"{cure}",
+            broker=self.address,
+        )
+
+    def _name_unknown(self) -> NameUnknown:
+        return NameUnknown(
+            f"cannot connect to {self.address}: its name is unknown; is the address right?",
             broker=self.address,
         )
 

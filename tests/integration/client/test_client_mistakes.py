@@ -6,6 +6,7 @@ Every call runs under a time limit, because the defect that this file is about w
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from client.aio import sender as sender_module
 from client.consumer import Consumer
 from client.core.cluster import Cluster
 from client.errors import (
+    AddressUnusable,
     BrokerRefused,
     BrokerUnreachable,
     ClientBroken,
@@ -25,9 +27,11 @@ from client.errors import (
     NotThere,
 )
 from client.producer import Producer
+from client.share_consumer import ShareConsumer
 from client.types import TopicInfo, TopicPartition
 from protocol.error_codes import ErrorCode
-from tests.support.broker import RunningBroker
+from tests.support.broker import RunningBroker, running_broker
+from tests.support.requests import create_topic
 
 LIMIT_S = 20
 NOON_MS = 1_372_953_600_000
@@ -185,6 +189,40 @@ async def test_a_host_that_is_no_name_is_unreachable() -> None:
     with pytest.raises(BrokerUnreachable, match=r"a\.\.b:9092 \(PLAINTEXT\): this is no host name"):
         async with Admin("a..b:9092"):
             pass
+
+
+async def use(kind: str, where: str) -> None:
+    """One client of this kind does its work, or tries to."""
+    if kind == "produce":
+        async with Producer(where) as producer:
+            await producer.send("t", b"1")
+    elif kind == "share":
+        async with ShareConsumer("t", bootstrap=where, group_id="g") as share:
+            while True:
+                await share.getmany()
+    elif kind == "admin":
+        async with Admin(where) as admin:
+            await admin.create_topic("t")
+    else:
+        async with Consumer("t", bootstrap=where, **_GROUPS[kind]) as consumer:
+            await poll_for_ever(consumer)
+
+
+_GROUPS: dict[str, dict[str, Any]] = {
+    "read": {},
+    "group": {"group_id": "g"},
+    "consumer group": {"group_id": "g", "group_protocol": "consumer"},
+}
+
+
+@pytest.mark.parametrize("kind", ["produce", "share", "admin", *_GROUPS])
+async def test_an_advertised_name_that_is_not_known_here_ends_no_call_late(
+    tmp_path: Path, kind: str
+) -> None:
+    async with running_broker(tmp_path, advertised_listeners="PLAINTEXT://no.invalid:9") as running:
+        await create_topic(await running.client(), "t")
+        with pytest.raises(AddressUnusable, match=r"the name no\.invalid.*advertised\.listeners"):
+            await asyncio.wait_for(use(kind, running.bootstrap), LIMIT_S)
 
 
 async def test_a_group_says_that_its_topic_is_missing(broker: RunningBroker) -> None:

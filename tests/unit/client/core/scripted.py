@@ -6,7 +6,7 @@ from typing import Any
 from client.core.cluster import Cluster, Role
 from client.core.connection import Connection
 from client.core.options import ClusterOptions
-from client.errors import BrokerUnreachable
+from client.errors import BrokerUnreachable, NameUnknown
 from protocol.api.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -63,6 +63,7 @@ class ScriptedPool:
         self.seen: list[tuple[int, str]] = []
         self.opened: list[tuple[int, Role]] = []
         self.closed_ports: set[int] = set()
+        self.unnamed_ports: set[int] = set()  # Their host name is not known.
         self.seconds = 0.0
         self._options = options
         self._connections: dict[tuple[int, Role], ScriptedConnection] = {}
@@ -82,6 +83,8 @@ class ScriptedPool:
     async def open(self, host: str, port: int, role: Role) -> Connection:
         if port in self.closed_ports:
             raise BrokerUnreachable(f"cannot connect to {host}:{port}")
+        if port in self.unnamed_ports:
+            raise NameUnknown(f"cannot connect to {host}:{port}: its name is unknown")
         known = self._connections.get((port, role))
         if known is None or not known.is_open:
             known = ScriptedConnection(port, self._options, self)

@@ -8,7 +8,7 @@ from client.blocking import run
 from client.core.cluster import ASK_AGAIN_S, Cluster, CoordinatorType, Role
 from client.core.identity import ProducerIdentity
 from client.core.offsets import LATEST, commit_offsets, list_offsets
-from client.errors import BrokerRefused, BrokerUnreachable
+from client.errors import AddressUnusable, BrokerRefused, BrokerUnreachable, NameUnknown
 from client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.api.init_producer_id import InitProducerIdResponse
@@ -171,6 +171,52 @@ def test_every_address_is_tried_and_all_failures_are_reported() -> None:
         run(cluster.any_connection())
     pool.closed_ports = {1, 2}
     assert run(cluster.any_connection()).address == "h:3"
+
+
+def test_an_advertised_name_that_is_not_known_here_is_an_error_at_once() -> None:
+    def answer(port: int, request: Any) -> Any:
+        return metadata({0: 2}) if isinstance(request, MetadataRequest) else offset_answer(7)
+
+    cluster, pool = scripted(answer)
+    pool.unnamed_ports = {2}
+    with pytest.raises(AddressUnusable, match=r"broker 2 the address h:2.*advertised\.listeners"):
+        latest(cluster)
+    assert pool.seconds == 0
+
+
+def test_a_name_that_goes_unknown_later_may_come_back() -> None:
+    """Name servers fail too: a client that has reached brokers by their addresses tries again."""
+    leaders = iter([2, 3, 3, 3])
+
+    def answer(port: int, request: Any) -> Any:
+        if isinstance(request, MetadataRequest):
+            return metadata({0: next(leaders, 3)})
+        return offset_answer(7)
+
+    cluster, pool = scripted(answer)
+    assert latest(cluster) == 7
+    pool.unnamed_ports = {3}
+    cluster.forget_topic("t")
+    with pytest.raises(NameUnknown):
+        latest(cluster)
+    assert pool.seconds > 10
+    pool.unnamed_ports = set()
+    assert latest(cluster) == 7
+
+
+def test_an_advertised_address_that_is_not_reached_is_noted_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def answer(port: int, request: Any) -> Any:
+        return metadata({0: 2}) if isinstance(request, MetadataRequest) else offset_answer(7)
+
+    cluster, pool = scripted(answer)
+    pool.closed_ports = {2}
+    with pytest.raises(BrokerUnreachable):
+        latest(cluster)
+    assert pool.seconds > 10
+    (record,) = caplog.records
+    assert "broker 2 is not reached by the address that it advertises" in record.getMessage()
 
 
 def test_a_connection_that_waits_for_a_join_serves_no_other_request() -> None:
