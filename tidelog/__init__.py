@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         InvalidType,
         InvalidUse,
         ListenerFailed,
+        NameUnknown,
         NotThere,
         UnsupportedByBroker,
     )
@@ -73,6 +74,7 @@ __all__ = [
     "InvalidType",
     "InvalidUse",
     "ListenerFailed",
+    "NameUnknown",
     "NewTopic",
     "NoSuchSchema",
     "NotThere",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli import options
+from cli import broker_options
 from config import BrokerConfig, ConfigErrors, load, topic_config, with_dynamic
 from config.load import ENVIRONMENT_PREFIX
 from config.model import Listener
@@ -259,7 +259,7 @@ def test_a_password_in_an_address_is_not_repeated(url: str) -> None:
 
 def test_the_variables_of_commands_are_no_settings() -> None:
     """docs/security.md has them exported in the shell in which a broker may be started."""
-    values = (value for name, value in vars(options).items() if name.endswith("_VARIABLE"))
+    values = (value for name, value in vars(broker_options).items() if name.endswith("_VARIABLE"))
     given = {value for value in values if value.startswith(ENVIRONMENT_PREFIX)}
     assert given >= {"TIDELOG_COMMAND_CONFIG", "TIDELOG_PROFILE", "TIDELOG_USER"}
     assert load(environment=dict.fromkeys(given, "x")) == load()
