@@ -1,7 +1,7 @@
 """A data directory from a bucket, for a machine that has nothing else.
 
-Owns the files that are written and their order. From the map of `storage.bucket.journal` come the
-metadata journal, the directories of partitions, their manifests, leader epochs and producer
+Owns the files that are written and their order. From the bucket's map (`storage.bucket.map`) come
+the metadata journal, the directories of partitions, their manifests, leader epochs and producer
 snapshots, and the `.log` files of the unsealed tails. Segments that have an object stay there and
 are read from it. The directory has no clean-stop marker, so its first start verifies the tails.
 Each log begins a new leader epoch at its end: consumers may have seen records that are lost.

@@ -1,7 +1,7 @@
 """What the bucket's journal lacks: metadata, facts of segments, and the records of unsealed tails.
 
-Owns the comparison of a data directory with the map of `storage.bucket.journal`, and the entries
-that make them equal. `Shipper.ship` writes
+Owns the comparison of a data directory with the bucket's map (`storage.bucket.map`), and the
+entries that make them equal. `Shipper.ship` writes
 
 * the documents of the metadata journal: topics, settings, users, rules, producer ids;
 * of each log with `remote.storage.enable` and of each internal topic its start, leader epochs and
