@@ -364,10 +364,20 @@ class Manifest:
                     if self.remote.get(value.base_offset) == value:
                         del self.remote[value.base_offset]
             elif kind == _ERASED and "base_offset" in value:
-                if self.superseded.pop(value.get("nonce", UNKNOWN), None) is None:
-                    self.remote.pop(value["base_offset"], None)
+                self._take_erased(value["base_offset"], value.get("nonce"))
             elif kind in _OFFSETS and "offset" in value:
                 setattr(self, _OFFSETS[kind], value["offset"])
+
+    def _take_erased(self, base_offset: int, nonce: int | None) -> None:
+        """Take an object back. Early releases named it by its base offset alone.
+
+        A rewrite just before the line has left out the object, and the segment may have another.
+        """
+        if nonce is not None and self.superseded.pop(nonce, None) is not None:
+            return
+        where = self.remote.get(base_offset)
+        if where is not None and nonce in (None, where.nonce):
+            del self.remote[base_offset]
 
 
 def _read_lines(content: bytes, at: int) -> Iterator[tuple[str, _Value]]:

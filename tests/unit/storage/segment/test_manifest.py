@@ -13,6 +13,7 @@ from storage.segment.manifest import (
     SegmentFacts,
     format_manifest,
 )
+from storage.segment.remote.object import RemoteObject
 from tests.support.logs import DIRECTORY, disk
 from tests.support.simulated_disk import Fault, Operation
 
@@ -162,6 +163,47 @@ def test_nothing_is_added_after_a_line_that_cannot_be_read(damage: bytes) -> Non
     again = Manifest(DIRECTORY, files)
     assert (again.facts, again.log_start_offset, again.durable_offset) == ({0: FACTS}, 2, 3)
     assert again.is_whole
+
+
+WHERE = RemoteObject(
+    base_offset=0,
+    next_offset=3,
+    log_bytes=210,
+    object_bytes=400,
+    crc=5,
+    epoch=0,
+    nonce=11,
+    topic_id=7,
+    partition=0,
+)
+
+
+@pytest.mark.parametrize("is_rewritten", [False, True])
+def test_an_erased_object_takes_none_back_that_came_after_it(is_rewritten: bool) -> None:
+    """A rewrite leaves the object out, and the line that takes it back follows all the same."""
+    files, later = disk(), replace(WHERE, nonce=12)
+    manifest = Manifest(DIRECTORY, files)
+    manifest.remember(FACTS)
+    manifest.remember_remote(WHERE)
+    manifest.supersede([0])
+    manifest.remember_remote(later)
+    if is_rewritten:
+        manifest.distrust()
+    manifest.remember_erased(WHERE)
+    again = Manifest(DIRECTORY, files)
+    assert (again.remote, again.superseded) == ({0: later}, {})
+    again.remember_erased(later)
+    assert Manifest(DIRECTORY, files).remote == {}
+
+
+def test_an_erased_line_of_an_early_release_names_a_base_offset() -> None:
+    lines = [
+        manifest_module._object_line("remote", WHERE),
+        manifest_module._line("erased base_offset=0"),
+    ]
+    files = disk()
+    files.replace_atomically(PATH, format_manifest(lines, 0))
+    assert Manifest(DIRECTORY, files).remote == {}
 
 
 @pytest.mark.parametrize("heading", [b"", b"tidelog segment manifest 7", b"\0" * 26])
