@@ -510,6 +510,7 @@ def _finish(
             segment.remote = where
     if opening.quarantine is None:
         _make_durable(opening, segments, existed)
+    opening.manifest.forget_lines()
     return Log(
         files=opening.files,
         path=opening.path,

@@ -268,7 +268,11 @@ class Manifest:
         """Write new facts at once from now on; the ones kept in memory are written now, durably."""
         if self._is_held and (self.facts or self.cleaned_offset != NO_OFFSET):
             self.rewrite()
-        self._is_held, self._as_read = False, None
+        self._is_held = False
+
+    def forget_lines(self) -> None:
+        """Keep the text of the file no longer: the start is over, which might have rewritten it."""
+        self._as_read = None
 
     def distrust(self) -> None:
         """Note that a sync of the file failed, and the medium may lack lines in its middle.

@@ -160,6 +160,20 @@ def audited_errors(disk: SimulatedDisk) -> list[str]:
     return errors
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_no_log_keeps_the_text_of_its_manifest(is_lost: bool) -> None:
+    """Ten thousand segments have five megabytes of it."""
+    disk = stopped(is_clean=False)
+    opened(disk)  # This start has written a manifest without outdated lines.
+    disk = kill(disk)
+    if is_lost:
+        remove(disk, ACTIVE)
+    log = log_of(opened(disk))
+    assert (log.quarantine is not None) == is_lost
+    assert log.manifest.facts
+    assert log.manifest._as_read is None
+
+
 def test_a_stop_with_a_quarantined_partition_is_clean_for_the_others() -> None:
     disk = stopped(is_clean=False)
     remove(disk, MIDDLE)
