@@ -9,6 +9,10 @@ DATA ?= ./data
 CODE := values config protocol storage broker client console pipeline cli tidelog
 SOURCES := $(shell find $(CODE) -name '*.py' -o -name '*.pxd' -o -path '*/static/*' -o -path '*/templates/*')
 
+# The packages of an extra: another `pip install -e` would compile the loops again, for minutes.
+EXTRA = $(BIN)/python -c "import sys, tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies'][sys.argv[1]], sep='\n')"
+INSTALL := $(BIN)/python -m pip install -q --disable-pip-version-check -r /dev/stdin
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -42,7 +46,7 @@ build-ext: setup ## compile the record loops again after editing them
 	$(BIN)/python setup.py -q build_ext --inplace
 
 $(VENV)/.docs: pyproject.toml | setup
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,docs]'
+	$(EXTRA) docs | $(INSTALL)
 	@touch $@
 
 .PHONY: site
@@ -93,7 +97,7 @@ compat-core: setup ## the clients that most users have, as CI runs them
 	$(PYTEST) -q tests/compat -m core
 
 $(VENV)/.spark: pyproject.toml | setup
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,spark]' 'pyspark[connect]' 'pandas<3'
+	$(EXTRA) spark | $(INSTALL) 'pyspark[connect]' 'pandas<3'
 	@touch $@
 
 .PHONY: spark-setup
@@ -145,7 +149,7 @@ rights: setup ## every API (or API="FETCH ...") under every kind of access rule,
 $(VENV)/.kerberos: pyproject.toml | setup
 	@which krb5-config krb5kdc kadmin.local kinit >/dev/null || (apt-get update -q && DEBIAN_FRONTEND=noninteractive \
 		apt-get install -q -y --no-install-recommends krb5-kdc krb5-admin-server krb5-user libkrb5-dev)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,kerberos]' k5test
+	$(EXTRA) kerberos | $(INSTALL) k5test
 	@touch $@
 
 .PHONY: kerberos
@@ -162,7 +166,7 @@ test-s3: setup .cache/go/bin/versitygw ## tiered storage with a real S3 server, 
 $(VENV)/.browser: pyproject.toml | setup
 	@which chromium chromium-browser google-chrome >/dev/null || (apt-get update -q && DEBIAN_FRONTEND=noninteractive \
 		apt-get install -q -y --no-install-recommends chromium)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,console]' 'playwright>=1.50' 'axe-playwright-python>=0.1'
+	$(EXTRA) console | $(INSTALL) 'playwright>=1.50' 'axe-playwright-python>=0.1'
 	@touch $@
 
 .PHONY: browser
@@ -239,8 +243,16 @@ bench-smoke: setup ## the machinery of `make bench`, in two minutes; asserts tha
 docs: setup ## regenerate the tables in docs/
 	$(BIN)/python -m tests.tidy.generate_docs
 
+# These wait for other programs half of the time, so two run at once; what they install comes first, since
+# two installations at once would spoil the one environment.
+WAITING := compat-core spark-core kafka-roundtrip test-s3 differential-requests-core browser-core bench-smoke
+
 .PHONY: ci
-ci: lint types site test test-s3 compat-core browser-core kafka-roundtrip differential-requests-core bench-smoke spark-core ## what CI runs
+ci: lint types site test ## what CI runs
+	$(MAKE) --no-print-directory $(VENV)/.browser
+	$(MAKE) --no-print-directory $(VENV)/.spark
+	$(MAKE) --no-print-directory .cache/go/bin/versitygw
+	$(MAKE) --no-print-directory -j2 --output-sync=target $(WAITING)
 
 .PHONY: clean
 clean: ## remove what was built, never ./data
