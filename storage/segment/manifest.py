@@ -19,7 +19,8 @@ operator has given up records from there on (`storage.audit.accept_loss`).
 
 Each line ends with the CRC-32C of the text before it, in hexadecimal. Of several lines about one
 segment the last one counts. A line whose checksum is wrong ends the reading, since only a torn tail
-can look like that. Unknown fields are left out, unknown kinds of line are skipped.
+can look like that, and nothing is added after it: the file is written as a whole first. Unknown
+fields are left out, unknown kinds of line are skipped.
 
 A `remote` line names the object that has a segment's bytes (`storage.segment.remote.object`), an
 `erased` line takes it back when the object was deleted from its store. After local retention has
