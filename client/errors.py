@@ -68,9 +68,10 @@ class NameUnknown(BrokerUnreachable):
 
 
 class AddressUnusable(ClientError):
-    """The cluster gives its brokers an address whose host name is not known on this machine.
+    """The cluster gives its brokers addresses whose host names are not known on this machine.
 
-    Another attempt would not help: the client has reached none of the brokers by such an address.
+    Several attempts have not helped, and the client has reached none of the brokers by such an
+    address. One whose names are known later may be used further.
     """
 
 

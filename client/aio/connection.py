@@ -68,8 +68,9 @@ class LoopConnection(Connection, asyncio.Protocol):
         except ClientError:
             connection.close()
             raise
-        except socket.gaierror:
-            raise connection._name_unknown() from None
+        except socket.gaierror as error:
+            is_unknown = error.errno == socket.EAI_NONAME
+            raise connection._not_resolved(error, is_unknown=is_unknown) from None
         except OSError as error:
             raise connection._not_opened(error) from None
         except ValueError as error:

@@ -87,7 +87,8 @@ class BlockingConnection(Connection):
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
             self._socket = raw if tls is None else tls.wrap_socket(raw, server_hostname=host)
         except socket.gaierror as error:
-            raise self._name_unknown() from error
+            is_unknown = error.errno == socket.EAI_NONAME
+            raise self._not_resolved(error, is_unknown=is_unknown) from error
         except OSError as error:
             raise self._not_opened(error) from error
         except ValueError as error:

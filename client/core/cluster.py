@@ -54,6 +54,10 @@ _METADATA_VERSION = 12
 
 _NO_TOPIC = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
+UNKNOWN_NAME_S = 10.0
+"""How long an advertised name may be unknown: a broker that has just started can be known to its
+service's name some seconds before the servers of names tell its own."""
+
 ASK_AGAIN_S = 0.1
 """The least time between two questions about a topic, or a partition of it, that is not there; as
 Kafka's ``retry.backoff.ms``."""
@@ -122,6 +126,7 @@ class Cluster:
         self._vain: dict[str, _VainQuestion] = {}
         self._is_met = False  # Whether a broker was reached by the address that it advertises.
         self._warned: set[str | None] = set()
+        self._unnamed: dict[str, float] = {}  # Advertised hosts not known here, and since when.
 
     @property
     def clock(self) -> Clock:
@@ -154,7 +159,7 @@ class Cluster:
 
         Raises:
             BrokerUnreachable: no connection, or no such broker is known.
-            AddressUnusable: this machine does not know the name that the broker advertises.
+            AddressUnusable: this machine knows none of the names that the brokers advertise.
         """
         broker = self._metadata.brokers.get(node_id)
         if broker is None:
@@ -164,27 +169,60 @@ class Cluster:
             raise BrokerUnreachable(f"broker {node_id} is not part of the cluster at present")
         try:
             connection = await self._pool.open(broker.host, broker.port, role)
-        except NameUnknown:
-            if self._is_met:
-                raise
-            raise AddressUnusable(
-                f"the cluster gives broker {node_id} the address "
-                f"{format_address(broker.host, broker.port)}, and this machine does not know the "
-                f"name {broker.host}: let the broker advertise an address that its clients reach "
-                "(advertised.listeners), or make the name known here"
-            ) from None
+        except NameUnknown as error:
+            self._warn(broker, error)
+            raise await self._judge_name(broker) from None
         except BrokerUnreachable as error:
-            if not self._is_met and error.broker not in self._warned:
-                self._warned.add(error.broker)
-                logger.warning(
-                    "broker %d is not reached by the address that it advertises "
-                    "(advertised.listeners); trying again: %s",
-                    node_id,
-                    error,
-                )
+            self._warn(broker, error)
+            self._unnamed.pop(broker.host, None)
             raise
         self._is_met = True
         return connection
+
+    def _warn(self, broker: Broker, error: BrokerUnreachable) -> None:
+        """Note, once for each address, that a broker is not reached by it; until one was."""
+        if self._is_met or error.broker is None or error.broker in self._warned:
+            return
+        self._warned.add(error.broker)
+        logger.warning(
+            "broker %d is not reached by the address that it advertises (advertised.listeners); "
+            "trying again: %s",
+            broker.node_id,
+            error,
+        )
+
+    async def _judge_name(self, broker: Broker) -> ClientError:
+        """The error for an advertised name that is not known here: whether another try may help.
+
+        It may once a broker was reached by its address, while the name is new, and while the
+        cluster advertises another that is known.
+        """
+        since = self._unnamed.setdefault(broker.host, self._pool.now())
+        is_new = self._pool.now() < since + UNKNOWN_NAME_S
+        may_help = self._is_met or is_new or await self._knows_others(broker)
+        # Asked for again before the next try: it may be another by then.
+        self._metadata.brokers.pop(broker.node_id, None)
+        address = format_address(broker.host, broker.port)
+        return (NameUnknown if may_help else AddressUnusable)(
+            f"the cluster gives broker {broker.node_id} the address {address}, and this machine "
+            f"does not know the name {broker.host}: let the broker advertise an address that its "
+            "clients reach (advertised.listeners), or make the name known here",
+            broker=address,
+        )
+
+    async def _knows_others(self, broker: Broker) -> bool:
+        """Whether this machine knows the host name of another broker of the cluster."""
+        others = [each for each in self._metadata.brokers.values() if each != broker]
+        for other in others:
+            try:
+                await self._pool.open(other.host, other.port, Role.MAIN)
+            except NameUnknown:
+                continue
+            except ClientError:
+                return True
+            self._is_met = True
+            return True
+        return False
 
     async def any_connection(self) -> Connection:
         """A connection to some broker: one that is open, else a known one, else bootstrap.

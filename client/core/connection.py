@@ -269,7 +269,14 @@ class Connection(ABC):
             broker=self.address,
         )
 
-    def _name_unknown(self) -> NameUnknown:
+    def _not_resolved(self, error: OSError, *, is_unknown: bool) -> BrokerUnreachable:
+        """The error for a host name that led to no address.
+
+        Unless it `is_unknown`, no server of names has answered, or the name has no address now.
+        """
+        if not is_unknown:
+            reason = error.strerror or str(error)
+            return self._not_connected(f"its name was not looked up ({reason})")
         return NameUnknown(
             f"cannot connect to {self.address}: its name is unknown; is the address right?",
             broker=self.address,

@@ -10,7 +10,13 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from client.descriptions import ConfigEntry
-from client.errors import BrokerRefused, BrokerUnreachable, ClientError, InvalidUse
+from client.errors import (
+    AddressUnusable,
+    BrokerRefused,
+    BrokerUnreachable,
+    ClientError,
+    InvalidUse,
+)
 from client.types import TopicPartition
 from console.data.hub import Hub
 from console.data.timeline import LOOKUPS_MAX, PARTITIONS_MAX, draw_day, find_ends, spread
@@ -231,13 +237,13 @@ async def security_of(hub: Hub) -> dict[str, Any]:
     """Users, rules and quotas, each with the reason where the brokers refuse to name them.
 
     Raises:
-        BrokerUnreachable: none answers.
+        AddressUnusable, BrokerUnreachable: none answers.
     """
 
     async def ask(question: Any) -> dict[str, Any]:
         try:
             return {"found": await question, "error": None}
-        except BrokerUnreachable:
+        except (AddressUnusable, BrokerUnreachable):
             raise
         except ClientError as error:
             reason = str(error)

@@ -4,6 +4,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from client.errors import (
+    AddressUnusable,
     BrokerRefused,
     BrokerUnreachable,
     ClientError,
@@ -36,6 +37,7 @@ def status_of(error: ClientError) -> int:
         (NotThere, 404),
         (InvalidUse, 400),
         (UnsupportedByBroker, 501),
+        (AddressUnusable, 503),
         (BrokerUnreachable, 503),
     )
     return next((status for kind, status in table if isinstance(error, kind)), 502)

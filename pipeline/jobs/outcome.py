@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
-from client.errors import BrokerRefused, BrokerUnreachable
+from client.errors import AddressUnusable, BrokerRefused, BrokerUnreachable
 from pipeline.errors import (
     BadOptions,
     CorruptData,
@@ -80,7 +80,7 @@ def code_of(error: Exception) -> JobCode:
     """The code for an error that ended a job."""
     table: tuple[tuple[tuple[type[Exception], ...], JobCode], ...] = (
         ((BadOptions, NotShared), JobCode.USAGE),
-        ((BrokerUnreachable,), JobCode.UNREACHABLE),
+        ((AddressUnusable, BrokerUnreachable), JobCode.UNREACHABLE),
         ((DataLoss, CorruptData), JobCode.DAMAGED),
         ((Fenced, JournalConflict), JobCode.FENCED),
     )

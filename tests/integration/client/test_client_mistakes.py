@@ -4,6 +4,7 @@ Every call runs under a time limit, because the defect that this file is about w
 """
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,10 +12,14 @@ from typing import Any
 
 import pytest
 
+from client import blocking
 from client.admin import Admin
 from client.aio import sender as sender_module
+from client.aio.connection import LoopPool
 from client.consumer import Consumer
-from client.core.cluster import Cluster
+from client.core import cluster as cluster_module
+from client.core.cluster import Cluster, Role
+from client.core.options import ClusterOptions
 from client.errors import (
     AddressUnusable,
     BrokerRefused,
@@ -24,6 +29,7 @@ from client.errors import (
     InvalidType,
     InvalidUse,
     ListenerFailed,
+    NameUnknown,
     NotThere,
 )
 from client.producer import Producer
@@ -31,6 +37,7 @@ from client.share_consumer import ShareConsumer
 from client.types import TopicInfo, TopicPartition
 from protocol.error_codes import ErrorCode
 from tests.support.broker import RunningBroker, running_broker
+from tests.support.kafka_peer import free_ports
 from tests.support.requests import create_topic
 
 LIMIT_S = 20
@@ -215,14 +222,92 @@ _GROUPS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.fixture
+def resolver(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """The error for each host name here; other names are looked up as ever.
+
+    asyncio's own loop asks it. uvloop, which runs the other tests, has a resolver of its own.
+    """
+    errors: dict[str, int] = {}
+    look_up = socket.getaddrinfo
+
+    def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
+        if host in errors:
+            raise socket.gaierror(errors[host], "no address")
+        return look_up("127.0.0.1" if host == "broker.test" else host, *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    return errors
+
+
 @pytest.mark.parametrize("kind", ["produce", "share", "admin", *_GROUPS])
-async def test_an_advertised_name_that_is_not_known_here_ends_no_call_late(
-    tmp_path: Path, kind: str
+def test_an_advertised_name_that_stays_unknown_here_ends_no_call_late(
+    tmp_path: Path, kind: str, resolver: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running_broker(tmp_path, advertised_listeners="PLAINTEXT://no.invalid:9") as running:
-        await create_topic(await running.client(), "t")
-        with pytest.raises(AddressUnusable, match=r"the name no\.invalid.*advertised\.listeners"):
-            await asyncio.wait_for(use(kind, running.bootstrap), LIMIT_S)
+    monkeypatch.setattr(cluster_module, "UNKNOWN_NAME_S", 0.5)
+    resolver["broker.test"] = socket.EAI_NONAME
+    # An admin client does not try again.
+    error = NameUnknown if kind == "admin" else AddressUnusable
+
+    async def work() -> None:
+        advertised = "PLAINTEXT://broker.test:9"
+        async with running_broker(tmp_path, advertised_listeners=advertised) as running:
+            await create_topic(await running.client(), "t")
+            with pytest.raises(error, match=r"the name broker\.test.*advertised\.listeners"):
+                await asyncio.wait_for(use(kind, running.bootstrap), LIMIT_S)
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("code", [socket.EAI_AGAIN, socket.EAI_NODATA, socket.EAI_NONAME])
+def test_a_name_that_is_not_looked_up_at_first_delays_a_record(
+    tmp_path: Path, code: int, resolver: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a server of names that says so makes a name unknown, and that may be too early."""
+    if code != socket.EAI_NONAME:
+        monkeypatch.setattr(cluster_module, "UNKNOWN_NAME_S", 0)
+    resolver["broker.test"] = code
+    (port,) = free_ports(1)
+    listeners, advertised = (f"PLAINTEXT://{host}:{port}" for host in ("127.0.0.1", "broker.test"))
+
+    async def work() -> None:
+        async with (
+            running_broker(
+                tmp_path, listeners=listeners, advertised_listeners=advertised
+            ) as running,
+            Producer(running.bootstrap) as producer,
+        ):
+            await create_topic(await running.client(), "t")
+            asyncio.get_running_loop().call_later(0.5, resolver.clear)
+            async with asyncio.timeout(LIMIT_S):
+                assert (await (await producer.send("t", b"1"))).offset == 0
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("code", "is_unknown"), [(socket.EAI_NONAME, True), (socket.EAI_AGAIN, False)]
+)
+def test_both_faces_tell_an_unknown_name_from_one_not_looked_up(
+    resolver: dict[str, int], code: int, is_unknown: bool
+) -> None:
+    resolver["broker.test"] = code
+    options = ClusterOptions(bootstrap=(("broker.test", 9),))
+
+    def in_loop() -> None:
+        async def connect() -> None:
+            await LoopPool(options).open("broker.test", 9, Role.MAIN)
+
+        asyncio.run(connect())
+
+    def in_thread() -> None:
+        blocking.run(blocking.BlockingPool(options).open("broker.test", 9, Role.MAIN))
+
+    for connect in (in_loop, in_thread):
+        with pytest.raises(BrokerUnreachable) as found:
+            connect()
+        assert isinstance(found.value, NameUnknown) == is_unknown
+        assert ("is unknown" if is_unknown else "was not looked up") in str(found.value)
 
 
 async def test_a_group_says_that_its_topic_is_missing(broker: RunningBroker) -> None:

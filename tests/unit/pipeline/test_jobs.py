@@ -12,7 +12,7 @@ pa = pytest.importorskip("pyarrow")
 
 import pyarrow.parquet as pq  # noqa: E402
 
-from client.errors import BrokerRefused, BrokerUnreachable  # noqa: E402
+from client.errors import AddressUnusable, BrokerRefused, BrokerUnreachable  # noqa: E402
 from client.types import OffsetAndTimestamp  # noqa: E402
 from pipeline import launch  # noqa: E402
 from pipeline.errors import (  # noqa: E402
@@ -146,6 +146,7 @@ def test_errors_have_the_codes_that_the_documentation_lists() -> None:
     assert code_of(BrokerRefused("x", 3)) == JobCode.NOT_FOUND
     assert code_of(BrokerRefused("x", 87)) == JobCode.FAILED
     assert code_of(BrokerUnreachable("x")) == JobCode.UNREACHABLE
+    assert code_of(AddressUnusable("x")) == JobCode.UNREACHABLE
 
 
 def test_bad_words_end_with_a_sentence_and_code_2(capsys: pytest.CaptureFixture[str]) -> None:

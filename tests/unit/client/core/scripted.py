@@ -82,7 +82,7 @@ class ScriptedPool:
 
     async def open(self, host: str, port: int, role: Role) -> Connection:
         if port in self.closed_ports:
-            raise BrokerUnreachable(f"cannot connect to {host}:{port}")
+            raise BrokerUnreachable(f"cannot connect to {host}:{port}", broker=f"{host}:{port}")
         if port in self.unnamed_ports:
             raise NameUnknown(f"cannot connect to {host}:{port}: its name is unknown")
         known = self._connections.get((port, role))

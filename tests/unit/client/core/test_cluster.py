@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from client.blocking import run
-from client.core.cluster import ASK_AGAIN_S, Cluster, CoordinatorType, Role
+from client.core.cluster import ASK_AGAIN_S, UNKNOWN_NAME_S, Cluster, CoordinatorType, Role
 from client.core.identity import ProducerIdentity
 from client.core.offsets import LATEST, commit_offsets, list_offsets
 from client.errors import AddressUnusable, BrokerRefused, BrokerUnreachable, NameUnknown
@@ -18,7 +18,7 @@ from protocol.api.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.api.metadata import MetadataRequest
+from protocol.api.metadata import MetadataRequest, MetadataResponse
 from protocol.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -173,15 +173,59 @@ def test_every_address_is_tried_and_all_failures_are_reported() -> None:
     assert run(cluster.any_connection()).address == "h:3"
 
 
-def test_an_advertised_name_that_is_not_known_here_is_an_error_at_once() -> None:
+def without_first(leader: int) -> MetadataResponse:
+    """Brokers 2 and 3, so that no broker advertises the address of the bootstrap."""
+    response = metadata({0: leader})
+    response.brokers = response.brokers[1:]
+    return response
+
+
+def test_an_advertised_name_that_stays_unknown_here_is_an_error_soon() -> None:
     def answer(port: int, request: Any) -> Any:
-        return metadata({0: 2}) if isinstance(request, MetadataRequest) else offset_answer(7)
+        return without_first(2) if isinstance(request, MetadataRequest) else offset_answer(7)
 
     cluster, pool = scripted(answer)
-    pool.unnamed_ports = {2}
+    pool.unnamed_ports = {2, 3}
     with pytest.raises(AddressUnusable, match=r"broker 2 the address h:2.*advertised\.listeners"):
         latest(cluster)
-    assert pool.seconds == 0
+    assert UNKNOWN_NAME_S <= pool.seconds < UNKNOWN_NAME_S + 2
+    # The cluster is asked again, by those who try later, where its brokers are by then.
+    pool.seen.clear()
+    pool.unnamed_ports = set()
+    assert latest(cluster) == 7
+    assert pool.seen == [(1, "METADATA"), (2, "LIST_OFFSETS")]
+
+
+def test_an_advertised_name_may_be_known_some_seconds_later() -> None:
+    """The name of a new broker may be known later than that of its service."""
+
+    def answer(port: int, request: Any) -> Any:
+        return without_first(2) if isinstance(request, MetadataRequest) else offset_answer(7)
+
+    cluster, pool = scripted(answer)
+    pool.unnamed_ports = {2, 3}
+
+    async def sleep(seconds: float) -> None:
+        pool.seconds += seconds
+        if pool.seconds > UNKNOWN_NAME_S - 2:
+            pool.unnamed_ports = set()
+
+    pool.sleep = sleep  # type: ignore[method-assign]
+    assert latest(cluster) == 7
+
+
+def test_a_broker_whose_name_is_unknown_may_return_if_another_is_known() -> None:
+    """A cluster in containers: the name of one that is restarted is unknown meanwhile."""
+
+    def answer(port: int, request: Any) -> Any:
+        return without_first(2) if isinstance(request, MetadataRequest) else offset_answer(7)
+
+    for others in ({3}, set[int]()):  # Whether broker 3 is down, or serves.
+        cluster, pool = scripted(answer)
+        pool.unnamed_ports, pool.closed_ports = {2}, others
+        with pytest.raises(NameUnknown, match=r"broker 2 the address h:2.*advertised\.listeners"):
+            latest(cluster)
+        assert pool.seconds > 2 * UNKNOWN_NAME_S
 
 
 def test_a_name_that_goes_unknown_later_may_come_back() -> None:
