@@ -39,7 +39,14 @@ from broker.jobs.jobs import BackgroundJobs
 from broker.jobs.scheduler import JobScheduler
 from broker.metrics import Metrics
 from broker.net.acceptor import Acceptor
-from broker.net.addresses import ReadyInfo, address_error, bound_metrics_socket, bound_socket
+from broker.net.addresses import (
+    ReadyInfo,
+    address_error,
+    address_for_clients,
+    addresses_for_clients,
+    bound_metrics_socket,
+    bound_socket,
+)
 from broker.net.connection import Connections
 from broker.net.dispatch import Dispatcher
 from broker.net.fetch_lane import FetchLane
@@ -86,8 +93,6 @@ STOP_GRACE_S = 5.0
 
 SETTLE_S = 5.0
 """How long a change of the settable clock waits for the disk."""
-
-_ANY_HOST = ("", "0.0.0.0", "::")
 
 
 class Broker:
@@ -267,6 +272,7 @@ class Broker:
             cluster_id=context.cluster_id,
             data_dir=self.data_dir.path,
             ports={listener.name: bound.getsockname()[1] for listener, bound in sockets},
+            addresses=addresses_for_clients(sockets, self.config),
         )
 
     def _open_guards(self) -> None:
@@ -331,7 +337,9 @@ class Broker:
         try:
             self._restore_clock()
             if self._further is not None:
-                addresses = {it.name: self._address(it, bound) for it, bound in sockets}
+                addresses = {
+                    it.name: address_for_clients(it, bound, self.config) for it, bound in sockets
+                }
                 self.data_dir = await self._further.open_data_dir(
                     self.config, addresses, files=self._files, now_ms=self.clock.wall_ms()
                 )
@@ -470,7 +478,7 @@ class Broker:
 
     def _endpoint(self, listener: Listener, bound: socket.socket) -> Endpoint:
         """What Metadata says of this broker to clients of `listener`."""
-        host, port = self._address(listener, bound)
+        host, port = address_for_clients(listener, bound, self.config)
         return Endpoint(
             node_id=self.data_dir.node_id,
             host=host,
@@ -478,14 +486,6 @@ class Broker:
             rack=self.config.broker_rack or None,
             listener=listener.name,
         )
-
-    def _address(self, listener: Listener, bound: socket.socket) -> tuple[str, int]:
-        """The address for clients of `listener`: the advertised one, else the bound one."""
-        host, port = listener.host, int(bound.getsockname()[1])
-        for advertised in self.config.advertised_listeners:
-            if advertised.name == listener.name:
-                host, port = advertised.host, advertised.port or port
-        return (socket.gethostname() if host in _ANY_HOST else host), port
 
     def _bind(self, listener: Listener) -> socket.socket:
         """A socket bound to the listener's address, closed again if the start fails."""

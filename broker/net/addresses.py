@@ -3,7 +3,7 @@
 import errno
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 
 from broker.errors import AddressUnavailable
@@ -11,6 +11,8 @@ from config import BrokerConfig, Listener
 from values.dataclasses import dataclass
 
 logger = logging.getLogger("tidelog.broker.net.addresses")
+
+_ANY_HOST = ("", "0.0.0.0", "::")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,9 @@ class ReadyInfo:
     data_dir: str
     ports: Mapping[str, int] = field(default_factory=dict)
     """The ports taken, by listener name."""
+
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    """Where the clients of each listener are told to connect (HOST:PORT), by listener name."""
 
     workers: "tuple[ReadyInfo, ...]" = ()
     """The workers beside the first, if there are several."""
@@ -58,6 +63,31 @@ def bound_socket(
         bound.close()
         raise
     return bound
+
+
+def address_for_clients(
+    listener: Listener, bound: socket.socket, config: BrokerConfig
+) -> tuple[str, int]:
+    """What clients of `listener` are told: its advertised address, else the bound one.
+
+    A listener on every interface has no host of its own; the name of the machine stands for it.
+    """
+    host, port = listener.host, int(bound.getsockname()[1])
+    for advertised in config.advertised_listeners:
+        if advertised.name == listener.name:
+            host, port = advertised.host, advertised.port or port
+    return (socket.gethostname() if host in _ANY_HOST else host), port
+
+
+def addresses_for_clients(
+    sockets: Iterable[tuple[Listener, socket.socket]], config: BrokerConfig
+) -> dict[str, str]:
+    """HOST:PORT that clients of each listener are told, by listener name."""
+    found = {}
+    for listener, bound in sockets:
+        host, port = address_for_clients(listener, bound, config)
+        found[listener.name] = replace(listener, host=host, port=port).address
+    return found
 
 
 def _size_buffers(bound: socket.socket, config: BrokerConfig) -> None:

@@ -6,7 +6,6 @@ defaults, then ``--config FILE``, then the environment (``TIDELOG_...``), then `
 """
 
 import gc
-import json
 import logging
 import os
 import sys
@@ -17,6 +16,7 @@ import click
 
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
+from cli.server import announcement
 from cli.server.logs import set_up
 
 if TYPE_CHECKING:
@@ -27,13 +27,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("tidelog.cli.server.serve")
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
-
-NEXT_STEPS = """\
-Try, in another terminal:
-  seq 3 | tidelog produce hello{bootstrap}
-  tidelog consume hello --from earliest{bootstrap}
-  tidelog offsets hello --at -5m{bootstrap}
-Stop with Ctrl-C."""
 
 
 @click.command()
@@ -159,7 +152,8 @@ def command(
 
     def announce(ready: "ReadyInfo") -> None:
         warn_if_slow()
-        _announce(ready, as_json, _connecting(config, ready) if secured is None else secured(ready))
+        commands = _connecting(config, ready) if secured is None else secured(ready)
+        announcement.show(ready, config, commands, as_json=as_json)
 
     try:
         return run(
@@ -243,43 +237,3 @@ def _connecting(config: "BrokerConfig", ready: "ReadyInfo") -> Iterable[str]:
     from cli.server.secure import how_to_connect_with_own_files
 
     return (how_to_connect_with_own_files(config, ready),)
-
-
-def _announce(ready: "ReadyInfo", as_json: bool, commands: Iterable[str]) -> None:
-    """One line when clients are accepted; then how to connect, or hints for the next step.
-
-    `commands` connect to a broker with TLS or users; there are none for another one.
-    """
-    if as_json:
-        facts: dict[str, object] = {"event": "ready", **_facts(ready)}
-        if ready.workers:
-            facts["workers"] = [_facts(worker) for worker in ready.workers]
-        click.echo(json.dumps(facts))
-    else:
-        address = _address(ready)
-        click.echo(f"Tidelog is ready at {address} (data in {ready.data_dir})")
-        for number, worker in enumerate(ready.workers, start=2):
-            metrics = f", metrics on port {worker.metrics_port}" if worker.metrics_port else ""
-            click.echo(f"  worker {number}: {_address(worker)}{metrics}")
-        if commands := tuple(commands):
-            click.echo("\n  ".join(("Clients connect with:", *commands)))
-        elif sys.stdout.isatty():
-            bootstrap = "" if ready.port == 9092 else f" -b {address}"
-            click.echo(NEXT_STEPS.format(bootstrap=bootstrap))
-    sys.stdout.flush()
-
-
-def _facts(ready: "ReadyInfo") -> dict[str, object]:
-    return {
-        "host": ready.host,
-        "port": ready.port,
-        "metrics_port": ready.metrics_port,
-        "node_id": ready.node_id,
-        "cluster_id": ready.cluster_id,
-        "data_dir": ready.data_dir,
-    }
-
-
-def _address(ready: "ReadyInfo") -> str:
-    host = f"[{ready.host}]" if ":" in ready.host else ready.host
-    return f"{host}:{ready.port}"

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,9 @@ def secured(
                 facts = json.loads(ready)
                 yield f"{facts['host']}:{facts['port']}", [ready], errors
             else:
-                lines = [ready, *(process.stdout.readline() for _ in range(2))]
+                # Further listeners have lines of their own after the first.
+                after = dropwhile(lambda line: line.startswith("  "), process.stdout)
+                lines = [ready, next(after), process.stdout.readline()]
                 if "--command-config" in lines[2]:
                     lines.append(process.stdout.readline())
                 yield ready.split()[4], lines, errors
