@@ -41,7 +41,8 @@ _WEIGHTS = (
     (re.compile(r"adr/|(ARCHITECTURE|CHANGELOG|CONTRIBUTING|code-in-figures|parity)\.md"), 0.2),
     (re.compile(r"(benchmarks|performance)\.md"), 0.2),
     (re.compile(r"api/|(compatibility|configuration|density|formats)"), 0.5),
-    (re.compile(r"how-to/|(groups|install|security|spark|time|troubleshooting)\.md"), 2.0),
+    (re.compile(r"(faq|operations|troubleshooting)\.md"), 3.0),
+    (re.compile(r"how-to/|(groups|install|security|spark|time)\.md"), 2.0),
 )
 """How much a hit in a page counts for the search, by the beginning of its path; else 1."""
 
