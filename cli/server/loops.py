@@ -1,5 +1,6 @@
 """Which compiled modules an installation lacks; without a C compiler they run as plain Python."""
 
+from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Final
@@ -8,15 +9,17 @@ from protocol import extensions
 
 _PREFIX: Final = __name__.rpartition("cli.")[0]  # empty in the checkout
 
-MODULES: Final[tuple[ModuleType, ...]] = tuple(
-    import_module(_PREFIX + path.replace("/", "."))
-    for path in extensions.PATHS
-    if not path.startswith("pipeline/")  # needs what only Spark's users install
+NAMES: Final = tuple(_PREFIX + path.replace("/", ".") for path in extensions.PATHS)
+
+_LOADED: Final[tuple[ModuleType, ...]] = tuple(
+    import_module(name)
+    for name in NAMES
+    if not name.startswith(f"{_PREFIX}pipeline.")  # Spark's: a broker starts sooner without it
 )
 
 SLOWER: Final = f"{extensions.SLOWER} (tidelog docs install)"
 
 
-def missing_loops() -> list[str]:
-    """The names of the modules that are not compiled here."""
-    return [module.__name__ for module in MODULES if not module.COMPILED]
+def missing_loops() -> Sequence[str]:
+    """The names of the modules that are not compiled here: all or none (`protocol.extensions`)."""
+    return () if all(module.COMPILED for module in _LOADED) else NAMES
