@@ -107,6 +107,9 @@ async def _create_and_answer(
         try:
             quota.charge(context.config.num_partitions)
             await context.topics.create(name, context.config.num_partitions)
+            context.security.audit.changed(
+                request, f"created topic {name} (auto.create.topics.enable)"
+            )
         except TopicAlreadyExists:
             continue  # another request has created it at the same time
         except ThrottlingQuotaExceeded:

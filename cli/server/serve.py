@@ -139,7 +139,9 @@ def command(
         try:
             return read()
         except (ConfigErrors, CommandFailed) as error:
-            logger.error("the configuration is not reloaded: %s", error)
+            # One line, as every entry of the log is; several problems have a line each.
+            problems = "; ".join(str(error).splitlines())
+            logger.error("the configuration is not reloaded: %s", problems)
             return None
 
     if secure or tls_self_signed:

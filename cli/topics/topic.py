@@ -26,6 +26,9 @@ from client.times import format_time
 from client.types import OffsetAndTimestamp, RecordsBefore, TopicPartition
 from protocol.error_codes import ErrorCode
 
+_PARTITIONS, _REPLICAS = click.IntRange(1, 2**31 - 1), click.IntRange(1, 2**15 - 1)
+"""What a request can hold; the broker has limits of its own."""
+
 
 @click.group()
 def command() -> None:
@@ -34,13 +37,13 @@ def command() -> None:
 
 @command.command()
 @click.argument("name")
-@click.option("-p", "--partitions", type=click.IntRange(min=1), help="Default: the broker's.")
+@click.option("-p", "--partitions", type=_PARTITIONS, help="Default: the broker's.")
 @click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="A setting; repeatable.")
 @click.option(
     "-r",
     "--replication-factor",
     "replicas",
-    type=click.IntRange(min=1),
+    type=_REPLICAS,
     help="How many brokers keep each partition; Tidelog has one. Default: the broker's.",
 )
 @click.option("--if-not-exists", is_flag=True, help="Succeed if the topic is there already.")
@@ -220,7 +223,7 @@ def alter(
 
 @command.command()
 @click.argument("name", type=TOPIC)
-@click.argument("total", type=click.IntRange(min=1))
+@click.argument("total", type=_PARTITIONS)
 @broker_options
 def partitions(*, name: str, total: int, broker: BrokerOptions) -> None:
     """Grow a topic to TOTAL partitions.

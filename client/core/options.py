@@ -183,8 +183,10 @@ def parse_bootstrap(bootstrap: str | Iterable[str]) -> tuple[tuple[str, int], ..
 def _parse_address(text: str) -> tuple[str, int]:
     _, _, text = text.rpartition("://")
     if text.startswith("["):
-        host, _, rest = text[1:].partition("]")
+        host, end, rest = text[1:].partition("]")
         port = rest.removeprefix(":")
+        if not end or (rest and not rest.startswith(":")):
+            raise InvalidUse(f"'{text}' is no broker address: write [host]:port for an IPv6 host")
     elif text.count(":") > 1:
         host, port = text, ""
     else:

@@ -285,3 +285,11 @@ def test_two_members_drain_a_topic_between_them(server: RunningBroker) -> None:
     assert set(shown) == {f"{p}.{n}" for p in range(4) for n in range(50)}
     lags = json.loads(ok("group", "describe", "shared", "--json", server=server))["positions"]
     assert sum(row["lag"] for row in lags) == 0
+
+
+@pytest.mark.parametrize("option", ["--partitions", "--replication-factor"])
+def test_a_number_that_no_request_can_hold_is_named_with_the_range(
+    option: str, server: RunningBroker
+) -> None:
+    sentence = said("topic", "create", "many", option, "9" * 20, server=server)
+    assert f"{'9' * 20} is not in the range 1<=x<=" in sentence

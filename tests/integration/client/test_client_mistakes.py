@@ -146,6 +146,8 @@ OPTIONS: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (Producer, {"transaction_timeout_ms": 0}, "transaction_timeout_ms=0"),
     (Producer, {"bootstrap": 5}, "bootstrap=5 is no broker address: write 'host:port'"),
     (Producer, {"bootstrap": ["a:1", 5]}, "is no broker address"),
+    (Producer, {"bootstrap": "[::1"}, r"'\[::1' is no broker address: write \[host\]:port"),
+    (Producer, {"bootstrap": "[::1]9:1"}, r"'\[::1\]9:1' is no broker address"),
     (Producer, {"bootstrap": b"a:1"}, "is no broker address"),
     (Producer, {"compression": "zip"}, "choose none, gzip, snappy, lz4, zstd"),
     (Producer, {"compression": 3}, "there is no compression 3"),

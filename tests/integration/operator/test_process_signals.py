@@ -99,9 +99,10 @@ async def test_sighup_reloads_what_may_change_and_never_kills(tmp_path: Path) ->
             served.wait_for_line("the configuration is reloaded: log.retention.ms")
             served.wait_for_line("changed, but needs a restart: num.partitions")
             assert (await admin.topic_configs("t"))["retention.ms"].value == "2000000"
-            file.write_text("nope=1\n")
+            file.write_text("nope=1\nnum.partitions=zero\n")
             served.process.send_signal(signal.SIGHUP)
             line = served.wait_for_line("is not reloaded: nope = ")
+            assert "; num.partitions = 'zero'" in line["message"]
             assert line["level"] == "error"
             file.unlink()
             served.process.send_signal(signal.SIGHUP)

@@ -57,10 +57,14 @@ async def test_internal_topics_are_marked(client: RawClient) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 4, 9, 12, 13])
-async def test_missing_topic_is_made_when_asked(client: RawClient, version: int) -> None:
+async def test_missing_topic_is_made_when_asked(
+    client: RawClient, version: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "tidelog.audit")
     response = await client.request(metadata_request(["new"], create=True), version)
     (topic,) = response.topics
     assert (topic.error_code, len(topic.partitions)) == (ErrorCode.NONE, 1)
+    assert "created topic new (auto.create.topics.enable)" in caplog.text
 
 
 @pytest.mark.parametrize("version", [4, 12])
