@@ -18,7 +18,7 @@ from cli.options import json_option
 from cli.output import format_count, format_size, print_json
 from cli.stores import open_bucket, run_all
 from storage.bucket.clusters import clusters_in
-from storage.bucket.emptied import Hole, find_hole, name_entries
+from storage.bucket.emptied import Hole, find_hole, name_entries, name_unreadable
 from storage.bucket.journal import BucketJournal, last_write_ms
 from storage.bucket.map import BucketState
 from storage.bucket.restore import Restored, missing_entries, restore
@@ -81,6 +81,7 @@ def command(
         journal = BucketJournal(store, format_uuid(directory_id), Random(os.urandom(16)))
         state, hole = _read(journal)
         _check_whole(store, state, hole, despite_hole=despite_hole)
+        voids, damage = list(state.voids), name_unreadable(state)
         if hole is None:
             state = _take_over(journal, is_forced=take_over)
         RealFiles().make_directory(str(directory.absolute()))
@@ -98,10 +99,13 @@ def command(
     except (OSError, StorageError) as error:
         raise CommandFailed(f"{directory}: {error}", ExitCode.FAILED) from error
     if as_json:
-        facts = {"missing_entries": list(hole.missing if hole else ())}
+        missing = list(hole.missing if hole else ())
+        facts = {"missing_entries": missing, "damaged_entries": voids}
         print_json({"cluster_id": cluster_id, "epoch": state.epoch, **asdict(restored), **facts})
     else:
         _show(directory, restored, time.monotonic() - began_s)
+        if damage:
+            click.echo(f"the journal ends in damage: {damage}")
         if hole is not None:
             click.echo(
                 f"the journal has a hole: {hole}. This is the {_described(store, state)}. A broker "

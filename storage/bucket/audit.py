@@ -5,10 +5,10 @@ the size and the CRC-32C that were written. What nothing names is listed, and de
 here: `storage.audit.remote` judges which of it is garbage.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import field
 
-from storage.bucket.emptied import find_hole
+from storage.bucket.emptied import find_hole, name_unreadable
 from storage.bucket.journal import JOURNAL_PREFIX, entry_key
 from storage.bucket.map import BucketState, Piece, parse_piece
 from storage.bucket.restore import objects_in, read_piece
@@ -64,12 +64,20 @@ def audit_bucket(
     for one in stored.values():
         if one.key.endswith(OBJECT_SUFFIX) and one.key not in named:
             report.orphans.append(one)
+    report.problems += _problems_of_journal(state, store, stored)
+    return report
+
+
+def _problems_of_journal(
+    state: BucketState, store: ObjectStore, keys: Iterable[str]
+) -> Iterator[str]:
     hole = find_hole(state, store)
     if hole is not None:
-        report.problems.append(f"the journal has a hole: {hole}")
-    if state.number >= 0 and not any(key.startswith(JOURNAL_PREFIX) for key in stored):
-        report.problems.append("the bucket has no entry of a journal")
-    return report
+        yield f"the journal has a hole: {hole}"
+    if unreadable := name_unreadable(state):
+        yield f"the journal ends in damage: {unreadable}"
+    if state.number >= 0 and not any(key.startswith(JOURNAL_PREFIX) for key in keys):
+        yield "the bucket has no entry of a journal"
 
 
 def _problem_of(

@@ -106,6 +106,21 @@ def name_entries(numbers: Sequence[int], what: str) -> str:
     return f"entries {text} are {what}"
 
 
+def name_unreadable(state: BucketState) -> str:
+    """A sentence about the last entries if they cannot be read; else the empty string.
+
+    An upload that a crash cut short looks like one that was damaged later. Only the former was
+    never reported as written, so what reads such a journal says that it leaves them out.
+    """
+    if not state.voids:
+        return ""
+    named = name_entries(sorted(state.voids), "damaged")
+    return (
+        f"{named}, with none after that: what was acknowledged there is lost, unless the upload "
+        "had not ended"
+    )
+
+
 def check_followed(state: BucketState, store: ObjectStore) -> Steps[None]:
     """See that the journal still has the entries which a standby has followed, up to the last one.
 

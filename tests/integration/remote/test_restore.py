@@ -244,3 +244,26 @@ async def test_a_journal_without_its_beginning_gives_nothing(tmp_path: Path) -> 
     assert done.returncode == ExitCode.DAMAGED
     assert "entry 0 is missing" in done.stderr
     assert not (tmp_path / "no").exists()
+
+
+async def test_a_damaged_last_entry_is_named(holed: Path, tmp_path: Path) -> None:
+    """Its records were acknowledged, and nothing in the bucket says that they are missing."""
+    url = f"file://{tmp_path}/bucket"
+    (tmp_path / "entry").rename(holed)
+    last = max(holed.parent.iterdir())
+    data = last.read_bytes()
+    last.write_bytes(data[:-30] + bytes([data[-30] ^ 1]) + data[-29:])
+    damage = f"the journal ends in damage: entry {int(last.name)} is damaged, with none after that"
+    done = tidelog("fsck", str(tmp_path / "first"), "--remote", url)
+    assert done.returncode == ExitCode.DAMAGED
+    assert damage in done.stdout
+    directory = str(tmp_path / "second")
+    done = tidelog("restore", url, "--data-dir", directory, "--take-over")
+    assert done.returncode == 0, done.stderr
+    assert damage in done.stdout
+    # The new owner has said that it is void.
+    done = tidelog("fsck", directory, "--remote", url)
+    assert done.returncode == 0, done.stdout
+    directory = str(tmp_path / "third")
+    done = tidelog("restore", url, "--data-dir", directory, "--take-over", "--json")
+    assert json.loads(done.stdout)["damaged_entries"] == []
