@@ -41,6 +41,7 @@ PACKAGES: Final = frozenset(
 SHARED: Final = (
     "protocol.records.record_loops",
     "storage.append.plain",
+    "storage.segment.facts",
     "storage.segment.feed",
     "storage.log.reader",
     "storage.log.lane",

@@ -28,7 +28,8 @@ from config import load
 from storage.disk.file_names import LOG_SUFFIX, TIME_COUNTS_SUFFIX, segment_file_path
 from storage.disk.files import RealFiles
 from storage.segment.auxiliary_index import Coverage
-from storage.segment.manifest import Manifest, SegmentFacts
+from storage.segment.facts import SegmentFacts
+from storage.segment.manifest import Manifest
 from storage.segment.time_counts import BUCKETS_MAX, Buckets, encode_counts
 
 TOPIC = "flights"

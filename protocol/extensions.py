@@ -20,7 +20,7 @@ PATHS: Final = (
     "pipeline/records/arrow_loops",
     "storage/disk/file_end",
     "storage/append/plain",
-    "storage/segment/manifest_lines",
+    "storage/segment/facts",
     "storage/segment/feed",
     "storage/log/reader",
     "storage/log/lane",

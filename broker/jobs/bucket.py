@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from broker.fetch.waiters import FetchWaiters
     from broker.group_commit import GroupCommit
     from storage.log.log import Log
-    from storage.segment.remote.object import RemoteObject
+    from storage.segment.facts import RemoteObject
 
 logger = logging.getLogger("tidelog.broker.jobs.bucket")
 

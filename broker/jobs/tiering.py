@@ -33,7 +33,7 @@ from storage.remote.upload import UploadStopped, backlog_of, next_to_upload, upl
 if TYPE_CHECKING:
     from broker.group_commit import GroupCommit
     from storage.log.log import Log
-    from storage.segment.remote.object import RemoteObject
+    from storage.segment.facts import RemoteObject
     from storage.segment.segment import Segment
 
 logger = logging.getLogger("tidelog.broker.jobs.tiering")

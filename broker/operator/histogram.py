@@ -48,7 +48,7 @@ from storage.log.histogram import (
     Window,
     span_of,
 )
-from storage.segment.manifest import UNKNOWN_MINIMUM
+from storage.segment.facts import UNKNOWN_MINIMUM
 
 if TYPE_CHECKING:
     from broker.threads import Pool

@@ -46,7 +46,7 @@ from storage.log.forecast import (
     growth,
 )
 from storage.log.retention import RetentionRules, SegmentAge, ages_of, rules_of
-from storage.segment.manifest import UNKNOWN_MINIMUM
+from storage.segment.facts import UNKNOWN_MINIMUM
 
 if TYPE_CHECKING:
     from broker.space import SpaceGuard

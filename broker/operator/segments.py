@@ -54,7 +54,7 @@ from broker.operator.queries import Asked, Document, TopicQuery
 from broker.operator.retention import RetentionFacts
 from protocol.records.layout import INT64_MAX
 from storage.log.segment_stats import counts_in_memory
-from storage.segment.manifest import UNKNOWN, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM
+from storage.segment.facts import UNKNOWN, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM
 from storage.segment.time_counts import TimeCounts, count_before, read_counts
 
 if TYPE_CHECKING:

@@ -45,8 +45,8 @@ from protocol.records.layout import INT64_MAX
 from storage.bucket.journal import catch_up, read_state
 from storage.bucket.map import log_key
 from storage.remote.engine import BadStoreUrl, list_clusters
-from storage.segment.manifest import SegmentFacts, parse_remote_lines
-from storage.segment.remote.object import RemoteObject
+from storage.segment.facts import RemoteObject, SegmentFacts
+from storage.segment.manifest import parse_remote_lines
 
 _REFRESH_S: Final = 5.0
 """How old the journal may be for a micro-batch. What is missing in it is read from the broker."""

@@ -52,8 +52,8 @@ from storage.disk.files import TEMPORARY_SUFFIX, Files
 from storage.log.leader_epochs import LEADER_EPOCHS_NAME, LeaderEpochs, parse_leader_epochs
 from storage.producers.snapshots import CorruptSnapshot, decode_snapshot
 from storage.producers.state import EndTxnMarker, ProducerEntry, ProducerState
-from storage.segment.manifest import UNKNOWN, UNKNOWN_MINIMUM, Manifest
-from storage.segment.remote.object import RemoteObject
+from storage.segment.facts import UNKNOWN, UNKNOWN_MINIMUM, RemoteObject
+from storage.segment.manifest import Manifest
 
 CHUNK_BYTES: Final = 4 * 2**20
 

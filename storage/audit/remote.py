@@ -35,8 +35,8 @@ from storage.disk.file_names import (
 )
 from storage.disk.files import Files
 from storage.remote.object_store import StoredObject
+from storage.segment.facts import OBJECT_SUFFIX, RemoteObject
 from storage.segment.manifest import Manifest
-from storage.segment.remote.object import OBJECT_SUFFIX, RemoteObject
 from values.dataclasses import dataclass
 
 DAY_MS: Final = 86_400_000

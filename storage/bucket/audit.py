@@ -15,7 +15,7 @@ from storage.bucket.restore import objects_in, read_piece
 from storage.errors import ObjectDamaged, ObjectMissing
 from storage.remote.object_store import ObjectStore, StoredObject
 from storage.remote.upload import VERIFY_BYTES
-from storage.segment.remote.object import OBJECT_SUFFIX, RemoteObject
+from storage.segment.facts import OBJECT_SUFFIX, RemoteObject
 from values.dataclasses import dataclass
 
 

@@ -16,7 +16,7 @@ from storage.bucket.map import BucketState
 from storage.disk.steps import Steps, off_loop
 from storage.errors import BucketEmptied
 from storage.remote.object_store import ObjectStore
-from storage.segment.remote.object import RemoteObject
+from storage.segment.facts import RemoteObject
 
 
 def check_journal(journal: BucketJournal) -> Steps[None]:

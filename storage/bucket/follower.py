@@ -31,8 +31,8 @@ from storage.errors import ObjectDamaged
 from storage.log.log import Log
 from storage.remote.object_store import ObjectStore
 from storage.remote.upload import record_object
+from storage.segment.facts import RemoteObject
 from storage.segment.manifest import parse_remote_lines
-from storage.segment.remote.object import RemoteObject
 from values.dataclasses import dataclass
 
 FETCH_BYTES: Final = 8 * 1024 * 1024

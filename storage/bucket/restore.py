@@ -51,8 +51,8 @@ from storage.errors import ObjectDamaged, StoreFailed
 from storage.log.leader_epochs import LEADER_EPOCHS_NAME
 from storage.remote.object_store import ObjectStore
 from storage.segment.entry_heads import HeadWalk
+from storage.segment.facts import RemoteObject
 from storage.segment.manifest import format_manifest, parse_remote_lines
-from storage.segment.remote.object import RemoteObject
 from values.dataclasses import dataclass
 
 PRODUCER_IDS_SKIPPED: Final = 1_000_000

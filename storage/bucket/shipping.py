@@ -47,8 +47,8 @@ from storage.disk.steps import SLICE_BYTES, Steps
 from storage.errors import DirectoryOlder, StoreFailed, storage_failure
 from storage.log.log import Log
 from storage.log.reader import LogPosition
-from storage.segment.manifest import SegmentFacts, parse_remote_lines, remote_lines
-from storage.segment.remote.object import RemoteObject
+from storage.segment.facts import RemoteObject, SegmentFacts
+from storage.segment.manifest import parse_remote_lines, remote_lines
 from storage.segment.segment import Segment
 from values.dataclasses import dataclass
 

@@ -27,7 +27,7 @@ from storage.disk.files import Bytes
 from storage.disk.steps import SLICE_BYTES, Steps, off_loop
 from storage.errors import CorruptLog, storage_failure
 from storage.log.log import Log
-from storage.segment.manifest import UNKNOWN, UNKNOWN_MINIMUM
+from storage.segment.facts import UNKNOWN, UNKNOWN_MINIMUM
 from storage.segment.scan import read_exactly
 from storage.segment.segment import Segment
 from storage.segment.time_counts import NO_TIME, WIDTHS_MS, Buckets, TimeCounts

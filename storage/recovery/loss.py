@@ -36,7 +36,7 @@ from protocol.records.layout import INT64_MAX, NO_OFFSET
 from storage.disk.file_names import LOG_SUFFIX, MANIFEST_NAME, segment_file_path
 from storage.errors import LogQuarantined, QuarantineKind
 from storage.recovery.opening import DirectoryOpening
-from storage.segment.manifest import SegmentFacts
+from storage.segment.facts import SegmentFacts
 from storage.segment.segment import Segment
 from values.dataclasses import dataclass
 

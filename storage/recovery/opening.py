@@ -13,8 +13,8 @@ from storage.errors import LogQuarantined
 from storage.log.leader_epochs import LeaderEpochs
 from storage.log.producers import LogProducers
 from storage.log.values import RecoveryReport
+from storage.segment.facts import RemoteObject
 from storage.segment.manifest import Manifest
-from storage.segment.remote.object import RemoteObject
 from values.dataclasses import dataclass
 
 

@@ -67,7 +67,8 @@ from storage.recovery.temporary_files import (
     remove_temporary_files,
 )
 from storage.recovery.unusable_log import unusable_log
-from storage.segment.manifest import OUTDATED_AT_START_MAX, Manifest, SegmentFacts
+from storage.segment.facts import SegmentFacts
+from storage.segment.manifest import OUTDATED_AT_START_MAX, Manifest
 from storage.segment.scan import ScanEnd, SegmentDigest, ensure_indexes, rebuild_indexes
 from storage.segment.segment import Segment
 

@@ -39,7 +39,7 @@ from storage.disk.files import sync_file
 from storage.errors import CorruptLog
 from storage.recovery.opening import DirectoryOpening
 from storage.recovery.temporary_files import finish_rewrites
-from storage.segment.manifest import UNKNOWN, SegmentFacts
+from storage.segment.facts import UNKNOWN, SegmentFacts
 from storage.segment.segment import Segment
 from values.dataclasses import dataclass
 

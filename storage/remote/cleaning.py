@@ -24,8 +24,8 @@ from storage.errors import StoreFailed
 from storage.log.log import Log
 from storage.remote.object_store import ObjectStore
 from storage.remote.upload import VERIFY_BYTES
+from storage.segment.facts import RemoteObject
 from storage.segment.remote.log import RemoteBytesNeeded
-from storage.segment.remote.object import RemoteObject
 from storage.segment.scan import ensure_indexes
 from storage.segment.segment import Segment
 from values.dataclasses import dataclass

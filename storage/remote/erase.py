@@ -20,8 +20,8 @@ from storage.disk.steps import Steps, off_loop
 from storage.errors import storage_failure
 from storage.log.log import Log
 from storage.remote.object_store import ObjectStore
+from storage.segment.facts import RemoteObject
 from storage.segment.manifest import Manifest
-from storage.segment.remote.object import RemoteObject
 
 _OBJECT_LINE: Final = re.compile(rb"\n(remote|superseded) ")
 

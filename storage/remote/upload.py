@@ -32,7 +32,8 @@ from storage.disk.steps import SLICE_BYTES, Steps, off_loop
 from storage.errors import ObjectExists, StorageError, StoreFailed, storage_failure
 from storage.log.log import Log
 from storage.remote.object_store import ObjectStore, ObjectUpload
-from storage.segment.remote.object import RemoteObject, describe, encode_trailer
+from storage.segment.facts import RemoteObject
+from storage.segment.remote.object import describe, encode_trailer
 from storage.segment.segment import Segment
 
 VERIFY_BYTES: Final = 4 * SLICE_BYTES

@@ -8,9 +8,8 @@ cdef int _CONTROL_BIT
 
 
 cdef class IndexTail:
-    cdef public long long count
-    cdef public object _first, _second
-    cdef object _first_type
+    cdef public long long base_offset, count, _written
+    cdef public object path, _file, _files, _first, _second
     cdef public tuple _last
 
     cpdef int add(self, long long first, long long second) except -1

@@ -15,7 +15,7 @@ from array import array
 from typing import TYPE_CHECKING, Any, Final
 
 from protocol.records.layout import CONTROL_BIT, INT32_MAX, INT64_MAX, NO_TIMESTAMP
-from storage.segment.manifest import UNKNOWN, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM
+from storage.segment.facts import UNKNOWN, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM
 
 try:
     import cython
@@ -23,7 +23,7 @@ except ImportError:  # A wheel built without a compiler, on a machine without Cy
     from protocol.records import cython_shim as cython
 
 if TYPE_CHECKING:
-    from storage.disk.files import File
+    from storage.disk.files import File, Files
 
 COMPILED: bool = bool(cython.compiled)
 """Whether this module was compiled to machine code."""
@@ -47,17 +47,32 @@ _CONTROL_BIT: Final = CONTROL_BIT
 
 
 class IndexTail:
-    """The entries of an index that are in memory; the base of `SparseIndex`.
+    """The file of an index, and the entries that are in memory; the base of `SparseIndex`.
 
     Attributes:
+        path: the name of the file.
+        base_offset: that of the segment.
         count: number of entries, written out or not.
+        _written: how many of them are in the file.
         _last: the last entry as it is in the file; None when there is none, or it was not read yet.
+
+    Its subclasses have the entry's `ENTRY`, a `Struct`, and `FIRST_TYPE`, that of the first
+    integers for `array`.
     """
 
-    def __init__(self, first_type: str) -> None:
-        """No entries; `first_type` is that of the first integers, for `array`."""
-        self.count = 0
-        self._first_type = first_type
+    def __init__(
+        self, files: Files, path: str, base_offset: cython.longlong, *, is_new: bool = False
+    ) -> None:
+        """Use the index file at `path` if it exists; partial entries in it do not count.
+
+        With `is_new` a file there is not looked at: the subclass replaces it.
+        """
+        self.path = path
+        self.base_offset = base_offset
+        self._files = files
+        self._file: File | None = None if is_new or not files.exists(path) else files.open(path)
+        self._written = 0 if self._file is None else self._file.size // self.ENTRY.size  # type: ignore[attr-defined]
+        self.count = self._written
         self._first = self._second = NO_ENTRIES
         self._last: tuple[int, int] | None = None
 
@@ -69,7 +84,7 @@ class IndexTail:
     def add(self, first: cython.longlong, second: cython.longlong) -> cython.int:
         """Add an entry; returns 0."""
         if not self._first:
-            self._first, self._second = array(self._first_type), array("i")
+            self._first, self._second = array(self.FIRST_TYPE), array("i")  # type: ignore[attr-defined]
         self._first.append(first)
         self._second.append(second)
         self.count += 1

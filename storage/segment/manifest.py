@@ -41,18 +41,24 @@ unknown minimum.
 Differs from Kafka: Kafka has no such file, and ignores this one.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import fields
-from operator import attrgetter
+from collections.abc import Container, Iterable
 from typing import Final
 
 from protocol.records.checksums import crc32c
-from protocol.records.layout import INT64_MAX, INT64_MIN, NO_OFFSET
+from protocol.records.layout import NO_OFFSET
 from storage.disk.file_names import MANIFEST_NAME
 from storage.disk.files import File, Files
-from storage.segment.manifest_lines import NUMBER, read_lines
-from storage.segment.remote.object import OBJECT_FIELDS, RemoteObject
-from values.dataclasses import dataclass, maker_of
+from storage.segment.facts import (
+    FACTS_FIELDS,
+    OBJECT_FIELDS,
+    REMOTE,
+    SEGMENT,
+    RemoteObject,
+    SegmentFacts,
+    facts_line,
+    object_line,
+    read_lines,
+)
 
 HEADING: Final = "tidelog segment manifest 1"
 OUTDATED_MAX: Final = 1024
@@ -61,15 +67,6 @@ OUTDATED_MAX: Final = 1024
 OUTDATED_AT_START_MAX: Final = 64
 """The same when a directory is opened."""
 
-UNKNOWN: Final = -1
-UNKNOWN_MINIMUM: Final = INT64_MIN
-"""The smallest timestamp of records without statistics: it prunes nothing."""
-
-UNKNOWN_MAXIMUM: Final = INT64_MAX
-"""The same for the largest timestamp of records without the markers among them."""
-
-_SEGMENT: Final = "segment"
-_REMOTE: Final = "remote"
 _ERASED: Final = "erased"
 _SUPERSEDED: Final = "superseded"
 _OFFSETS: Final = {
@@ -81,49 +78,10 @@ _OFFSETS: Final = {
 """Kinds of lines with one offset, in the order of a rewritten file, and their attributes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentFacts:
-    """Facts about a closed segment.
-
-    Attributes:
-        base_offset: the offset that names it.
-        next_offset: one above the last offset in it.
-        size_bytes: size of the `.log`; so do the three index sizes.
-        max_timestamp: the largest timestamp, or NO_TIMESTAMP.
-        max_timestamp_offset: last offset of the first batch that has it.
-        first_timestamp: max timestamp of the first batch, for rolling by time.
-        appended_ms: the broker's clock at the last append; used where timestamps are absent.
-        records: how many records it holds, or UNKNOWN.
-        offset_index_crc: CRC-32C of the `.index`; likewise `time_index_crc`.
-        min_timestamp: the smallest timestamp of its records as readers see them, so NO_TIMESTAMP if
-            one has none; 2^63-1 when it holds no record; UNKNOWN_MINIMUM when it was not collected.
-        data_max_timestamp: no record that a reader sees is newer. The markers of transactions,
-            which have the broker's time, do not count. NO_TIMESTAMP when there is none;
-            UNKNOWN_MAXIMUM when it was not collected, and then `max_timestamp` bounds it.
-    """
-
-    base_offset: int
-    next_offset: int
-    size_bytes: int
-    max_timestamp: int
-    max_timestamp_offset: int
-    first_timestamp: int
-    appended_ms: int
-    records: int
-    offset_index_bytes: int
-    time_index_bytes: int
-    txn_index_bytes: int
-    offset_index_crc: int
-    time_index_crc: int
-    min_timestamp: int = UNKNOWN_MINIMUM
-    data_max_timestamp: int = UNKNOWN_MAXIMUM
-
-
 _Value = SegmentFacts | RemoteObject | dict[str, int]
-_FIELDS: Final = tuple(field.name for field in fields(SegmentFacts))
 _LATER_FIELDS: Final = frozenset({"min_timestamp", "data_max_timestamp"})
 """Fields that are absent from lines of earlier releases."""
-_ALL_FIELDS: Final = frozenset(_FIELDS)
+_ALL_FIELDS: Final = frozenset(FACTS_FIELDS)
 _FIRST_FIELDS: Final = _ALL_FIELDS - _LATER_FIELDS
 _OBJECT_FIELDS: Final = frozenset(OBJECT_FIELDS)
 
@@ -220,7 +178,7 @@ class Manifest:
     def remember_remote(self, where: RemoteObject) -> None:
         """Append that an object has the bytes of a segment. Raises OSError."""
         self.remote[where.base_offset] = where
-        self._append(_object_line(_REMOTE, where))
+        self._append(_object_line(REMOTE, where))
 
     def remember_erased(self, where: RemoteObject) -> None:
         """Append that the object is not in its store any more. Raises OSError."""
@@ -301,7 +259,7 @@ class Manifest:
     def _formatted(self) -> bytes:
         """The heading, and the lines of segments and objects."""
         lines = [_segment_line(self.facts[base]) for base in sorted(self.facts)]
-        lines += [_object_line(_REMOTE, self.remote[base]) for base in sorted(self.remote)]
+        lines += [_object_line(REMOTE, self.remote[base]) for base in sorted(self.remote)]
         lines += [_object_line(_SUPERSEDED, where) for where in self.superseded.values()]
         return "".join([HEADING + "\n", *lines]).encode()
 
@@ -344,7 +302,7 @@ class Manifest:
         self.is_whole, self._is_suspect = False, True
         if not content.startswith(heading):
             return
-        self._take_lines(content, len(heading))
+        self._lines = read_lines(content, len(heading), self.facts, self.remote, self._take_other)
         # The last line may be torn; then nothing may be added after it.
         ends = content.count(b"\n") - 1
         has_end = content.endswith(b"\n")
@@ -356,22 +314,22 @@ class Manifest:
         if not self._is_suspect and self._lines == current and content.endswith(b"\n" + offsets):
             self._as_read = memoryview(content)[: len(content) - len(offsets)]
 
-    def _take_lines(self, content: bytes, start: int) -> None:
-        for kind, value in _read_lines(content, start):
-            self._lines += 1
-            if isinstance(value, SegmentFacts):
-                self.facts[value.base_offset] = value
-            elif isinstance(value, RemoteObject):
-                if kind == _REMOTE:
-                    self.remote[value.base_offset] = value
-                else:
-                    self.superseded[value.nonce] = value
-                    if self.remote.get(value.base_offset) == value:
-                        del self.remote[value.base_offset]
-            elif kind == _ERASED and "base_offset" in value:
-                self._take_erased(value["base_offset"], value.get("nonce"))
-            elif kind in _OFFSETS and "offset" in value:
-                setattr(self, _OFFSETS[kind], value["offset"])
+    def _take_other(self, text: str) -> None:
+        """Take a line of another kind, or one of an earlier or later release."""
+        kind, value = _read_other(text)
+        if isinstance(value, SegmentFacts):
+            self.facts[value.base_offset] = value
+        elif isinstance(value, RemoteObject):
+            if kind == REMOTE:
+                self.remote[value.base_offset] = value
+            else:
+                self.superseded[value.nonce] = value
+                if self.remote.get(value.base_offset) == value:
+                    del self.remote[value.base_offset]
+        elif kind == _ERASED and "base_offset" in value:
+            self._take_erased(value["base_offset"], value.get("nonce"))
+        elif kind in _OFFSETS and "offset" in value:
+            setattr(self, _OFFSETS[kind], value["offset"])
 
     def _take_erased(self, base_offset: int, nonce: int | None) -> None:
         """Take an object back. Early releases named it by its base offset alone.
@@ -385,10 +343,6 @@ class Manifest:
             del self.remote[base_offset]
 
 
-def _read_lines(content: bytes, at: int) -> Iterator[tuple[str, _Value]]:
-    return read_lines(content, at, _FORMS, _read_other)
-
-
 def _read_other(text: str) -> tuple[str, _Value]:
     kind, *words = text.replace("=", " ").split(" ")
     return kind, _value_of(kind, dict(zip(words[::2], map(int, words[1::2]), strict=True)))
@@ -399,24 +353,33 @@ def _value_of(kind: str, numbers: dict[str, int]) -> _Value:
 
     Fields that a newer release added are left out.
     """
-    if kind == _SEGMENT and numbers.keys() >= _FIRST_FIELDS:
+    if kind == SEGMENT and numbers.keys() >= _FIRST_FIELDS:
         return SegmentFacts(**{name: numbers[name] for name in numbers.keys() & _ALL_FIELDS})
-    if kind in (_REMOTE, _SUPERSEDED) and numbers.keys() >= _OBJECT_FIELDS:
+    if kind in (REMOTE, _SUPERSEDED) and numbers.keys() >= _OBJECT_FIELDS:
         return RemoteObject(**{name: numbers[name] for name in _OBJECT_FIELDS})
     return numbers
 
 
 def remote_lines(facts: SegmentFacts, where: RemoteObject) -> str:
     """The lines about a segment in a store, for a machine that has nothing else."""
-    return _segment_line(facts) + _object_line(_REMOTE, where)
+    return _segment_line(facts) + _object_line(REMOTE, where)
 
 
 def parse_remote_lines(text: str) -> tuple[SegmentFacts, RemoteObject]:
     """The facts and the object of such lines."""
-    (_, facts), (_, where) = _read_lines(text.encode(), 0)
-    assert isinstance(facts, SegmentFacts), f"{text!r} has no facts"
-    assert isinstance(where, RemoteObject), f"{text!r} has no object"
-    return facts, where
+    facts: dict[int, SegmentFacts] = {}
+    remote: dict[int, RemoteObject] = {}
+
+    def take_other(line: str) -> None:
+        _, value = _read_other(line)
+        if isinstance(value, SegmentFacts):
+            facts[value.base_offset] = value
+        elif isinstance(value, RemoteObject):
+            remote[value.base_offset] = value
+
+    read_lines(text.encode(), 0, facts, remote, take_other)
+    assert len(facts) == len(remote) == 1, f"{text!r} is not about one segment and its object"
+    return facts.popitem()[1], remote.popitem()[1]
 
 
 def format_manifest(
@@ -429,30 +392,12 @@ def format_manifest(
     return "".join([HEADING, "\n", *lines, *offsets]).encode()
 
 
-def _format_of(names: Iterable[str], number: str = "%s") -> str:
-    return "".join(f" {name}={number}" for name in names)
-
-
-_FACTS_FORMAT, _values_of_facts = _format_of(_FIELDS), attrgetter(*_FIELDS)
-_OBJECT_FORMAT, _values_of_object = _format_of(OBJECT_FIELDS), attrgetter(*OBJECT_FIELDS)
-"""A start of thousands of segments writes thousands of lines."""
-
-_FORMS: Final[list[tuple[str, bytes, Callable[..., _Value]]]] = [
-    (kind, (kind + _format_of(names, NUMBER.decode())).encode(), maker_of(made))
-    for kind, names, made in (
-        (_SEGMENT, _FIELDS, SegmentFacts),
-        (_REMOTE, OBJECT_FIELDS, RemoteObject),
-    )
-]
-"""Nearly all lines are of these kinds, and have the fields of this release."""
-
-
 def _segment_line(facts: SegmentFacts) -> str:
-    return _line(_SEGMENT + _FACTS_FORMAT % _values_of_facts(facts))
+    return _line(facts_line(facts))
 
 
 def _object_line(kind: str, where: RemoteObject) -> str:
-    return _line(kind + _OBJECT_FORMAT % _values_of_object(where))
+    return _line(object_line(kind, where))
 
 
 def _offset_line(kind: str, offset: int) -> str:

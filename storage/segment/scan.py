@@ -26,7 +26,7 @@ from protocol.records.entry_loops import (
 from protocol.records.layout import INT32_MAX, LOG_OVERHEAD, NO_TIMESTAMP, SIZE_AT
 from protocol.records.scan import Entry
 from storage.errors import CorruptLog
-from storage.segment.manifest import UNKNOWN
+from storage.segment.facts import UNKNOWN
 from storage.segment.remote.log import RemoteLogFile
 from storage.segment.remote.object import decode_trailer
 from storage.segment.segment import Segment

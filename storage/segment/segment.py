@@ -38,11 +38,17 @@ from storage.disk.file_names import (
 from storage.disk.files import Bytes, File, Files
 from storage.segment.auxiliary_index import AuxiliaryIndex, Coverage
 from storage.segment.entry_heads import HeadWalk
+from storage.segment.facts import (
+    UNKNOWN,
+    UNKNOWN_MAXIMUM,
+    UNKNOWN_MINIMUM,
+    RemoteObject,
+    SegmentFacts,
+)
 from storage.segment.feed import SegmentEnd
-from storage.segment.manifest import UNKNOWN, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM, SegmentFacts
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.remote.log import RemoteLogFile
-from storage.segment.remote.object import IndexFiles, RemoteObject
+from storage.segment.remote.object import IndexFiles
 from storage.segment.sparse_index import SparseIndex
 from storage.segment.time_index import TimeIndex
 from storage.segment.txn_index import TxnIndex

@@ -28,7 +28,7 @@ from struct import Struct
 from typing import ClassVar, Final
 
 from protocol.records.checksums import crc32c
-from storage.disk.files import File, Files
+from storage.disk.files import File
 from storage.segment.feed import NO_ENTRIES, IndexTail
 
 _BLOCK_ENTRIES: Final = 512
@@ -44,24 +44,11 @@ class SparseIndex(IndexTail):
     creates the file when there is something to write. Nothing in the tail survives a crash.
     """
 
-    __slots__ = ("_file", "_files", "_written", "base_offset", "path")
+    __slots__ = ()
 
     SUFFIX: ClassVar[str]
     ENTRY: ClassVar[Struct]
     FIRST_TYPE: ClassVar[str]
-
-    def __init__(self, files: Files, path: str, base_offset: int, *, is_new: bool = False) -> None:
-        """Use the index file at `path` if it exists; partial entries in it do not count.
-
-        With `is_new` a file there is not looked at: the subclass replaces it.
-        """
-        super().__init__(self.FIRST_TYPE)
-        self.path = path
-        self.base_offset = base_offset
-        self._files = files
-        self._file: File | None = None if is_new or not files.exists(path) else files.open(path)
-        self._written = 0 if self._file is None else self._file.size // self.ENTRY.size
-        self.count = self._written
 
     @property
     def size_bytes(self) -> int:

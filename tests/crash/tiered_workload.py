@@ -19,7 +19,7 @@ from storage.remote.cleaning import StoredLogs
 from storage.remote.erase import erase_unused
 from storage.remote.local import drop_expired_locally
 from storage.remote.upload import next_to_upload, upload_segment
-from storage.segment.remote.object import RemoteObject
+from storage.segment.facts import RemoteObject
 from tests.crash.checker import check_named, is_internal_to
 from tests.crash.workload import NOW_MS, SEGMENT_BYTES, Workload
 from tests.support.simulated_disk import SimulatedDisk

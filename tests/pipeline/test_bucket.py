@@ -38,8 +38,8 @@ from protocol.api.incremental_alter_configs import (
 from storage import errors
 from storage.bucket.journal import read_state
 from storage.remote import engine
+from storage.segment.facts import RemoteObject
 from storage.segment.manifest import parse_remote_lines
-from storage.segment.remote.object import RemoteObject
 from tests.pipeline.conftest import START_MS, Broker, offsets_json
 from tests.s3.server import BUCKET, find_versitygw, s3_server
 from tests.support.cli import tidelog

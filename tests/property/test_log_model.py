@@ -11,7 +11,7 @@ from storage.disk.steps import run_steps
 from storage.log.retention import delete_expired
 from storage.log.segment_stats import collect_statistics
 from storage.log.values import Isolation
-from storage.segment.manifest import UNKNOWN_MINIMUM
+from storage.segment.facts import UNKNOWN_MINIMUM
 from tests.support.log_model import ModelLog
 from tests.support.logs import LogHarness
 

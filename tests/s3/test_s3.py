@@ -21,7 +21,7 @@ from storage.disk.steps import run_steps
 from storage.errors import Fenced, ObjectExists, ObjectMissing, StoreFailed
 from storage.remote import engine
 from storage.remote.engine import PART_BYTES, list_clusters, open_store
-from storage.segment.remote.object import OBJECT_SUFFIX
+from storage.segment.facts import OBJECT_SUFFIX
 from tests.s3.server import BUCKET, READY_S, S3Server, find_versitygw, s3_server
 from tests.support.broker import RawClient, batch, broker_process, running_broker
 from tests.support.cli import tidelog

@@ -37,7 +37,7 @@ ALL_LOOPS = [f"protocol/records/{name}" for name in LOOPS] + [
     "pipeline/records/arrow_loops",
     "storage/disk/file_end",
     "storage/append/plain",
-    "storage/segment/manifest_lines",
+    "storage/segment/facts",
     "storage/segment/feed",
     "storage/log/reader",
     "storage/log/lane",

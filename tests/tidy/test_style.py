@@ -212,10 +212,14 @@ def test_what_a_client_sends_reaches_nothing_that_runs_code() -> None:
 
 
 def test_values_of_a_start_are_made_at_their_first_use() -> None:
-    """The standard library's `dataclass` compiles all methods at import (ADR 0030)."""
+    """The standard library's `dataclass` compiles all methods at import (ADR 0030).
+
+    Cython makes the methods of `storage.segment.facts` when it compiles, and knows this one only.
+    """
     wrong = [
         str(path)
         for path in python_files("broker", "storage", "protocol", "config", "cli")
-        if re.search(r"^from dataclasses import .*\bdataclass\b", source(path), re.M)
+        if path.as_posix() != "storage/segment/facts.py"
+        and re.search(r"^from dataclasses import .*\bdataclass\b", source(path), re.M)
     ]
     assert wrong == []

@@ -16,7 +16,7 @@ from typing import Final, NoReturn
 
 from storage.disk.files import Bytes
 from storage.errors import StorageError
-from storage.segment.remote.object import RemoteObject
+from storage.segment.facts import RemoteObject
 
 RANGE_BYTES_MIN: Final = 64 * 1024
 """The least that a read asks for, if the object has it: a request costs as much as these bytes."""

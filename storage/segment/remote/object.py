@@ -16,55 +16,14 @@ Source: the order of uploads is ours (docs/adr/0028); Kafka leaves both to plugi
 """
 
 import json
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any, Final, NamedTuple
 
 from storage.disk.files import Bytes
 from storage.errors import StoreFailed
 from storage.segment.remote.sealed import TAIL_BYTES, seal, unseal
-from values.dataclasses import dataclass
-
-OBJECT_SUFFIX: Final = ".segment"
 
 _MAGIC: Final = b"TLSEG\x00\x00\x01"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteObject:
-    """One object, as the manifest names it.
-
-    Attributes:
-        base_offset: the offset that names the segment.
-        next_offset: one above the last offset in it.
-        log_bytes: size of the `.log`, the first part of the object.
-        object_bytes: size of the whole object.
-        crc: CRC-32C of the whole object.
-        epoch: the leader epoch in which it was uploaded.
-        nonce: the random number of the attempt.
-        topic_id: the 16 bytes of the topic's id as an integer.
-        partition: the number of the partition.
-    """
-
-    base_offset: int
-    next_offset: int
-    log_bytes: int
-    object_bytes: int
-    crc: int
-    epoch: int
-    nonce: int
-    topic_id: int
-    partition: int
-
-    @property
-    def key(self) -> str:
-        """The name of the object in its store."""
-        return (
-            f"{self.topic_id:032x}/{self.partition}/"
-            f"{self.base_offset:020d}-{self.epoch}-{self.nonce:016x}{OBJECT_SUFFIX}"
-        )
-
-
-OBJECT_FIELDS: Final = tuple(field.name for field in fields(RemoteObject))
 
 
 class IndexFiles(NamedTuple):

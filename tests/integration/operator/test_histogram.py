@@ -17,7 +17,7 @@ from client.times import parse_time
 from client.types import TopicPartition
 from storage.disk.file_names import TIME_COUNTS_SUFFIX
 from storage.log.histogram import span_of
-from storage.segment.manifest import UNKNOWN_MINIMUM
+from storage.segment.facts import UNKNOWN_MINIMUM
 from tests.support.broker import RunningBroker, batch, running_broker
 from tests.support.cli import tidelog
 from tests.support.requests import create_topic, produce

@@ -7,7 +7,7 @@ from client.types import TopicPartition
 from protocol.records.builder import build_batch
 from protocol.records.record import Record
 from protocol.records.scan import iter_records, scan_entries
-from storage.segment.remote.object import RemoteObject
+from storage.segment.facts import RemoteObject
 from tests.integration.remote.test_restore import broker
 from tests.integration.remote.test_standby import follow, ship, standby
 from tests.support.broker import RawClient, RunningBroker

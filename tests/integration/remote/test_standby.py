@@ -40,7 +40,7 @@ from storage.errors import (
 from storage.log.log import Log
 from storage.remote.engine import open_store
 from storage.remote.object_store import ObjectStore
-from storage.segment.remote.object import RemoteObject
+from storage.segment.facts import RemoteObject
 from tests.integration.remote.test_restore import TIERED, broker, fill, read
 from tests.integration.security.test_dynamic_certificates import alter, fingerprint, shown
 from tests.support.broker import RawClient, RunningBroker, batch, running_broker

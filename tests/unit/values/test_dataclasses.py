@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from values.dataclasses import dataclass, maker_of
+from values.dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,15 +200,3 @@ def test_a_value_that_holds_itself_has_a_text() -> None:
 def test_a_frozen_class_without_slots_is_refused() -> None:
     with pytest.raises(AssertionError, match="a frozen class needs slots"):
         dataclass(frozen=True)
-
-
-def test_a_maker_gives_the_same_objects_as_the_class() -> None:
-    made = maker_of(Point)(1, 3, "here", "t")
-    assert made == Point(x=1, y=3, secret="t")
-    assert type(made) is Point
-    assert (made.label, made.secret) == ("here", "t")
-    assert copy.copy(made) == pickle.loads(pickle.dumps(made)) == made
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        made.x = 2  # type: ignore[misc]
-    with pytest.raises(TypeError, match="label"):
-        maker_of(Point)(1, 3)

@@ -10,8 +10,8 @@ from broker.remote import reads
 from broker.remote.reads import RemoteReads, repeated
 from broker.threads import Pool
 from storage.errors import StoreFailed
+from storage.segment.facts import RemoteObject
 from storage.segment.remote.log import RemoteBytesNeeded, RemoteLogFile
-from storage.segment.remote.object import RemoteObject
 from tests.support.clock import FrozenClock
 from tests.support.simulated_store import SimulatedStore, StoreFault
 

@@ -24,7 +24,7 @@ from storage.log.log import Log
 from storage.log.retention import delete_expired
 from storage.remote.erase import erase_unused
 from storage.remote.local import drop_expired_locally
-from storage.segment.remote.object import RemoteObject
+from storage.segment.facts import RemoteObject
 from storage.segment.segment import Segment
 from tests.support.logs import batch
 from tests.support.power_loss import Survival

@@ -1,5 +1,7 @@
 """The smallest timestamp of closed segments: kept by appends, found by reading, never a guess."""
 
+from dataclasses import asdict
+
 import pytest
 
 from protocol.records.layout import INT64_MAX, NO_TIMESTAMP, Codec
@@ -10,13 +12,8 @@ from storage.errors import StorageFailed
 from storage.log.compaction import compact
 from storage.log.retention import delete_expired
 from storage.log.segment_stats import collect_statistics, statistics_of_entries
-from storage.segment.manifest import (
-    UNKNOWN,
-    UNKNOWN_MAXIMUM,
-    UNKNOWN_MINIMUM,
-    Manifest,
-    SegmentFacts,
-)
+from storage.segment.facts import UNKNOWN, UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM, SegmentFacts
+from storage.segment.manifest import Manifest
 from storage.segment.scan import rebuild_indexes
 from tests.support.logs import (
     DIRECTORY,
@@ -258,7 +255,7 @@ def test_what_cannot_be_read_stays_unknown_and_is_not_tried_again() -> None:
 
 
 def as_dict(facts: SegmentFacts) -> dict[str, int]:
-    return {name: getattr(facts, name) for name in facts.__slots__}
+    return asdict(facts)
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -18,7 +18,8 @@ from storage.producers.snapshots import encode_snapshot
 from storage.producers.state import ProducerState
 from storage.recovery.loss import Loss, StoredFacts
 from storage.recovery.opening import DirectoryOpening
-from storage.segment.manifest import UNKNOWN_MINIMUM, Manifest, SegmentFacts
+from storage.segment.facts import UNKNOWN_MINIMUM, SegmentFacts
+from storage.segment.manifest import Manifest
 from storage.segment.segment import Segment
 from tests.support.simulated_disk import SimulatedDisk
 

@@ -22,7 +22,7 @@ from storage.remote.cleaning import StoredLogs
 from storage.remote.erase import erase_unused, objects_to_erase
 from storage.remote.local import drop_expired_locally
 from storage.remote.upload import backlog_of, next_to_upload
-from storage.segment.remote.object import RemoteObject
+from storage.segment.facts import RemoteObject
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import SimulatedStore, StoreFault

@@ -5,15 +5,8 @@ from dataclasses import replace
 import pytest
 
 from storage.segment import manifest as manifest_module
-from storage.segment.manifest import (
-    OUTDATED_MAX,
-    UNKNOWN_MAXIMUM,
-    UNKNOWN_MINIMUM,
-    Manifest,
-    SegmentFacts,
-    format_manifest,
-)
-from storage.segment.remote.object import RemoteObject
+from storage.segment.facts import UNKNOWN_MAXIMUM, UNKNOWN_MINIMUM, RemoteObject, SegmentFacts
+from storage.segment.manifest import OUTDATED_MAX, Manifest, format_manifest
 from tests.support.logs import DIRECTORY, disk
 from tests.support.simulated_disk import Fault, Operation
 

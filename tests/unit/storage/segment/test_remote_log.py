@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from storage.errors import StoreFailed
+from storage.segment.facts import RemoteObject
 from storage.segment.remote.log import (
     RANGE_BYTES_MAX,
     RANGE_BYTES_MIN,
@@ -12,12 +13,7 @@ from storage.segment.remote.log import (
     RemoteBytesNeeded,
     RemoteLogFile,
 )
-from storage.segment.remote.object import (
-    IndexFiles,
-    RemoteObject,
-    decode_trailer,
-    encode_trailer,
-)
+from storage.segment.remote.object import IndexFiles, decode_trailer, encode_trailer
 
 SIZE = 64 * 1024 * 1024
 TRAILER = 500

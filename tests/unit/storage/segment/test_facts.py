@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.segment import manifest_lines
-from storage.segment.manifest_lines import NUMBER, numbers_in, step_through
+from storage.segment import facts
+from storage.segment.facts import NUMBER, numbers_in, step_through
 
 FORM = b"kind first=# second=# third=#"
 
 
 def by_pattern(line: bytes, form: bytes) -> list[int] | None:
-    found = manifest_lines._pattern(form).fullmatch(line)
+    found = facts._pattern(form).fullmatch(line)
     return None if found is None else list(map(int, found.groups()))
 
 
