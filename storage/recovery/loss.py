@@ -74,10 +74,12 @@ class StoredFacts:
         start = self._opening.start
         if not bases:
             return None
+        if self._opening.config.remote_storage_enable and not self._facts:
+            # Only the manifest names the objects of a log whose older part is in a store: the file
+            # is gone, or lost its lines.
+            return self._missing_files(start, bases[0]) if start < bases[0] else None
         if not self._has_manifest:
-            # Only the manifest names the objects of a log whose older part is in a store.
-            is_tiered = self._opening.config.remote_storage_enable
-            return self._missing_files(start, bases[0]) if is_tiered and start < bases[0] else None
+            return None
         first = bases[0]
         below = self._bases[: bisect_left(self._bases, first)]
         missing = [base for base in below if self._facts[base].next_offset > max(start, base)]

@@ -158,12 +158,21 @@ def test_a_missing_log_is_read_from_its_object() -> None:
     assert tiered.drop_local() == [0]
 
 
-def test_a_lost_manifest_quarantines_what_only_the_store_has() -> None:
+@pytest.mark.parametrize("content", [None, b"", b"x"])
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_lost_manifest_quarantines_what_only_the_store_has(
+    content: bytes | None, is_clean: bool
+) -> None:
+    """Also one whose name is there, after a crash too: its lines named the objects."""
     tiered = filled()
     tiered.tier()
     tiered.log.close(tiered.now_ms)
-    tiered.files.unlink(f"{tiered.path}/segment-manifest")
-    tiered.open(is_clean=True)
+    path = f"{tiered.path}/segment-manifest"
+    if content is None:
+        tiered.files.unlink(path)
+    else:
+        tiered.files.replace_atomically(path, content)
+    tiered.open(is_clean=is_clean)
     assert tiered.log.quarantine is not None
 
 
