@@ -19,6 +19,9 @@ from tests.support.toolchains import InstallFailed, MissingTool
 
 Answer = dict[int, int | None]
 
+WARNINGS = 4
+"""The `log_level` of librdkafka from which on it writes between the lines of the demo."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
@@ -73,7 +76,9 @@ def ask_confluent(question: Question) -> Answer:
     """confluent-kafka, which is librdkafka."""
     from confluent_kafka import Consumer, TopicPartition
 
-    consumer = Consumer({"bootstrap.servers": question.bootstrap, "group.id": "flights-demo"})
+    consumer = Consumer(
+        {"bootstrap.servers": question.bootstrap, "group.id": "flights-demo", "log_level": WARNINGS}
+    )
     asked = [
         TopicPartition(question.topic, partition, question.at_ms)
         for partition in range(question.partitions)

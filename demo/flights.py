@@ -27,7 +27,7 @@ from confluent_kafka.cimpl import NewTopic
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from demo.answerers import ANSWERERS, Answer, CannotAsk, Question, read_between
+from demo.answerers import ANSWERERS, WARNINGS, Answer, CannotAsk, Question, read_between
 from demo.flight_data import DataMissing, Flight, describe, load_flights
 from demo.stage import PARTITIONS, Disagreement, console, own_broker, step
 
@@ -116,7 +116,12 @@ def produce(bootstrap: str, flights: Sequence[Flight]) -> None:
 
 
 def _produce_all(bootstrap: str, flights: Sequence[Flight]) -> None:
-    settings = {"bootstrap.servers": bootstrap, "linger.ms": 20, "compression.type": "lz4"}
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "linger.ms": 20,
+        "compression.type": "lz4",
+        "log_level": WARNINGS,
+    }
     producer = Producer({**settings, "partitioner": "murmur2_random", "acks": "all"})
     failures: list[object] = []
 
@@ -153,7 +158,9 @@ def _produce_all(bootstrap: str, flights: Sequence[Flight]) -> None:
 
 def consume(bootstrap: str, starts: dict[int, int] | Answer) -> list[Seen]:
     """Every record from the given offsets to the end; a None reads nothing of its partition."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "flights-demo"})
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "flights-demo", "log_level": WARNINGS}
+    )
     ends = {}
     for partition, start in starts.items():
         _, high = consumer.get_watermark_offsets(TopicPartition(TOPIC, partition), timeout=20)
