@@ -201,20 +201,23 @@ class LogQuarantined(LogOffline):
         reason: str,
         kind: QuarantineKind,
         durable_end: int = 0,
+        is_tiered: bool = False,
     ) -> None:
         """Remember the offset (exclusive) up to which the log can be read.
 
         Offsets below `durable_end` were durable. The cure is part of the sentence: for a loss, the
-        command that accepts it.
+        command that accepts it. A bucket may have what is gone of a log that `is_tiered`.
         """
         data_dir, _, name = path.rpartition("/")
+        bucket = ", or make a new directory from the bucket (tidelog restore)" if is_tiered else ""
         cure = (
             "stop the broker, make the directory readable, start it again"
             if kind is QuarantineKind.UNREADABLE
-            else "stop the broker, then restore what is gone from a copy, or give it up with: "
-            f"tidelog fsck --accept-loss {name} {data_dir}"
+            else f"stop the broker, then restore what is gone from a copy{bucket}, or give it up "
+            f"with: tidelog fsck --accept-loss {name} {data_dir}"
         )
-        super().__init__(path, f"{reason}; offsets below {good_until} can still be read; {cure}")
+        rest = f"offsets below {good_until} can still be read" if good_until else "none can be read"
+        super().__init__(path, f"{reason}; {rest}; {cure}")
         self.good_until = good_until
         self.durable_end = durable_end
         self.kind = kind

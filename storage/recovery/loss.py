@@ -215,7 +215,12 @@ def quarantine(
     Offsets below `durable_end` were durable.
     """
     opening.quarantine = LogQuarantined(
-        opening.path, good_until=good_until, reason=reason, kind=kind, durable_end=durable_end
+        opening.path,
+        good_until=good_until,
+        reason=reason,
+        kind=kind,
+        durable_end=durable_end,
+        is_tiered=opening.config.remote_storage_enable,
     )
     opening.report.notes.append(opening.quarantine.reason)
 

@@ -389,7 +389,7 @@ def test_the_times_are_named_as_far_as_they_are_known(
     StoredFacts(opening).quarantine(lost(0, 3, "gone"))
     assert opening.quarantine is not None
     said = "" if times is None else f"; their timestamps lie {times}"
-    assert f"were durable and are gone: gone{said}; offsets below" in opening.quarantine.reason
+    assert f"were durable and are gone: gone{said}; none can be read" in opening.quarantine.reason
 
 
 def test_a_loss_that_no_line_of_the_manifest_touches_has_no_times() -> None:

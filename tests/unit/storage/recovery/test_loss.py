@@ -6,6 +6,7 @@ without a word, so each way of losing a segment is tried after each kind of stop
 it was and as the start before has left it.
 """
 
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -576,7 +577,7 @@ def reason_after(records: list[bytearray], *lost: int, **settings: str) -> str:
         remove(disk, base)
     found = log_of(opened(disk)).quarantine
     assert found is not None
-    return found.reason.partition("; offsets below ")[0]
+    return re.split("; offsets below |; none can be read", found.reason)[0]
 
 
 def timed(*timestamps: int) -> list[bytearray]:

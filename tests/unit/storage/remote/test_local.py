@@ -174,6 +174,9 @@ def test_a_lost_manifest_quarantines_what_only_the_store_has(
         tiered.files.replace_atomically(path, content)
     tiered.open(is_clean=is_clean)
     assert tiered.log.quarantine is not None
+    reason = tiered.log.quarantine.reason
+    assert "none can be read; stop the broker" in reason
+    assert "make a new directory from the bucket (tidelog restore)" in reason
 
 
 def test_an_empty_active_segment_that_a_crash_took_is_made_again() -> None:
