@@ -12,7 +12,7 @@ from values.dataclasses import dataclass
 
 logger = logging.getLogger("tidelog.broker.net.addresses")
 
-_ANY_HOST = ("", "0.0.0.0", "::")
+ANY_HOST = ("", "0.0.0.0", "::")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class ReadyInfo:
     """The ports taken, by listener name."""
 
     addresses: Mapping[str, str] = field(default_factory=dict)
-    """Where the clients of each listener are told to connect (HOST:PORT), by listener name."""
+    """The address (HOST:PORT) that the clients of each listener get, by listener name."""
 
     workers: "tuple[ReadyInfo, ...]" = ()
     """The workers beside the first, if there are several."""
@@ -68,7 +68,7 @@ def bound_socket(
 def address_for_clients(
     listener: Listener, bound: socket.socket, config: BrokerConfig
 ) -> tuple[str, int]:
-    """What clients of `listener` are told: its advertised address, else the bound one.
+    """What clients of `listener` get: its advertised address, else the bound one.
 
     A listener on every interface has no host of its own; the name of the machine stands for it.
     """
@@ -76,13 +76,13 @@ def address_for_clients(
     for advertised in config.advertised_listeners:
         if advertised.name == listener.name:
             host, port = advertised.host, advertised.port or port
-    return (socket.gethostname() if host in _ANY_HOST else host), port
+    return (socket.gethostname() if host in ANY_HOST else host), port
 
 
 def addresses_for_clients(
     sockets: Iterable[tuple[Listener, socket.socket]], config: BrokerConfig
 ) -> dict[str, str]:
-    """HOST:PORT that clients of each listener are told, by listener name."""
+    """HOST:PORT that clients of each listener get, by listener name."""
     found = {}
     for listener, bound in sockets:
         host, port = address_for_clients(listener, bound, config)

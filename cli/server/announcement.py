@@ -1,6 +1,6 @@
 """What ``tidelog serve`` prints once clients are accepted: where they connect, and how.
 
-An address is the one that clients are told, by ``advertised.listeners`` or by the name of the
+An address is the one that clients get, by ``advertised.listeners`` or by the name of the
 machine, since that is the one that has to be reachable for them. ``0.0.0.0`` is none.
 """
 
@@ -11,6 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
+
+from broker.net.addresses import ANY_HOST
 
 if TYPE_CHECKING:
     from broker.net.addresses import ReadyInfo
@@ -23,7 +25,6 @@ Try, in another terminal:
   tidelog offsets hello --at -5m{bootstrap}
 Stop with Ctrl-C."""
 
-_ANY_HOST = ("", "0.0.0.0", "::")
 _DEFAULT = ("127.0.0.1:9092", "localhost:9092")
 
 
@@ -67,7 +68,7 @@ def lines(ready: "ReadyInfo", config: "BrokerConfig") -> Iterator[str]:
 def bootstrap(ready: "ReadyInfo", config: "BrokerConfig") -> str:
     """The option with which a command on this machine finds the broker; "" if it needs none."""
     listener = _bound(config.listeners[0], ready)
-    if listener.host in _ANY_HOST:
+    if listener.host in ANY_HOST:
         listener = replace(listener, host="localhost")
     return "" if listener.address in _DEFAULT else f" -b {listener.address}"
 
