@@ -162,11 +162,14 @@ class GroupCommit:
         if log not in self.failing:
             self.failing.add(log)
             logger.error(
-                "%s-%d: appends are refused (%s). Clients get an error that they retry; appends "
-                "succeed again as soon as the disk accepts them, for instance when it has space.",
+                "%s-%d: appends are refused (%s). Clients get an error that they retry; %s",
                 log.topic,
                 log.partition,
                 error,
+                "this log accepts none any more."
+                if isinstance(error, LogOffline)
+                else "appends succeed again as soon as the disk accepts them, for instance when it "
+                "has space.",
             )
 
     def mark_dirty(self, log: Log, size_bytes: int = 0) -> None:

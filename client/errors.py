@@ -259,5 +259,8 @@ CURES: dict[ErrorCode, str] = {
     ErrorCode.SECURITY_DISABLED: "the broker has no authorizer: set authorizer.class.name",
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "choose another compression",
     ErrorCode.INVALID_CONFIG: "correct the named setting",
-    ErrorCode.KAFKA_STORAGE_ERROR: "look into the broker's log: its disk has failed",
+    ErrorCode.KAFKA_STORAGE_ERROR: (
+        "look into the broker's log: its disk is full or has failed, or it may not write to its "
+        "bucket"
+    ),
 }

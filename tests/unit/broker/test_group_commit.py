@@ -515,6 +515,16 @@ async def test_lines_for_the_operator_name_the_partition_the_cause_and_the_cure(
     assert f"check the disk of {log.path}, then restart the broker" in failed
 
 
+async def test_a_log_that_is_offline_promises_no_appends(caplog: pytest.LogCaptureFixture) -> None:
+    bench, log = Bench(), FakeLog()
+    log.partition = 7
+    bench.commits.append_failed(cast(Any, log), LogOffline(log.path, "another broker took over"))
+    await bench.stop()
+    (refused,) = [record.getMessage() for record in caplog.records]
+    assert "another broker took over). Clients get an error that they retry; this log" in refused
+    assert "succeed again" not in refused
+
+
 async def test_threads_are_started_for_syncs_at_once_and_end_with_stop() -> None:
     bench, logs = Bench(threads=3), [FakeLog() for _ in range(3)]
     for _ in range(2):

@@ -106,7 +106,8 @@ def test_a_denial_names_the_user_and_the_command_that_grants_the_right(
     error = BrokerRefused("working", code, broker="h:1", denied=denied)
     assert str(error) == f"working: TOPIC_AUTHORIZATION_FAILED: {sentence}"
     other = BrokerRefused("working", ErrorCode.KAFKA_STORAGE_ERROR, denied=denied)
-    assert "may not" not in str(other)
+    assert "may not DESCRIBE" not in str(other)
+    assert "or it may not write to its bucket" in str(other)
 
 
 def test_the_right_to_a_window_is_the_right_to_its_topic() -> None:
