@@ -129,8 +129,7 @@ def command(
     settings = command_line_settings(data_dir, listen, pairs, protocol)
     if standby_url is not None:
         settings |= {"remote.storage.url": standby_url, "remote.standby.enable": "true"}
-    if insecure:
-        settings["insecure.allow"] = "true"
+    settings |= {"insecure.allow": "true"} if insecure else {}
 
     def read() -> "BrokerConfig":
         return load_settings(config_file, settings)
