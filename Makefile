@@ -243,16 +243,8 @@ bench-smoke: setup ## the machinery of `make bench`, in two minutes; asserts tha
 docs: setup ## regenerate the tables in docs/
 	$(BIN)/python -m tests.tidy.generate_docs
 
-# These wait for other programs half of the time, so two run at once; what they install comes first, since
-# two installations at once would spoil the one environment.
-WAITING := compat-core spark-core kafka-roundtrip test-s3 differential-requests-core browser-core bench-smoke
-
 .PHONY: ci
-ci: lint types site test ## what CI runs
-	$(MAKE) --no-print-directory $(VENV)/.browser
-	$(MAKE) --no-print-directory $(VENV)/.spark
-	$(MAKE) --no-print-directory .cache/go/bin/versitygw
-	$(MAKE) --no-print-directory -j2 --output-sync=target $(WAITING)
+ci: lint types site test test-s3 compat-core browser-core kafka-roundtrip differential-requests-core bench-smoke spark-core ## what CI runs
 
 .PHONY: clean
 clean: ## remove what was built, never ./data
