@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from broker.net.addresses import ANY_HOST
-
 if TYPE_CHECKING:
     from broker.net.addresses import ReadyInfo
     from config import BrokerConfig, Listener
@@ -67,6 +65,8 @@ def lines(ready: "ReadyInfo", config: "BrokerConfig") -> Iterator[str]:
 
 def bootstrap(ready: "ReadyInfo", config: "BrokerConfig") -> str:
     """The option with which a command on this machine finds the broker; "" if it needs none."""
+    from broker.net.addresses import ANY_HOST  # imported by now; the help needs no broker
+
     listener = _bound(config.listeners[0], ready)
     if listener.host in ANY_HOST:
         listener = replace(listener, host="localhost")
