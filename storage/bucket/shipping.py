@@ -40,6 +40,7 @@ from protocol.records.layout import NO_OFFSET
 from storage.bucket.emptied import check_entries, check_journal, check_objects
 from storage.bucket.journal import ENTRY_BYTES, BucketJournal, check_owner
 from storage.bucket.map import CLUSTER, META, Key, Piece, log_key, parse_key, parse_piece
+from storage.bucket.shipped_log import ShippedLog
 from storage.directory.data_dir import DataDir
 from storage.directory.metadata import KIND_TOPIC, Json, is_deleted
 from storage.disk.reading import read_summed, sum_up
@@ -47,7 +48,7 @@ from storage.disk.steps import SLICE_BYTES, Steps
 from storage.errors import DirectoryOlder, StoreFailed, storage_failure
 from storage.log.log import Log
 from storage.log.reader import LogPosition
-from storage.segment.facts import RemoteObject, SegmentFacts
+from storage.segment.facts import RemoteObject
 from storage.segment.manifest import parse_remote_lines, remote_lines
 from storage.segment.segment import Segment
 from values.dataclasses import dataclass
@@ -65,45 +66,6 @@ _OBJECTS_AT_ONCE: Final = 100
 _TRIES: Final = 4
 
 _Part = tuple[bytes, int]
-
-
-@dataclass(slots=True)
-class _InBucket:
-    """One log as the map has it.
-
-    Attributes:
-        pieces: by base offset and position.
-        segments: the manifest's lines, by base offset.
-        sources: the local segments that the pieces were read from, by base offset.
-        seen: the facts of the log when they were compared last.
-        known: objects and facts, by base offset, of which the map has the lines.
-    """
-
-    pieces: dict[int, dict[int, Piece]] = field(default_factory=dict)
-    segments: dict[int, str] = field(default_factory=dict)
-    sources: dict[int, Segment] = field(default_factory=dict)
-    seen: tuple[object, ...] = ()
-    known: dict[int, tuple[RemoteObject, SegmentFacts]] = field(default_factory=dict)
-
-    def shipped(self, segment: Segment) -> int:
-        """How many bytes of the segment's log the bucket has."""
-        base = segment.base_offset
-        if self.sources.get(base) is not segment or not self.pieces.get(base):
-            return 0
-        position, piece = max(self.pieces[base].items())
-        return position + piece.size
-
-    def knows(self, where: RemoteObject, stored: SegmentFacts) -> bool:
-        """Whether the map is known to have the lines of a segment."""
-        known = self.known.get(where.base_offset)
-        return known is not None and known[0] is where and known[1] is stored
-
-    def is_rewritten(self, segment: Segment) -> bool:
-        """Whether the map has the segment as it was before a round of compaction."""
-        base = segment.base_offset
-        if base in self.pieces:
-            return self.sources.get(base) is not segment
-        return base in self.segments and segment.remote is None
 
 
 class Waiting(NamedTuple):
@@ -143,7 +105,7 @@ class _Draft:
     pieces: dict[str, _Place] = field(default_factory=dict)
     placed: dict[str, Json] = field(default_factory=dict)
     seen: dict[_Part, tuple[object, ...]] = field(default_factory=dict)
-    sources: list[tuple[_InBucket, dict[int, Segment]]] = field(default_factory=list)
+    sources: list[tuple[ShippedLog, dict[int, Segment]]] = field(default_factory=list)
     ends: dict[Log, int] = field(default_factory=dict)
     is_renewal: bool = False
 
@@ -169,7 +131,7 @@ class Shipper:
         self._data_dir = data_dir
         self._journal = journal
         self._is_internal = is_internal
-        self._logs: dict[_Part, _InBucket] = {}
+        self._logs: dict[_Part, ShippedLog] = {}
         self._meta: dict[tuple[str, str], Json] = {}
         self._meta_keys: set[str] = set()
         self._draft = _Draft()
@@ -213,7 +175,7 @@ class Shipper:
 
     def _index(self) -> Steps[None]:
         """Sort the map by logs."""
-        logs: dict[_Part, _InBucket] = {}
+        logs: dict[_Part, ShippedLog] = {}
         for kind in ("log", "segment", "tail"):
             for number, (key, value) in enumerate(self._journal.state.keys(kind)):
                 self._take(logs, key, value)
@@ -222,13 +184,13 @@ class Shipper:
         for part, found in self._logs.items():
             if found.sources:
                 # Also of a log that the map lacks: its first entry may turn up later.
-                logs.setdefault(part, _InBucket()).sources = found.sources
+                logs.setdefault(part, ShippedLog()).sources = found.sources
         self._logs, self._meta = logs, {}
         self._meta_keys = {key for key in self._journal.state.documents if key.startswith(META)}
 
     @staticmethod
-    def _take(logs: dict[_Part, _InBucket], key: Key, value: Json) -> None:
-        log = logs.setdefault((key.topic_id, key.partition), _InBucket())
+    def _take(logs: dict[_Part, ShippedLog], key: Key, value: Json) -> None:
+        log = logs.setdefault((key.topic_id, key.partition), ShippedLog())
         if key.kind == "segment":
             if value is None:
                 log.segments.pop(key.base_offset, None)
@@ -279,8 +241,8 @@ class Shipper:
                 users += [((topic.topic_id, log.partition), log) for log in topic.logs]
         return users + internal
 
-    def _in_bucket(self, part: _Part) -> _InBucket:
-        return self._logs.setdefault(part, _InBucket())
+    def _in_bucket(self, part: _Part) -> ShippedLog:
+        return self._logs.setdefault(part, ShippedLog())
 
     def waiting(self) -> Iterator[tuple[Log, Waiting]]:
         """Each log with records that are on disk here only, and their bytes."""
@@ -549,7 +511,7 @@ class Shipper:
         draft.pieces[key] = _Place(at, end - start, crc, segment)
         return end
 
-    def _log_changes(self, part: _Part, log: Log, found: _InBucket) -> Iterator[tuple[str, Json]]:
+    def _log_changes(self, part: _Part, log: Log, found: ShippedLog) -> Iterator[tuple[str, Json]]:
         """The facts of a log that differ from the map."""
         segments = log.segments
         first = segments[segments.uploaded].base_offset
@@ -584,7 +546,7 @@ class Shipper:
                 yield str(Key("segment", *part, base)), None
 
 
-def _compare_objects(log: Log, found: _InBucket) -> Steps[None]:
+def _compare_objects(log: Log, found: ShippedLog) -> Steps[None]:
     """Note of which objects the map has the lines: formatting those of thousands takes time."""
     for number, segment in enumerate(log.segments):
         base = segment.base_offset
@@ -614,7 +576,7 @@ def _synced_end(log: Log) -> LogPosition:
     return log.durable_position
 
 
-def _unsealed(log: Log, found: _InBucket) -> list[Segment]:
+def _unsealed(log: Log, found: ShippedLog) -> list[Segment]:
     """The segments of which the records are shipped in pieces, oldest first.
 
     One that was rewritten is left to its upload, if there is one.
@@ -679,7 +641,7 @@ def _may_be_rewritten(log: Log) -> bool:
     return log.config.is_compacted or log.manifest.cleaned_offset != NO_OFFSET
 
 
-def _bases_of_merged(log: Log, found: _InBucket) -> set[int]:
+def _bases_of_merged(log: Log, found: ShippedLog) -> set[int]:
     """The base offsets of pieces whose segment here has merged with later ones of the map.
 
     Their bytes may be here unchanged, and the segment here has those of the later ones, too.

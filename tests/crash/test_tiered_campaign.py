@@ -8,6 +8,7 @@ import pytest
 
 from storage.bucket import shipping
 from storage.bucket.journal import BucketJournal
+from storage.bucket.shipped_log import ShippedLog
 from storage.bucket.shipping import Shipper
 from storage.disk.steps import Steps
 from storage.recovery import opening
@@ -174,7 +175,7 @@ def compaction_is_ahead_of_the_bucket(patch: Patch) -> None:
 
 def rewritten_segments_are_shipped_in_pieces(patch: Patch) -> None:
     """What the bucket has of them goes first, or is there twice."""
-    patch.setattr(shipping._InBucket, "is_rewritten", lambda self, segment: False)
+    patch.setattr(ShippedLog, "is_rewritten", lambda self, segment: False)
 
 
 TIERED_BUGS: dict[str, Callable[[Patch], None]] = {
