@@ -74,12 +74,14 @@ class PartitionAudit:
         recovery_point: int = 0,
         log_start: int = 0,
         is_compacted: bool = False,
+        is_tiered: bool = False,
         deep: bool = True,
     ) -> None:
         """Audit `directory`; `deep` also decodes the records, which takes most of the time.
 
         `recovery_point` and `log_start` are the checkpoints: everything below the first had been
-        synced, everything below the second is deleted.
+        synced, everything below the second is deleted. With `is_tiered` the first segments may be
+        in an object store only.
         """
         self.findings: list[Finding] = []
         self.summary = LogSummary()
@@ -92,6 +94,7 @@ class PartitionAudit:
         self._log_start = max(log_start, manifest.log_start_offset)
         self._has_swaps = False
         self._is_compacted = is_compacted or known_gaps
+        self._is_tiered = is_tiered
         self._deep = deep
         self._producers = ProducerState(expiration_ms=2**63)
         self._snapshots: dict[int, bytes] = {}
@@ -106,6 +109,11 @@ class PartitionAudit:
         self._read_epochs(names)
         self._read_snapshots()
         expected_base = bases[0] if bases else 0
+        if self._is_tiered and not self._manifest.facts and self._log_start < expected_base:
+            # The same rule as `storage.recovery.loss`.
+            path = f"{self._directory}/{file_names.MANIFEST_NAME}"
+            expected = f"the objects of offsets {self._log_start} to {expected_base - 1}"
+            self._report("D1", path, expected, "no line of any")
         self.summary.first_base_offset = expected_base
         self._first_replayed = expected_base
         below = [base for base in bases if base < self._recovery_point]

@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from storage.audit.findings import Severity
 from storage.audit.fsck import audit_directory
 from storage.audit.remote import Comparison, compare, read_partitions
 from storage.directory.data_dir import DataDir
@@ -76,6 +77,36 @@ def test_the_audit_finds_a_damaged_index_of_a_remote_segment() -> None:
     bench.disk.damage(f"{ROOT}/t-0/{0:020d}.timeindex", 3, b"\xff")
     (finding,) = audit_directory(ROOT, bench.disk).findings
     assert "timeindex" in str(finding)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"x"])
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_the_audit_finds_a_manifest_that_has_lost_its_objects(
+    content: bytes | None, is_clean: bool
+) -> None:
+    """A start quarantines the log, so an audit must not call it sound."""
+    bench = Bench()
+    drop_expired_locally(bench.log, NOW_MS)
+    bench.log.flush()
+    first, path = bench.log.segments.first_local.base_offset, bench.log.path
+    if is_clean:
+        bench.dir.close(NOW_MS)
+    manifest = f"{path}/segment-manifest"
+    if content is None:
+        bench.disk.unlink(manifest)
+    else:
+        bench.disk.replace_atomically(manifest, content)
+    (finding,) = [one for one in audit_directory(ROOT, bench.disk).findings if one.rule == "D1"]
+    assert (finding.severity, finding.path) == (Severity.ERROR, manifest)
+    assert finding.expected == f"the objects of offsets 0 to {first - 1}"
+
+
+def test_a_tiered_log_without_objects_is_sound() -> None:
+    bench = Bench()
+    bench.dir.close(NOW_MS)
+    bench.disk.unlink(f"{bench.log.path}/segment-manifest")
+    found = audit_directory(ROOT, bench.disk).findings
+    assert [one for one in found if one.severity is Severity.ERROR] == []
 
 
 def test_a_missing_object_is_found() -> None:
