@@ -455,7 +455,8 @@ class Shipper:
         """Put the records up to `limit` that the bucket lacks into entries.
 
         `is_swapped` says that the map keeps its pieces of the log as they are until this round
-        takes effect. Raises _Again when the segment was replaced, uploaded or deleted meanwhile.
+        takes effect. One that was uploaded meanwhile is shipped as it was: uploads that end all the
+        time must not hold up a round. Raises _Again when its file was replaced or deleted.
         """
         found = self._in_bucket(part)
         position = found.shipped(segment)
@@ -500,7 +501,7 @@ class Shipper:
         file = segment.log
         while position < end:
             is_there = log.segments.floor(segment.base_offset) is segment
-            if segment.remote is not None or not is_there:
+            if segment.is_remote or not is_there:
                 # Without this log, offsets of its groups would be ahead of its records.
                 raise _Again
             size = min(SLICE_BYTES, end - position)

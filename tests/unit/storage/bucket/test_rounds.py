@@ -9,6 +9,7 @@ from protocol.records.builder import build_batch
 from protocol.records.record import Record
 from storage.bucket import journal as journals
 from storage.bucket import shipping
+from storage.bucket.audit import audit_bucket
 from storage.bucket.journal import JOURNAL_PREFIX, BucketJournal, read_state
 from storage.bucket.map import BucketState
 from storage.bucket.restore import restore
@@ -17,6 +18,7 @@ from storage.directory.data_dir import DataDir
 from storage.disk.steps import run_steps
 from storage.errors import BucketEmptied, StoreFailed
 from storage.log.log import Log
+from storage.remote.upload import next_to_upload, upload_segment
 from tests.support.logs import batch
 from tests.support.power_loss import Survival
 from tests.support.simulated_disk import SimulatedDisk
@@ -31,12 +33,12 @@ ONE_SEGMENT = {**TIERED, "segment.bytes": "1000000"}
 class Machine:
     """A directory with two users' topics and a compacted one of the broker, and its bucket."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: dict[str, str] = ONE_SEGMENT) -> None:
         self.disk, self.store = SimulatedDisk(), SimulatedStore()
         self.disk.make_directory(ROOT)
         self.open()
         for name in ("s", "t"):
-            run_steps(self.dir.create_topic(name, 1, ONE_SEGMENT, NOW_MS))
+            run_steps(self.dir.create_topic(name, 1, settings, NOW_MS))
         run_steps(self.dir.create_topic("groups", 1, {"cleanup.policy": "compact"}, NOW_MS))
 
     def open(self) -> None:
@@ -154,6 +156,36 @@ def test_records_that_a_checkpoint_has_deleted_are_sent_again() -> None:
     run_steps(machine.journal.checkpoint())
     machine.ship()
     assert restored_ends(machine.store) == machine.ends()
+
+
+@pytest.mark.usefixtures("small_entries")
+def test_uploads_that_end_during_a_round_do_not_hold_it_up() -> None:
+    """At full load one ends every moment, and a round that began again would never end."""
+    machine = Machine(TIERED)
+    machine.append("t")
+    machine.ship()
+    log, topic_id = machine.log("t"), machine.dir.topics["t"].topic_id
+    machine.append("s", 4)
+    machine.append("t", 12)
+    machine.commit("a")
+    before, wanted = restored_ends(machine.store), machine.ends()
+    uploaded, entries = 0, machine.journal.state.number
+    for call in machine.shipper.ship():
+        found = restored_ends(machine.store)
+        assert found in (before, wanted)
+        due = next_to_upload(log)
+        if due is not None and machine.journal.state.number > entries + 3:
+            run_steps(upload_segment(log, due, topic_id, machine.store, Random(uploaded)))
+            uploaded += 1
+        if call is not None:
+            call.run()
+    assert uploaded > 2
+    assert restored_ends(machine.store) == wanted
+    assert machine.shipper.has_changes()
+    machine.ship()
+    assert not machine.shipper.has_changes()
+    assert audit_bucket(read_state(machine.store), machine.store).problems == []
+    assert restored_ends(machine.store) == wanted
 
 
 @pytest.mark.parametrize("fault", [StoreFault.LATE, StoreFault.LOST])
