@@ -360,8 +360,7 @@ _TOPIC_STORAGE = (
         "remote.flush.bytes",
         8 * 1024 * 1024,
         "Tidelog's own. Bytes of a partition that are on this machine only before the object store "
-        "gets them earlier than by remote.flush.ms; sixteen times as many where closed segments "
-        "wait for their upload.",
+        "gets them earlier than by remote.flush.ms.",
         low=1,
     ),
     _tiered(

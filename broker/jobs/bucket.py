@@ -2,8 +2,7 @@
 
     begin    read the journal, see that this directory is not older, take the bucket over
     ship     what the bucket lacks: `remote.flush.ms` after it was on disk, `remote.flush.bytes`
-             of it (closed segments have `UPLOADS_AHEAD`), at once where `remote.acks.enable` has
-             requests waiting
+             of it, at once where `remote.acks.enable` has requests waiting
     check    every few seconds: has another broker taken over, is the journal still there?
     renew    with `remote.lease.ms`: an entry in each third of the lease (`storage.bucket.lease`)
 
@@ -39,7 +38,7 @@ from broker.metrics import RemoteMetrics
 from broker.threads import Pool
 from storage.bucket.journal import BucketJournal
 from storage.bucket.lease import OwnerLease
-from storage.bucket.shipping import Shipper, Waiting
+from storage.bucket.shipping import Shipper
 from storage.directory.data_dir import DataDir
 from storage.errors import (
     BucketEmptied,
@@ -61,20 +60,8 @@ logger = logging.getLogger("tidelog.broker.jobs.bucket")
 
 INTERVAL_MS: Final = 200
 CHECK_MS: Final = 5_000
-UPLOADS_AHEAD: Final = 16
-"""Closed segments may wait for their upload up to this many times `remote.flush.bytes`.
-
-Records of more go to the journal, too, as do all after `remote.flush.ms`.
-"""
-
 METADATA_MS: Final = 1_000
 """How often metadata and the facts of all logs are compared with the bucket."""
-
-OBJECTS_MS: Final = 5_000
-"""How long after a round new objects wait for the next one, if records do, too.
-
-A round sends the records that wait, so a round for each object would send most of them twice.
-"""
 
 COLLECT_MS: Final = 1_000
 """The least time between checkpoints, also when one has failed."""
@@ -130,7 +117,7 @@ class BucketWriter:
         """Whether the bucket lacks what was put there: local copies may be the only ones."""
 
         self._waiting_since: dict[Log, int] = {}
-        self._compared_ms = self._shipped_ms = 0
+        self._compared_ms = 0
         self._lock = asyncio.Lock()
         self._collecting: asyncio.Task[None] | None = None
         self._collected_ms = 0
@@ -296,7 +283,6 @@ class BucketWriter:
         if is_forced or renews or self._is_due(now_ms):
             entries = await self._threads.drive(self._shipper.ship(renews=renews))
             self._lease_renewed()
-            self._shipped_ms = now_ms
             self._metrics.entries += entries
             self._waiting_since.clear()
             self._release_held()
@@ -332,24 +318,21 @@ class BucketWriter:
     def _is_due(self, now_ms: int) -> bool:
         is_due = bool(self._group_commit.held)
         waiting = self._measure()
-        for log, (size, closed) in waiting.items():
+        for log, size in waiting.items():
             since_ms = self._waiting_since.setdefault(log, now_ms)
             config = log.config
-            # What an upload sends next need not be sent twice, as long as uploads keep up.
-            size -= min(closed, UPLOADS_AHEAD * config.remote_flush_bytes)
             if now_ms - since_ms >= config.remote_flush_ms or size >= config.remote_flush_bytes:
                 is_due = True
             if not log.waits_for_disk and log.durable_offset < log.log_end_offset:
                 self._group_commit.mark_dirty(log)
         if not is_due and now_ms - self._compared_ms >= METADATA_MS:
             self._compared_ms = now_ms
-            is_early = now_ms - self._shipped_ms < OBJECTS_MS
-            is_due = self._shipper.has_changes(waiting if is_early else ())
+            is_due = self._shipper.has_changes()
         return is_due
 
-    def _measure(self) -> "dict[Log, Waiting]":
+    def _measure(self) -> "dict[Log, int]":
         waiting = dict(self._shipper.waiting())
-        self._metrics.tail_bytes = sum(each.size for each in waiting.values())
+        self._metrics.tail_bytes = sum(waiting.values())
         return waiting
 
     def _release_held(self) -> None:

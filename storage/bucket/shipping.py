@@ -29,7 +29,7 @@ One generator at a time. More than a few bytes of a log are read in another thre
 """
 
 import base64
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from functools import partial
 from itertools import pairwise
@@ -66,18 +66,6 @@ _OBJECTS_AT_ONCE: Final = 100
 _TRIES: Final = 4
 
 _Part = tuple[bytes, int]
-
-
-class Waiting(NamedTuple):
-    """Bytes of a log that are on disk here only.
-
-    Attributes:
-        size: all of them.
-        closed: those of closed segments, which uploads send next.
-    """
-
-    size: int
-    closed: int
 
 
 class _Place(NamedTuple):
@@ -244,7 +232,7 @@ class Shipper:
     def _in_bucket(self, part: _Part) -> ShippedLog:
         return self._logs.setdefault(part, ShippedLog())
 
-    def waiting(self) -> Iterator[tuple[Log, Waiting]]:
+    def waiting(self) -> Iterator[tuple[Log, int]]:
         """Each log with records that are on disk here only, and their bytes."""
         for part, log in self._shipped_logs():
             end = _synced_end(log)
@@ -252,25 +240,20 @@ class Shipper:
                 # Most of many partitions are idle, and the job asks often.
                 continue
             found = self._in_bucket(part)
-            uploads = log.config.remote_storage_enable and not log.config.remote_log_copy_disable
-            size = closed = 0
-            for segment in _unsealed(log, found):
-                here_only = max(0, _limit(log, segment, end) - found.shipped(segment))
-                size += here_only
-                if uploads and segment is not log.segments.active:
-                    closed += here_only
+            size = sum(
+                max(0, _limit(log, segment, end) - found.shipped(segment))
+                for segment in _unsealed(log, found)
+            )
             if size:
-                yield log, Waiting(size, closed)
+                yield log, size
 
-    def has_changes(self, waiting: Container[Log] = ()) -> bool:
-        """Whether anything but records waits; new objects of the logs `waiting` do not count."""
+    def has_changes(self) -> bool:
+        """Whether anything but records waits."""
         if not self._journal.is_settled or any(True for _ in self._metadata_changes()):
             return True
         logs = self._shipped_logs()
         return len(self._logs) > len(logs) or any(
-            _facts_of(log) != seen and (log not in waiting or _facts_of(log)[1:] != seen[1:])
-            for part, log in logs
-            for seen in [self._in_bucket(part).seen]
+            _facts_of(log) != self._in_bucket(part).seen for part, log in logs
         )
 
     def shipped_end(self, log: Log) -> int:
@@ -606,12 +589,11 @@ def _is_rewritten(log: Log, end: LogPosition, noted: Segment) -> bool:
 
 
 def _facts_of(log: Log) -> tuple[object, ...]:
-    """What of a log, beside its records, the bucket is compared with; uploads come first."""
     entries = log.leader_epochs.entries
     return (
-        log.segments.uploaded,
         log.log_start_offset,
         log.segments.first.base_offset,
+        log.segments.uploaded,
         log.segments.replacements,
         log.manifest.cleaned_offset,
         len(entries),
