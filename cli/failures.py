@@ -51,6 +51,7 @@ def exit_code_of(error: Exception) -> ExitCode | None:
         (ClientError, ExitCode.FAILED),
         (ConfigErrors, ExitCode.CONFIG),
         (FileNotFoundError, ExitCode.NOT_FOUND),
+        (IsADirectoryError, ExitCode.USAGE),
         (StorageError, ExitCode.FAILED),
         (ProtocolError, ExitCode.FAILED),
         (OSError, ExitCode.FAILED),

@@ -34,6 +34,9 @@ FIELDS: Final = (
 
 _MORE_FIELDS: Final = ("size", "value.PATH", "key.PATH", "header.NAME")
 
+WIDTH_MAX: Final = 10_000
+"""The largest width and precision in a format: each line takes as many bytes of memory."""
+
 DEFAULT_FORMAT: Final = "{time}  {partition}:{offset}  {key}  {value}"
 RAW_FORMAT: Final = "{value}"
 
@@ -95,6 +98,7 @@ def line_format(template: str, *, is_raw: bool = False) -> Render:
             parts.append(_constant(unescape(text, "the format")))
         if name is not None:
             _check_field(name)
+            _check_width(name, width or "")
             parts.append(_field(name, width or "", conversion, is_raw=is_raw))
     if all(name is None for _, name, _, _ in parsed):
         raise InvalidUse(
@@ -125,6 +129,15 @@ def _check_field(name: str) -> None:
     if name not in FIELDS and not is_field(name):
         choice = ", ".join(FIELDS + _MORE_FIELDS)
         raise InvalidUse(f"the format has no field {{{name}}}: choose {choice}")
+
+
+def _check_width(name: str, width: str) -> None:
+    largest = max(map(int, re.findall(r"\d{1,20}", width)), default=0)
+    if largest > WIDTH_MAX:
+        raise InvalidUse(
+            f"the format {{{name}:{width}}} has the number {largest}: write a width of at most "
+            f"{WIDTH_MAX}"
+        )
 
 
 def _field(name: str, width: str, conversion: str | None, *, is_raw: bool) -> Render:

@@ -28,9 +28,7 @@ _ASK_AGAIN_S: Final = 0.1
 
 
 @click.command()
-@click.argument(
-    "directory", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path)
-)
+@click.argument("directory", required=False, type=click.Path(path_type=Path))
 @metrics_options
 def command(
     *, directory: Path | None, broker: BrokerOptions, metrics_url: str | None, as_json: bool
@@ -46,6 +44,8 @@ def command(
         epoch = ask_admin(broker, lambda admin: _promote(admin, metrics_url))
         _wait_for_owner(broker, metrics_url)
         what = "the broker"
+    elif not directory.is_dir():
+        raise CommandFailed(f"there is no directory {directory}", ExitCode.NOT_FOUND)
     else:
         epoch = _promote_directory(directory)
         what = str(directory)

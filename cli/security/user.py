@@ -6,7 +6,9 @@ command line, which every user of the machine sees.
 """
 
 import json
+import os
 import secrets
+import sys
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -302,11 +304,30 @@ def _check_exists(data_dir: str) -> None:
         raise CommandFailed(f"there is no directory {data_dir}", ExitCode.NOT_FOUND)
 
 
+def _asked_password(name: str) -> str:
+    """The password that the user types twice."""
+    if not (sys.stdin.isatty() or _has_terminal()):
+        raise click.UsageError(
+            f"there is no terminal to type the password of {name} at: give --password-file FILE, "
+            "or --generate"
+        )
+    return str(click.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True))
+
+
+def _has_terminal() -> bool:
+    """Whether a password can be typed although standard input is a file or a pipe."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
 def _password(name: str, file: str | None, *, generate: bool) -> str:
     if generate:
         if file is not None:
             raise click.UsageError("--generate and a file with the password: give one of them")
         return secrets.token_urlsafe(_GENERATED_BYTES)
     if file is None:
-        return str(click.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True))
+        return _asked_password(name)
     return read_password(file)

@@ -4,10 +4,12 @@ What ``tidelog group reset`` and ``tidelog share reset`` have in common.
 """
 
 import json
+import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import wraps
-from typing import Any, Final, TextIO
+from pathlib import Path
+from typing import Any, Final
 
 import click
 
@@ -174,22 +176,24 @@ _POSITIONS: Final = ("to", "position", "start")
 """The names of a position in what ``reset``, ``group describe`` and ``share describe`` print."""
 
 
-def _positions_in(stream: TextIO) -> dict[TopicPartition, int]:
-    """The positions in a document that ``describe --json`` or ``reset --json`` printed.
+def _positions_in(name: str) -> dict[TopicPartition, int]:
+    """The positions in a file (- is standard input) that ``--json`` of describe or reset printed.
 
     Raises:
+        OSError: the file cannot be read.
         click.UsageError: it is none of these.
         InvalidUse: a partition or a position is not a number, or negative.
     """
     try:
-        rows = json.load(stream)["positions"]
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        rows = json.loads(data)["positions"]
         found = [
             (str(row["topic"]), row["partition"], row[next(filter(row.__contains__, _POSITIONS))])
             for row in rows
         ]
     except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
         raise click.UsageError(
-            f"--from-file {stream.name}: write what `tidelog group describe --json` prints: "
+            f"--from-file {name}: write what `tidelog group describe --json` prints: "
             '{"positions": [{"topic": "t", "partition": 0, "position": 5}]}'
         ) from None
     for topic, partition, offset in found:
@@ -230,7 +234,7 @@ _OPTIONS: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = (
     click.option("--shift-by", type=int, metavar="N", help="N offsets on, or back if negative."),
     click.option(
         "--from-file",
-        type=click.File(),
+        type=click.Path(allow_dash=True),
         help="What --json printed, of this command (its `to`) or of describe.",
     ),
     click.option(
@@ -261,7 +265,7 @@ def move_options(function: Callable[..., Any]) -> Callable[..., Any]:
         to_latest: bool,
         to_offset: int | None,
         shift_by: int | None,
-        from_file: TextIO | None,
+        from_file: str | None,
         topics: tuple[str, ...],
         execute: bool,
         dry_run: bool,

@@ -132,12 +132,17 @@ class RunningBroker:
     def stop(self) -> int:
         """End the process as SIGTERM does, and return its exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=STOP_TIMEOUT_S)
+        code = self.process.wait(timeout=STOP_TIMEOUT_S)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return code
 
     def kill(self) -> None:
         """End the process at once, as a crash would; what is not synced yet may be lost."""
         self.process.kill()
         self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
 
     def restart(self) -> None:
         """Stop the process if it runs, and start it on the same records and port."""

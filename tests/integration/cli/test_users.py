@@ -447,6 +447,10 @@ def test_users_of_a_stopped_directory(tmp_path: Path) -> None:
     assert (binary.returncode, "is not UTF-8 text" in binary.stderr) == (2, True)
     both = tidelog(*add, "--password-file", str(secret), "--generate")
     assert (both.returncode, "give one of them" in both.stderr) == (2, True)
+    unasked = tidelog(*add)
+    assert (unasked.returncode, data.exists()) == (2, False)
+    assert unasked.stderr.splitlines()[-2].endswith("give --password-file FILE, or --generate")
+    assert "Warning" not in unasked.stderr
     made = tidelog(*add, "--generate")
     assert made.returncode == 0
     assert len(made.stdout.strip()) >= 20

@@ -109,6 +109,8 @@ def test_raw_formats_write_the_bytes_as_they_are_stored() -> None:
         (r"{key}\q", r"no escape \\q"),
         ("{key}\\", "no escape"),
         ("{key:d}", "is broken"),
+        ("{offset:>5000000000}", "a width of at most 10000"),
+        ("{key:.10001}", "a width of at most 10000"),
         ("{key!x}", "is broken"),
     ],
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from storage.append import plain
 from storage.disk.files import RealFiles
 from storage.log import log
 from storage.log.log import Log
@@ -17,11 +18,14 @@ LOGS = 50
 NAMES = 6
 """Strings of a log that begin with the path of its directory, whose length is not ours."""
 
-BYTES_MAX = 4_050
+OBJECTS_BYTES = 1_300 if plain.__file__.endswith(".py") else 0
+"""What the values of compiled modules take more of where they run from their sources."""
+
+BYTES_MAX = 4_050 + OBJECTS_BYTES
 """3,900 on Python 3.11 beyond those paths; 4,200 when each had empty arrays, a thousand more when
 each had its own rules, report, counts and names of files."""
 
-WRITTEN_BYTES_MAX = 4_300
+WRITTEN_BYTES_MAX = 4_300 + OBJECTS_BYTES
 """4,000 on Python 3.11; 4,700 when also the first record made a table of counts by time."""
 
 
