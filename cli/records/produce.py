@@ -142,7 +142,7 @@ class LineRules:
     show_default=True,
     help="When a record counts as written: all: on disk; 1: in memory; 0: when sent.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="No summary, no progress bar.")
+@click.option("-q", "--quiet", is_flag=True, help="No summary, no progress, no warning.")
 @broker_options
 def command(
     *,

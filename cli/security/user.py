@@ -93,7 +93,10 @@ def add(
     if data_dir is not None:
         from cli.security.offline_users import add_user
 
+        is_new = not Path(data_dir).exists()
         others = add_user(data_dir, name, password, mechanism, iterations)
+        if is_new:
+            note(f"{data_dir} is a new data directory")
     else:
 
         async def work(admin: Admin) -> list[str]:
