@@ -18,6 +18,6 @@ From the top down; an import contract keeps the order:
     clocks, replies        time; answers that come later or in turns
 
 At the bottom are values and services without an order: metrics, errors, threads, space, allocator,
-principal (who a client is).
+terminal, principal (who a client is).
 Refuses to know how bytes lie on disk. Imported by the CLI and `tidelog.testing`.
 """

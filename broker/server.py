@@ -20,7 +20,6 @@ intervals between 0.1 and 5 ms measured the same.
 import asyncio
 import gc
 import logging
-import os
 import resource
 import signal
 import sys
@@ -35,6 +34,7 @@ from broker.clocks.clock import Clock
 from broker.errors import StartError
 from broker.net.addresses import ReadyInfo
 from broker.node import Broker
+from broker.terminal import has_terminal
 from config import BrokerConfig, with_ports
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ async def serve(
     loop = asyncio.get_running_loop()
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         # Before the start, which may recover for minutes: by default the signal ends the process.
-        loop.add_signal_handler(signal.SIGHUP, stop.set if _has_terminal() else hangup.set)
+        loop.add_signal_handler(signal.SIGHUP, stop.set if has_terminal() else hangup.set)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     if part is not None:
         part.attach(stop.set)
@@ -199,7 +199,7 @@ def _run_workers(
         announce(replace(first, workers=tuple(others)))
 
     gc.freeze()  # what the workers share stays shared
-    return Parent(config.workers, run_worker, all_ready).run(hangup_stops=_has_terminal())
+    return Parent(config.workers, run_worker, all_ready).run(hangup_stops=has_terminal())
 
 
 async def _reload_at(hangup: asyncio.Event, broker: Broker, reread: Reread) -> None:
@@ -219,15 +219,6 @@ async def _collect_garbage(broker: Broker) -> None:
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
-
-
-def _has_terminal() -> bool:
-    """Whether a terminal controls this process, and would send SIGHUP when it closes."""
-    try:
-        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
-    except OSError:
-        return False
-    return True
 
 
 def forbid_core_dumps() -> None:

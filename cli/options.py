@@ -74,7 +74,7 @@ def parse_pairs(pairs: tuple[str, ...], option: str) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
-            raise click.UsageError(f"{option} {pair}: write KEY=VALUE".lstrip())
+            raise click.UsageError(f"{option} {pair}: write KEY=VALUE")
         if parsed.setdefault(name.strip(), value.strip()) != value.strip():
             raise click.UsageError(f"{option} gives {name.strip()} two values: give it once")
     return parsed

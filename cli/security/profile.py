@@ -63,7 +63,9 @@ def set_profile(*, name: str, pairs: tuple[str, ...]) -> None:
 
     path = profile_file(name, must_exist=False)
     kept = load_properties(str(path)) if path.is_file() else {}
-    found = {key: value for key, value in (kept | parse_pairs(pairs, "")).items() if value}
+    found = {
+        key: value for key, value in (kept | parse_pairs(pairs, "profile set")).items() if value
+    }
     parse_client_properties(str(path), found)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = io.StringIO()

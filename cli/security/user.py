@@ -6,7 +6,6 @@ command line, which every user of the machine sees.
 """
 
 import json
-import os
 import secrets
 import sys
 from collections.abc import Callable, Coroutine, Iterator
@@ -309,21 +308,14 @@ def _check_exists(data_dir: str) -> None:
 
 def _asked_password(name: str) -> str:
     """The password that the user types twice."""
-    if not (sys.stdin.isatty() or _has_terminal()):
+    from broker.terminal import has_terminal
+
+    if not (sys.stdin.isatty() or has_terminal()):
         raise click.UsageError(
             f"there is no terminal to type the password of {name} at: give --password-file FILE, "
             "or --generate"
         )
     return str(click.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True))
-
-
-def _has_terminal() -> bool:
-    """Whether a password can be typed although standard input is a file or a pipe."""
-    try:
-        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
-    except OSError:
-        return False
-    return True
 
 
 def _password(name: str, file: str | None, *, generate: bool) -> str:

@@ -132,17 +132,19 @@ class RunningBroker:
     def stop(self) -> int:
         """End the process as SIGTERM does, and return its exit code."""
         self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(timeout=STOP_TIMEOUT_S)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-        return code
+        return self._wait(STOP_TIMEOUT_S)
 
     def kill(self) -> None:
         """End the process at once, as a crash would; what is not synced yet may be lost."""
         self.process.kill()
-        self.process.wait()
+        self._wait()
+
+    def _wait(self, timeout_s: float | None = None) -> int:
+        """The exit code, once the process has ended; nothing of it stays open then."""
+        code = self.process.wait(timeout=timeout_s)
         if self.process.stdout is not None:
             self.process.stdout.close()
+        return code
 
     def restart(self) -> None:
         """Stop the process if it runs, and start it on the same records and port."""
@@ -162,12 +164,10 @@ class RunningBroker:
         """End the process if it runs, by force when it does not stop."""
         if self.process.poll() is None:
             self.process.terminate()
-            try:
-                self.process.wait(timeout=STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self.kill()
-        if self.process.stdout is not None:
-            self.process.stdout.close()
+        try:
+            self._wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
 
     def create_topic(
         self,
