@@ -9,6 +9,9 @@
     collect  the map as a checkpoint, and deletions of the entries that it replaces; beside the
              others, so that no answer waits for them
 
+While one round of shipping is under way, the ends of all logs are noted twice a second, so the next
+rounds are short also when more is appended than the store takes; they follow at once.
+
 With `remote.acks.enable` a sync of the group commit ends here: its records are visible and
 acknowledged when an entry of the journal has them (`GroupCommit.held`). All records of internal
 topics are shipped, so there the setting needs no `remote.storage.enable`: commits of offsets and
@@ -63,6 +66,9 @@ CHECK_MS: Final = 5_000
 METADATA_MS: Final = 1_000
 """How often metadata and the facts of all logs are compared with the bucket."""
 
+NOTE_MS: Final = 500
+"""How often the ends of logs are noted while a round is under way."""
+
 COLLECT_MS: Final = 1_000
 """The least time between checkpoints, also when one has failed."""
 
@@ -99,6 +105,8 @@ class BucketWriter:
         self.stopped: StorageError | None = None
         self._data_dir = data_dir
         self._lease_timer: TimerHandle | None = None
+        self._note_timer: TimerHandle | None = None
+        self._noted_ms = 0
         self._suspension: LeaseOver | None = None
         self._journal = BucketJournal(
             store, data_dir.directory_id, random, lease_ms=lease_ms, now_ms=live.monotonic_ms
@@ -215,11 +223,18 @@ class BucketWriter:
             self._data_dir.refusal.stop(str(self.stopped))
             self._fail_held(self.stopped)
         elif self._live.monotonic_ms() >= self._paused_until_ms:
-            await self._guarded(is_forced=False)
+            # Between two rounds others get the lock that wait for it.
+            while await self._guarded(is_forced=False):
+                if not self._shipper.has_noted:
+                    break
 
     async def ship(self) -> bool:
-        """Ship everything now; whether the bucket has it."""
-        return self.stopped is None and await self._guarded(is_forced=True)
+        """Ship all that is on disk at this moment; whether the bucket has it."""
+        wanted = self._shipper.note_ends()
+        while self.stopped is None and await self._guarded(is_forced=True):
+            if self._shipper.is_shipped(wanted):
+                return True
+        return False
 
     async def finish(self) -> None:
         """Complete the last syncs, ship the last records, release the bucket for the next broker.
@@ -281,16 +296,38 @@ class BucketWriter:
         if not renews:
             await self._check_when_due(now_ms)
         if is_forced or renews or self._is_due(now_ms):
-            entries = await self._threads.drive(self._shipper.ship(renews=renews))
-            self._lease_renewed()
-            self._metrics.entries += entries
-            self._waiting_since.clear()
-            self._release_held()
-            self._measure()
-            self._collect_when_due(now_ms)
+            await self._ship_round(now_ms, renews=renews)
         if renews:
             # A slow answer to the looks must not cost the lease.
             await self._check_when_due(now_ms)
+
+    async def _ship_round(self, now_ms: int, *, renews: bool) -> None:
+        """Ship up to the oldest ends that were noted, or else to those of now."""
+        if not self._shipper.has_noted or now_ms - self._noted_ms >= NOTE_MS:
+            self._note()
+        self._note_later()
+        try:
+            entries = await self._threads.drive(self._shipper.ship(renews=renews))
+        finally:
+            if self._note_timer is not None:
+                self._note_timer.cancel()
+                self._note_timer = None
+        self._lease_renewed()
+        self._metrics.entries += entries
+        self._release_held()
+        self._waiting_since = dict.fromkeys(self._measure(), now_ms)
+        self._collect_when_due(now_ms)
+
+    def _note(self) -> None:
+        self._shipper.note_ends()
+        self._noted_ms = self._live.monotonic_ms()
+
+    def _note_later(self) -> None:
+        def note() -> None:
+            self._note()
+            self._note_later()
+
+        self._note_timer = self._live.call_later(NOTE_MS, note)
 
     async def _check_when_due(self, now_ms: int) -> None:
         if now_ms - self._checked_ms >= CHECK_MS:
@@ -316,7 +353,7 @@ class BucketWriter:
             logger.warning("old entries of the bucket's journal stay for now: %s", error)
 
     def _is_due(self, now_ms: int) -> bool:
-        is_due = bool(self._group_commit.held)
+        is_due = bool(self._group_commit.held) or self._shipper.has_noted
         waiting = self._measure()
         for log, size in waiting.items():
             since_ms = self._waiting_since.setdefault(log, now_ms)

@@ -263,8 +263,14 @@ class BackgroundJobs:
             )
         if deleted:
             self.fetch_waiters.log_changed(log)
-        is_emptied = self.bucket is not None and self.bucket.is_emptied
-        for remote in [] if is_emptied else drop_expired_locally(log, now_ms):
+        bucket = self.bucket
+        if bucket is None:
+            dropped = drop_expired_locally(log, now_ms)
+        elif not bucket.is_emptied:
+            dropped = drop_expired_locally(log, now_ms, is_named=bucket.names)
+        else:
+            dropped = []
+        for remote in dropped:
             logger.info(
                 "%s-%d: segment %d is in the object store only (local retention)",
                 log.topic,

@@ -128,10 +128,11 @@ class Tiering:
 
     async def _make_room(self) -> None:
         """Remove the local copies of all that the store has: the disk is nearly full."""
-        now_ms, dropped = self._clock.wall_ms(), 0
+        now_ms, dropped, is_named = self._clock.wall_ms(), 0, self._bucket.names
         for _, log in list(self._tiered()):
             try:
-                dropped += len(drop_expired_locally(log, now_ms, is_pressed=True))
+                gone = drop_expired_locally(log, now_ms, is_named=is_named, is_pressed=True)
+                dropped += len(gone)
                 await self.threads.drive(log.delete_pending_files(now_ms))
             except StorageError as error:
                 logger.error("%s-%d: no room was made: %s", log.topic, log.partition, error)

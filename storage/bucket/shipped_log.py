@@ -6,6 +6,7 @@
 from dataclasses import field
 
 from storage.bucket.map import Piece
+from storage.log.log import Log
 from storage.segment.facts import RemoteObject, SegmentFacts
 from storage.segment.segment import Segment
 from values.dataclasses import dataclass
@@ -41,6 +42,18 @@ class ShippedLog:
         """Whether the map is known to have the lines of a segment."""
         known = self.known.get(where.base_offset)
         return known is not None and known[0] is where and known[1] is stored
+
+    def has_object(self, segment: Segment) -> bool:
+        """Whether the map names an object that has the segment's first offset."""
+        return segment.base_offset in self.segments
+
+    def named(self, log: Log) -> int:
+        """How many of the oldest segments have an object here that the map names, too."""
+        segments = log.segments
+        count = segments.uploaded
+        while count and not self.has_object(segments[count - 1]):
+            count -= 1
+        return count
 
     def is_rewritten(self, segment: Segment) -> bool:
         """Whether the map has the segment as it was before a round of compaction."""

@@ -9,11 +9,12 @@ entries that make them equal. `Shipper.ship` writes
 * the manifest's lines of segments that have an object;
 * all records that are on disk here and in no object: the *tail*, in pieces.
 
-A round of shipping takes effect as a whole. The ends of all tails are noted in one moment, and what
-does not fit into one entry goes into earlier ones that have records and no changes; the last entry
-names all pieces. So a committed offset is not ahead of the records that its group has seen, and no
-transaction is there without its coordinator's state. Records of a round that has failed are not
-read again from the disk, and not sent again, as long as their segments are the same.
+A round of shipping takes effect as a whole. It takes all logs up to where they ended at one moment
+(`storage.bucket.ends`), and names only objects that end there or below. What does not fit into one
+entry goes into earlier ones that have records and no changes; the last entry names all pieces. So a
+committed offset is not ahead of the records that its group has seen, and no transaction is there
+without its coordinator's state. Records of a round that has failed are not read again from the
+disk, and not sent again, as long as their segments are the same.
 
 A piece is a range of bytes of one `.log`. A piece a second would soon be too many to restore, so
 many small ones at a tail's end are written once more, as one: each record about once per factor of
@@ -38,6 +39,7 @@ from weakref import WeakKeyDictionary
 
 from protocol.records.layout import NO_OFFSET
 from storage.bucket.emptied import check_entries, check_journal, check_objects
+from storage.bucket.ends import Ends, EndsQueue, objects_up_to, synced_end
 from storage.bucket.journal import ENTRY_BYTES, BucketJournal, check_owner
 from storage.bucket.map import CLUSTER, META, Key, Piece, log_key, parse_key, parse_piece
 from storage.bucket.shipped_log import ShippedLog
@@ -128,6 +130,7 @@ class Shipper:
 
         self._drafted: set[RemoteObject] = set()
         self._ends: WeakKeyDictionary[Log, int] = WeakKeyDictionary()
+        self._noted = EndsQueue()
 
     # --- beginning ------------------------------------------------------------------------------
 
@@ -149,6 +152,7 @@ class Shipper:
         if number < 0 or self._logs:  # What an earlier call has seen there may be gone.
             self._logs.clear()
             self._ends.clear()
+            self._noted.clear()
             self._written.clear()
             logs = [log for _, log in self._shipped_logs()]
             yield from check_objects(journal, filter(None, map(_newest_object, logs)))
@@ -235,14 +239,14 @@ class Shipper:
     def waiting(self) -> Iterator[tuple[Log, int]]:
         """Each log with records that are on disk here only, and their bytes."""
         for part, log in self._shipped_logs():
-            end = _synced_end(log)
+            end = synced_end(log)
             if self._ends.get(log) == end.offset:
                 # Most of many partitions are idle, and the job asks often.
                 continue
             found = self._in_bucket(part)
             size = sum(
                 max(0, _limit(log, segment, end) - found.shipped(segment))
-                for segment in _unsealed(log, found)
+                for segment in _unsealed(log, found, found.named(log))
             )
             if size:
                 yield log, size
@@ -253,7 +257,8 @@ class Shipper:
             return True
         logs = self._shipped_logs()
         return len(self._logs) > len(logs) or any(
-            _facts_of(log) != self._in_bucket(part).seen for part, log in logs
+            _facts_of(log, log.segments.uploaded) != self._in_bucket(part).seen
+            for part, log in logs
         )
 
     def shipped_end(self, log: Log) -> int:
@@ -271,10 +276,27 @@ class Shipper:
 
     # --- shipping -------------------------------------------------------------------------------
 
-    def ship(self, *, renews: bool = False) -> Steps[int]:
-        """Write all that the bucket lacks; returns the number of entries.
+    def note_ends(self) -> Ends:
+        """Note where all logs end now, for a later round; also while one is under way."""
+        return self._noted.note(self._logs_to_note())
 
-        With `renews` at least one is written, for the lease. Raises:
+    def _logs_to_note(self) -> Iterator[Log]:
+        return (log for _, log in self._shipped_logs())
+
+    def is_shipped(self, ends: Ends) -> bool:
+        """Whether a round has reached the ends, or later ones."""
+        return self._noted.is_reached(ends)
+
+    @property
+    def has_noted(self) -> bool:
+        """Whether ends were noted that no round has reached."""
+        return len(self._noted) > 0
+
+    def ship(self, *, renews: bool = False) -> Steps[int]:
+        """Write what the bucket lacks up to the oldest noted ends; returns the number of entries.
+
+        Without noted ones up to the ends of now: then it has everything. With `renews` at least one
+        entry is written, for the lease. Raises:
             Fenced: another broker has taken over.
             StoreFailed: the next call continues.
             StorageFailed: a local file could not be read.
@@ -283,16 +305,20 @@ class Shipper:
         for _ in range(_TRIES):
             self._draft = _Draft(is_renewal=renews)
             self._forget_drafted()
+            ends = self._noted.oldest or self._noted.now(self._logs_to_note())
             try:
-                yield from self._ship()
+                yield from self._ship(ends)
                 self._forget_drafted()
                 self._written.clear()
+                self._noted.reach(ends)
                 break
             except (_Again, StoreFailed) as error:
                 # Found out by the next append: what of it was written.
                 yield from self._index()
                 if isinstance(error, StoreFailed):
                     raise
+                # Segments may have been replaced that the noted ends are in.
+                self._noted.clear()
         else:
             raise StoreFailed(f"the journal or the logs changed in each of {_TRIES} tries")
         return self._journal.state.number - first
@@ -310,18 +336,17 @@ class Shipper:
         if self._journal.is_settled:
             self._drafted.clear()
 
-    def _ship(self) -> Steps[None]:
+    def _ship(self, ends: Ends) -> Steps[None]:
         self._draft.changes.update(self._metadata_changes())
         logs = self._shipped_logs()
-        ends = {log: _synced_end(log) for _, log in logs}
-        noted = {log: log.segments.floor(end.base_offset) for log, end in ends.items()}
         self._drop_logs(self._logs.keys() - {part for part, _ in logs})
         for part, log in logs:
-            if log.offline_reason is None:
-                if _is_rewritten(log, ends[log], noted[log]):
+            end = ends.of(log)
+            if log.offline_reason is None and end is not None:
+                if end.is_rewritten(log):
                     raise _Again
                 try:
-                    yield from self._ship_log(part, log, ends[log])
+                    yield from self._ship_log(part, log, end.position)
                 except OSError as error:
                     raise storage_failure("ship", log.path, error) from error
             yield None
@@ -396,19 +421,23 @@ class Shipper:
 
     def _ship_log(self, part: _Part, log: Log, end: LogPosition) -> Steps[None]:
         found = self._in_bucket(part)
-        if _facts_of(log) != found.seen:
+        if _facts_of(log, objects_up_to(log, end.offset)) != found.seen:
             yield from _compare_objects(log, found)
             if log.is_closed:
                 # Its topic was deleted.
                 raise _Again
-        facts = _facts_of(log)
+        objects = objects_up_to(log, end.offset)
+        if any(log.segments[number].is_remote for number in range(objects, log.segments.uploaded)):
+            # It reaches over the end, and its records are in the store only.
+            raise _Again
+        facts = _facts_of(log, objects)
         if facts != found.seen:
-            self._draft.changes.update(self._log_changes(part, log, found))
+            self._draft.changes.update(self._log_changes(part, log, found, objects))
             self._draft.seen[part] = facts
-        local = _unsealed(log, found)
+        local = _unsealed(log, found, objects)
         here = {segment.base_offset: segment for segment in local}
         if log.config.remote_storage_enable:
-            end_of_objects = log.segments[log.segments.uploaded].base_offset
+            end_of_objects = log.segments[objects].base_offset
             outdated = {base for base in found.pieces if base < end_of_objects}
         else:
             # After a start, pieces of a segment that has gone since have no source.
@@ -495,10 +524,12 @@ class Shipper:
         draft.pieces[key] = _Place(at, end - start, crc, segment)
         return end
 
-    def _log_changes(self, part: _Part, log: Log, found: ShippedLog) -> Iterator[tuple[str, Json]]:
-        """The facts of a log that differ from the map."""
+    def _log_changes(
+        self, part: _Part, log: Log, found: ShippedLog, objects: int
+    ) -> Iterator[tuple[str, Json]]:
+        """The facts of a log that differ from the map, which names its `objects` oldest objects."""
         segments = log.segments
-        first = segments[segments.uploaded].base_offset
+        first = segments[objects].base_offset
         former = self._journal.state.documents.get(log_key(*part))
         facts: dict[str, Json] = {
             "start": log.log_start_offset,
@@ -517,7 +548,7 @@ class Shipper:
             facts["cleaned"] = min(log.cleaned_offset, first)
         if former != facts:
             yield log_key(*part), facts
-        prefix = [segments[number] for number in range(segments.uploaded)]
+        prefix = [segments[number] for number in range(objects)]
         for segment in prefix:
             where, stored = segment.remote, log.manifest.facts.get(segment.base_offset)
             if where is not None and stored is not None and not found.knows(where, stored):
@@ -552,26 +583,20 @@ def _newest_object(log: Log) -> RemoteObject | None:
     return None if newest is None or newest.next_offset <= log.log_start_offset else newest
 
 
-def _synced_end(log: Log) -> LogPosition:
-    """The end of what is on disk, which a sync may just have moved, before it is visible."""
-    ticket = log.unsynced.ticket
-    if ticket is not None and ticket.is_done and ticket.error is None:
-        return ticket.end
-    return log.durable_position
-
-
-def _unsealed(log: Log, found: ShippedLog) -> list[Segment]:
+def _unsealed(log: Log, found: ShippedLog, objects: int) -> list[Segment]:
     """The segments of which the records are shipped in pieces, oldest first.
 
-    One that was rewritten is left to its upload, if there is one.
+    The map names the `objects` oldest objects. One that was rewritten is left to its upload, if
+    there is one, and an object after it stays as the map has it.
     """
     segments = log.segments
-    unsealed = (segments[number] for number in range(segments.uploaded, len(segments)))
+    unsealed = (segments[number] for number in range(objects, len(segments)))
     waits = log.config.remote_storage_enable
     return [
         segment
         for segment in unsealed
-        if segment.remote is None and not (waits and found.is_rewritten(segment))
+        if not (waits and found.is_rewritten(segment))
+        and (segment.remote is None or not (segment.is_remote or found.has_object(segment)))
     ]
 
 
@@ -582,18 +607,13 @@ def _limit(log: Log, segment: Segment, end: LogPosition) -> int:
     return min(segment.size, end.position) if segment.base_offset == end.base_offset else 0
 
 
-def _is_rewritten(log: Log, end: LogPosition, noted: Segment) -> bool:
-    """Whether `end`, which was in the segment `noted`, is now inside one that replaced it."""
-    segment = log.segments.floor(end.base_offset)
-    return segment is not noted and segment.base_offset < end.offset < segment.next_offset
-
-
-def _facts_of(log: Log) -> tuple[object, ...]:
+def _facts_of(log: Log, objects: int) -> tuple[object, ...]:
+    """What the map has of a log besides records, when it names its `objects` oldest objects."""
     entries = log.leader_epochs.entries
     return (
         log.log_start_offset,
         log.segments.first.base_offset,
-        log.segments.uploaded,
+        objects,
         log.segments.replacements,
         log.manifest.cleaned_offset,
         len(entries),

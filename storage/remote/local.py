@@ -3,20 +3,24 @@
 Owns one decision and its order. `local.retention.ms` and `local.retention.bytes` are applied by the
 rules of `storage.log.retention` to the segments that are here; -2 stands for the topic's
 `retention.ms` and `retention.bytes`. Segments go oldest first, up to the first one whose object is
-not recorded durably. Indexes, facts and producer snapshots stay.
+not recorded durably, here and in the bucket's journal: a round of shipping may need its records
+until then (`storage.bucket.shipping`). Indexes, facts and producer snapshots stay.
 
 A topic that is only compacted has no such settings that apply, so -2 stands for no limit there.
 
 Source: KIP-405; Kafka `UnifiedLog.deleteOldSegments` for tiered logs.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import takewhile
 from typing import Final
 
 from config import TopicConfig
 from storage.errors import storage_failure
 from storage.log.log import Log
 from storage.log.retention import RetentionRules, ages_of, plan_retention, rules_of
+from storage.segment.facts import RemoteObject
 from storage.segment.segment import Segment
 
 NO_LIMIT: Final = -1
@@ -24,11 +28,21 @@ AS_THE_WHOLE: Final = -2
 """Value of a local limit that stands for the limit of the whole log."""
 
 
-def drop_expired_locally(log: Log, now_ms: int, *, is_pressed: bool = False) -> list[Segment]:
+def _each_is_named(_: RemoteObject) -> bool:
+    return True
+
+
+def drop_expired_locally(
+    log: Log,
+    now_ms: int,
+    *,
+    is_named: Callable[[RemoteObject], bool] = _each_is_named,
+    is_pressed: bool = False,
+) -> list[Segment]:
     """Remove the local files that local retention selects; returns their segments.
 
-    With `is_pressed` the disk is nearly full: all go that have an object, without delay. Raises
-    StorageFailed.
+    `is_named` says whether the bucket's journal has an object; a standby has no others. With
+    `is_pressed` the disk is nearly full: all go that have one, without delay. Raises StorageFailed.
     """
     end = log.segments.remote_end
     if end is None or log.offline_reason is not None or log.changes.swap is not None:
@@ -50,7 +64,8 @@ def drop_expired_locally(log: Log, now_ms: int, *, is_pressed: bool = False) -> 
         now_ms=now_ms,
     )
     due_ms = now_ms if is_pressed else now_ms + log.config.file_delete_delay_ms
-    dropped = [segment for segment, _ in here[: len(plan.reasons)]]
+    selected = (segment for segment, _ in here[: len(plan.reasons)])
+    dropped = list(takewhile(lambda one: one.remote is not None and is_named(one.remote), selected))
     assert not dropped or dropped[-1].next_offset <= end, "a segment without an object would go"
     try:
         for segment in dropped:

@@ -66,7 +66,7 @@ def local_copy_goes_before_the_line_is_synced(patch: Patch) -> None:
 def local_copy_goes_without_an_object(patch: Patch) -> None:
     """Local retention does not ask for an object."""
 
-    def drop(log: Any, now_ms: int) -> list[Any]:
+    def drop(log: Any, now_ms: int, *, is_named: Any) -> list[Any]:
         dropped = [one for one in list(log.segments)[:-1] if not one.is_remote]
         for segment in dropped:
             path = segment.log.path

@@ -90,7 +90,9 @@ class TieredWorkload(Workload):
         try:
             if not self._journal.is_owner:
                 self._drive(self._shipper.begin())
-            self._drive(self._shipper.ship())
+            self._drive(self._shipper.ship(), notes=0.03)
+            while self._shipper.has_noted and rng.random() < 0.6:
+                self._drive(self._shipper.ship(), notes=0.01)
             for topic in self._dir().topics.values():
                 for log in topic.logs:
                     promised = self.promises.partitions.get((log.topic, log.partition))
@@ -130,9 +132,11 @@ class TieredWorkload(Workload):
             self.store.faults = {}
         self._check_bucket()
 
-    def _drive(self, steps: Steps[int]) -> None:
-        """Run the steps; appends and deletions come in between."""
+    def _drive(self, steps: Steps[int], *, notes: float = 0) -> None:
+        """Run the steps; appends and deletions come in between, and ends are noted."""
         for call in steps:
+            if self._store_rng.random() < notes:
+                self._shipper.note_ends()
             if self._store_rng.random() < 0.1:
                 self._erase_first()
             if call is not None:
@@ -191,7 +195,7 @@ class TieredWorkload(Workload):
             pass
         finally:
             self.store.faults = {}
-        drop_expired_locally(log, NOW_MS)
+        drop_expired_locally(log, NOW_MS, is_named=self._shipper.names)
         if rng.random() < 0.3:
             # Before the bucket's journal knows the new objects.
             with suppress(StoreFailed):

@@ -80,8 +80,10 @@ async def fill(client: RawClient, clock: FrozenClock, **settings: str) -> bytes:
 
 
 async def tier(running: RunningBroker, clock: FrozenClock) -> None:
-    """Upload, then let local retention pass."""
+    """Upload, name the objects in the bucket's journal, then let local retention pass."""
     await running.broker.jobs.run_now("tiering")
+    assert running.broker.bucket is not None
+    assert await running.broker.bucket.ship()
     clock.jump_wall(5_000)
     await running.broker.jobs.run_now("retention")
     await running.broker.jobs.run_now("pending-files")
@@ -343,6 +345,10 @@ async def test_a_full_disk_makes_local_copies_go_early(
         await running.broker.jobs.run_now("tiering")
         assert len(logs_in(directory)) == 5
         monkeypatch.setattr(SpaceGuard, "left_bytes", lambda self: 1_000)
+        await running.broker.jobs.run_now("tiering")
+        assert len(logs_in(directory)) == 5, "the bucket's journal does not name them yet"
+        assert running.broker.bucket is not None
+        assert await running.broker.bucket.ship()
         await running.broker.jobs.run_now("tiering")
         assert len(logs_in(directory)) == 1
         assert list((directory / "t-0").glob("*.deleted")) == []

@@ -443,9 +443,9 @@ def test_a_log_that_is_in_the_bucket_costs_no_look_at_its_segments(
     looked: list[Log] = []
     unsealed = shipping._unsealed
 
-    def counted(log: Log, found: Any) -> list[Segment]:
+    def counted(log: Log, found: Any, objects: int) -> list[Segment]:
         looked.append(log)
-        return unsealed(log, found)
+        return unsealed(log, found, objects)
 
     monkeypatch.setattr(shipping, "_unsealed", counted)
     assert list(machine.shipper.waiting()) == []

@@ -7,9 +7,11 @@ import pytest
 
 from protocol.records.builder import build_batch
 from protocol.records.record import Record
+from storage.bucket import ends as noted_ends
 from storage.bucket import journal as journals
 from storage.bucket import shipping
 from storage.bucket.audit import audit_bucket
+from storage.bucket.ends import EndsQueue
 from storage.bucket.journal import JOURNAL_PREFIX, BucketJournal, read_state
 from storage.bucket.map import BucketState
 from storage.bucket.restore import restore
@@ -18,6 +20,7 @@ from storage.directory.data_dir import DataDir
 from storage.disk.steps import run_steps
 from storage.errors import BucketEmptied, StoreFailed
 from storage.log.log import Log
+from storage.remote.local import drop_expired_locally
 from storage.remote.upload import next_to_upload, upload_segment
 from tests.support.logs import batch
 from tests.support.power_loss import Survival
@@ -188,6 +191,135 @@ def test_uploads_that_end_during_a_round_do_not_hold_it_up() -> None:
     assert restored_ends(machine.store) == wanted
 
 
+def test_a_round_ships_up_to_the_oldest_ends_that_were_noted() -> None:
+    machine = Machine()
+    machine.append("t")
+    machine.commit("a")
+    machine.ship()
+    noted = []
+    for _ in range(3):
+        machine.append("s")
+        machine.append("t", 2)
+        machine.commit("b")
+        machine.shipper.note_ends()
+        noted.append(machine.ends())
+    machine.append("t")
+    last = machine.shipper.note_ends()
+    machine.append("t")
+    for ends in noted:
+        assert not machine.shipper.is_shipped(last)
+        machine.ship()
+        assert restored_ends(machine.store) == ends
+    machine.ship()
+    assert machine.shipper.is_shipped(last)
+    assert not machine.shipper.has_noted
+    ((log, _),) = machine.shipper.waiting()
+    assert log is machine.log("t")
+    machine.ship()
+    assert restored_ends(machine.store) == machine.ends()
+
+
+def test_an_object_that_reaches_over_the_noted_ends_is_named_later() -> None:
+    """Its log would be ahead of the others: half of a transaction, for one."""
+    machine = Machine(TIERED)
+    machine.append("s")
+    machine.ship()
+    machine.append("t", 3)
+    machine.shipper.note_ends()
+    noted = machine.ends()
+    machine.append("t", 9)
+    machine.commit("a")
+    log, topic_id = machine.log("t"), machine.dir.topics["t"].topic_id
+    while (due := next_to_upload(log)) is not None:
+        run_steps(upload_segment(log, due, topic_id, machine.store, Random(due.base_offset)))
+    assert (log.segments.remote_end or 0) > noted["t"]
+    unnamed = dict(machine.shipper.waiting())[log]
+    assert unnamed == sum(segment.size for segment in log.segments)
+    machine.ship()
+    assert restored_ends(machine.store) == noted
+    assert machine.shipper.has_changes()
+    machine.ship()
+    assert restored_ends(machine.store) == machine.ends()
+    assert not machine.shipper.has_changes()
+    assert list(machine.shipper.waiting()) == []
+    assert audit_bucket(read_state(machine.store), machine.store).problems == []
+
+
+def test_local_copies_wait_until_the_journal_names_their_objects() -> None:
+    machine = Machine({**TIERED, "local.retention.bytes": "0", "file.delete.delay.ms": "0"})
+    machine.append("t", 6)
+    log, topic_id = machine.log("t"), machine.dir.topics["t"].topic_id
+    machine.ship()
+    while (due := next_to_upload(log)) is not None:
+        run_steps(upload_segment(log, due, topic_id, machine.store, Random(due.base_offset)))
+    names = machine.shipper.names
+    assert drop_expired_locally(log, NOW_MS, is_named=names) == []
+    assert drop_expired_locally(log, NOW_MS, is_named=names, is_pressed=True) == []
+    machine.ship()
+    dropped = drop_expired_locally(log, NOW_MS, is_named=names)
+    assert len(dropped) == log.segments.uploaded > 1
+
+
+def test_records_that_only_the_store_has_need_later_ends() -> None:
+    """A directory of an earlier version may have dropped them before the journal named them."""
+    machine = Machine({**TIERED, "local.retention.bytes": "0", "file.delete.delay.ms": "0"})
+    machine.append("t", 3)
+    machine.ship()
+    machine.append("s")
+    machine.shipper.note_ends()
+    machine.append("t", 6)
+    log, topic_id = machine.log("t"), machine.dir.topics["t"].topic_id
+    while (due := next_to_upload(log)) is not None:
+        run_steps(upload_segment(log, due, topic_id, machine.store, Random(due.base_offset)))
+    assert len(drop_expired_locally(log, NOW_MS)) > 1
+    machine.ship()
+    assert restored_ends(machine.store) == machine.ends()
+    assert not machine.shipper.has_noted
+
+
+@pytest.mark.usefixtures("small_entries")
+def test_rounds_stay_short_when_more_comes_than_the_store_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A round that took all there is would be longer than the one before it, without a bound."""
+    monkeypatch.setattr(shipping, "MERGED_BYTES", 400)
+    machine = Machine()
+    machine.ship()
+    entries, calls = [], 0
+    machine.append("t", 8)
+    for _ in range(20):
+        before = machine.journal.state.number
+        for call in machine.shipper.ship():
+            if call is not None:
+                call.run()
+                calls += 1
+                machine.append("t")
+                if calls % 8 == 0:
+                    machine.shipper.note_ends()
+        entries.append(machine.journal.state.number - before)
+    (waiting,) = (size for _, size in machine.shipper.waiting())
+    assert waiting > 10 * 8 * len(batch(NOW_MS, size=150)), "the store takes as much as comes"
+    assert max(entries) < 12
+
+
+def test_noted_ends_are_thinned_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a store is down for long, as many are kept as rounds should be made of it."""
+    monkeypatch.setattr(noted_ends, "ENDS_MAX", 32)
+    machine = Machine()
+    logs = [machine.log(name) for name in ("s", "t")]
+    queue = EndsQueue()
+    noted = [queue.note(logs) for _ in range(160)]
+    left = []
+    while queue.oldest is not None:
+        left.append(queue.oldest.number)
+        queue.reach(queue.oldest)
+    assert 8 <= len(left) <= 16
+    assert left == sorted(left)
+    assert left[-1] == noted[-1].number
+    assert all(queue.is_reached(one) for one in noted)
+    assert not queue.is_reached(queue.now([]))
+
+
 @pytest.mark.parametrize("fault", [StoreFault.LATE, StoreFault.LOST])
 def test_a_log_whose_first_entry_turns_up_late_is_continued(fault: StoreFault) -> None:
     machine = Machine()
@@ -292,3 +424,16 @@ def test_entries_are_written_while_a_checkpoint_is(monkeypatch: pytest.MonkeyPat
         found: BucketState = read_state(machine.store)
         assert found.documents == machine.journal.state.documents
     assert 0 < machine.journal.entries < 6
+
+
+def test_records_may_be_deleted_after_ends_were_noted() -> None:
+    """The log then begins after the noted end, and a restore begins there, too."""
+    machine = Machine()
+    machine.append("t", 3)
+    machine.shipper.note_ends()
+    machine.append("t", 6)
+    machine.log("t").delete_before(8)
+    machine.ship()
+    assert restored_ends(machine.store)["t"] >= 8
+    machine.ship()
+    assert restored_ends(machine.store) == machine.ends()
