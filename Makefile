@@ -236,8 +236,9 @@ bench: setup ## beside Apache Kafka, 45 minutes (MINUTES=); writes docs/benchmar
 	$(BIN)/python -m benchmarks.whole $(if $(MINUTES),--minutes $(MINUTES))
 
 .PHONY: bench-smoke
-bench-smoke: setup ## the machinery of `make bench`, in two minutes; asserts that it runs, not how fast
+bench-smoke: setup ## the machinery of `make bench` and the loss of a machine, in two minutes; asserts that it runs, not how fast
 	$(BIN)/python -m benchmarks.whole --smoke --no-write
+	$(BIN)/python -m benchmarks.machine_loss --seconds 3 --runs 1
 
 .PHONY: docs
 docs: setup ## regenerate the tables in docs/
