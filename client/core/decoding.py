@@ -5,7 +5,9 @@ without.
 """
 
 from client.types import ConsumerRecord, TopicPartition
-from protocol.records.layout import TimestampType
+from protocol.records.batch import RecordBatch
+from protocol.records.layout import MAGIC_AT, MAGIC_V2, TimestampType
+from protocol.records.record import decode_fields
 from protocol.records.scan import iter_records
 
 
@@ -22,18 +24,13 @@ def to_records(
         ProtocolError: the batch does not parse.
     """
     topic, number = partition
+    is_v2 = batch[MAGIC_AT] == MAGIC_V2
+    records = decode_fields(RecordBatch(batch)) if is_v2 else iter_records(batch)
+    # Without the call of a Python function, which is what a named tuple's own constructor is.
+    new, kind = tuple.__new__, ConsumerRecord
+    stamp, epoch = timestamp_type, leader_epoch
     return [
-        ConsumerRecord(
-            topic,
-            number,
-            record.offset,
-            record.timestamp,
-            timestamp_type,
-            record.key,
-            record.value,
-            record.headers,
-            leader_epoch,
-        )
-        for record in iter_records(batch)
-        if record.offset >= first
+        new(kind, (topic, number, offset, time_ms, stamp, key, value, headers, epoch, 0))
+        for offset, time_ms, key, value, headers in records
+        if offset >= first
     ]
