@@ -19,6 +19,20 @@ def json_option(function: _Command) -> _Command:
     return click.option("--json", "as_json", is_flag=True, help="JSON for programs.")(function)
 
 
+class WholeNumber(click.IntRange):
+    """A whole number within bounds; click's own type names them only to a number outside."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number; raises BadParameter."""
+        try:
+            int(value)
+        except ValueError:
+            bounds = self._describe_range()
+            self.fail(f"{value!r} is not a whole number; the range is {bounds}.", param, ctx)
+        number: int = super().convert(value, param, ctx)
+        return number
+
+
 class DirectoryType(click.ParamType[Path]):
     """A directory that must exist; click's own type calls a missing one a usage error."""
 
@@ -62,6 +76,19 @@ def confirm(question: str, *, is_confirmed: bool) -> None:
             raise click.UsageError("deleting needs --yes when standard input is not a terminal")
         if not click.confirm(question):
             raise CommandFailed("nothing was deleted")
+
+
+def ask_password(name: str, instead: str) -> str:
+    """The password of the user `name`, typed twice.
+
+    Raises:
+        click.UsageError: there is no terminal to type it at; `instead` says what to do then.
+    """
+    from broker.terminal import has_terminal
+
+    if not (sys.stdin.isatty() or has_terminal()):
+        raise click.UsageError(f"there is no terminal to type the password of {name} at: {instead}")
+    return str(click.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True))
 
 
 def parse_pairs(pairs: tuple[str, ...], option: str) -> dict[str, str]:

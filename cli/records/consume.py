@@ -34,7 +34,7 @@ from cli.broker_options import (
     read_password,
     run_async,
 )
-from cli.options import check_contradiction, now_ms
+from cli.options import WholeNumber, check_contradiction, now_ms
 from cli.output import note
 from cli.record_format import DEFAULT_FORMAT, RAW_FORMAT, line_format, to_json, unescape
 from cli.records.consume_alone import read_alone
@@ -92,12 +92,12 @@ class StartType(click.ParamType[Start]):
 @click.option("-f", "--from", "start", type=StartType(), help="Where to begin; default latest.")
 @click.option("-u", "--until", "until_ms", type=TIME, help="Only records before this time.")
 @click.option("-e", "--exit-at-end", is_flag=True, help="Stop at the present end.")
-@click.option("-n", "--max", "limit", type=click.IntRange(min=1), help="Stop after so many.")
+@click.option("-n", "--max", "limit", type=WholeNumber(min=1), help="Stop after so many.")
 @click.option(
     "-p",
     "--partition",
     "numbers",
-    type=click.IntRange(min=0),
+    type=WholeNumber(min=0),
     multiple=True,
     help="Only this partition; repeatable.",
 )

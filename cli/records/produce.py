@@ -13,7 +13,7 @@ from click.core import ParameterSource
 
 from cli.broker_options import TIME, TOPIC, BrokerOptions, ask_admin, broker_options, run_async
 from cli.failures import CommandFailed
-from cli.options import check_contradiction, now_ms
+from cli.options import WholeNumber, check_contradiction, now_ms
 from cli.output import Progress, format_count, format_size, note
 from cli.record_format import Outgoing, field_of, from_json, read_time, unescape
 from cli.records.template import line_reader
@@ -126,7 +126,7 @@ class LineRules:
     multiple=True,
     help="A header of all records; repeatable.",
 )
-@click.option("-p", "--partition", type=click.IntRange(min=0), help="For all records.")
+@click.option("-p", "--partition", type=WholeNumber(min=0), help="For all records.")
 @click.option(
     "-z",
     "--compression",

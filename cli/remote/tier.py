@@ -12,7 +12,7 @@ import click
 
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import DirectoryType, json_option
+from cli.options import DirectoryType, WholeNumber, json_option
 from cli.output import format_count, format_size, print_json, print_table
 from cli.stores import cluster_of, open_bucket
 from client.times import format_duration
@@ -97,7 +97,7 @@ def status(*, directory: Path, url: str | None, price: float, as_json: bool) -> 
     "--older-than",
     "hours",
     metavar="HOURS",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     default=24,
     show_default=True,
     help="Leave newer objects alone: a running upload may be among them.",

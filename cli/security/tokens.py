@@ -12,7 +12,7 @@ import click
 from cli.broker_options import BrokerOptions, ask_admin, login_options
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import json_option
+from cli.options import WholeNumber, json_option
 from cli.output import note, print_json, print_table
 from client.admin import Admin
 from client.descriptions import DelegationToken
@@ -31,7 +31,7 @@ def command() -> None:
 @click.option("--renewer", "renewers", metavar="USER", multiple=True, help="May renew it too.")
 @click.option(
     "--lifetime-ms",
-    type=click.IntRange(min=1),
+    type=WholeNumber(min=1),
     help="The longest lifetime; by default that of the broker.",
 )
 @login_options
@@ -91,7 +91,7 @@ def list_tokens(*, owners: tuple[str, ...], broker: BrokerOptions, as_json: bool
 
 @command.command()
 @_id
-@click.option("--period-ms", type=click.IntRange(min=1), help="By default that of the broker.")
+@click.option("--period-ms", type=WholeNumber(min=1), help="By default that of the broker.")
 @login_options
 def renew(*, token_id: str, period_ms: int | None, broker: BrokerOptions) -> None:
     """Let a token expire later."""
@@ -105,7 +105,7 @@ def renew(*, token_id: str, period_ms: int | None, broker: BrokerOptions) -> Non
 
 @command.command()
 @_id
-@click.option("--period-ms", type=click.IntRange(min=0), help="By default it is removed at once.")
+@click.option("--period-ms", type=WholeNumber(min=0), help="By default it is removed at once.")
 @login_options
 def expire(*, token_id: str, period_ms: int | None, broker: BrokerOptions) -> None:
     """Remove a token, or let it expire earlier."""

@@ -7,7 +7,6 @@ command line, which every user of the machine sees.
 
 import json
 import secrets
-import sys
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +17,7 @@ from cli.broker_options import BrokerOptions, ask_admin, login_options, read_pas
 from cli.client_properties import profile_file, read_client_properties
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import json_option
+from cli.options import WholeNumber, ask_password, json_option
 from cli.output import note, print_json, print_table
 from cli.security.refusals import check_is_distinct, check_is_new
 from client.admin import Admin
@@ -49,7 +48,7 @@ _mechanism = click.option(
 )
 _iterations = click.option(
     "--iterations",
-    type=click.IntRange(4096, 16384),
+    type=WholeNumber(4096, 16384),
     default=ITERATIONS,
     show_default=True,
     help="More make guessing from a stolen directory slower, and logging in too.",
@@ -306,23 +305,11 @@ def _check_exists(data_dir: str) -> None:
         raise CommandFailed(f"there is no directory {data_dir}", ExitCode.NOT_FOUND)
 
 
-def _asked_password(name: str) -> str:
-    """The password that the user types twice."""
-    from broker.terminal import has_terminal
-
-    if not (sys.stdin.isatty() or has_terminal()):
-        raise click.UsageError(
-            f"there is no terminal to type the password of {name} at: give --password-file FILE, "
-            "or --generate"
-        )
-    return str(click.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True))
-
-
 def _password(name: str, file: str | None, *, generate: bool) -> str:
     if generate:
         if file is not None:
             raise click.UsageError("--generate and a file with the password: give one of them")
         return secrets.token_urlsafe(_GENERATED_BYTES)
     if file is None:
-        return _asked_password(name)
+        return ask_password(name, "give --password-file FILE, or --generate")
     return read_password(file)

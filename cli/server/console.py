@@ -9,6 +9,7 @@ import click
 from cli.broker_options import BrokerOptions, broker_options
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
+from cli.options import ask_password
 from cli.server.logs import set_up
 from client.aio.explain import parse_metrics_url
 from client.core.options import parse_bootstrap
@@ -150,7 +151,7 @@ def _add_user(name: str, path: str | None) -> int:
         raise click.UsageError("--add-user needs --users FILE: where the user is written")
     from console.web.users import add_user
 
-    password = click.prompt("Password", hide_input=True, confirmation_prompt=True)
+    password = ask_password(name, "run this command at one")
     try:
         add_user(Path(path), name, password)
     except ValueError as error:

@@ -103,7 +103,7 @@ def _interpreter(_: BrokerConfig) -> Iterator[Finding]:
 
 
 def _speedups(_: BrokerConfig) -> Iterator[Finding]:
-    from cli.server.loops import SLOWER, missing_loops
+    from cli.server.loops import SLOWER, how_to_compile, missing_loops
     from protocol.records import checksums
 
     if not (missing := missing_loops()):
@@ -112,7 +112,7 @@ def _speedups(_: BrokerConfig) -> Iterator[Finding]:
         yield warn(
             "record loops",
             f"{len(missing)} modules run as plain Python: {SLOWER}",
-            "install a C compiler, then reinstall tidelog",
+            how_to_compile(),
         )
     if checksums.HARDWARE_CRC32C:
         yield good("CRC-32C", "in hardware")

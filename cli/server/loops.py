@@ -1,5 +1,6 @@
 """Which compiled modules an installation lacks; without a C compiler they run as plain Python."""
 
+import os
 from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
@@ -18,6 +19,17 @@ _LOADED: Final[tuple[ModuleType, ...]] = tuple(
 )
 
 SLOWER: Final = f"{extensions.SLOWER} (tidelog docs install)"
+
+
+def how_to_compile() -> str:
+    """What to do so that the modules are compiled on this machine."""
+    import shutil
+    import sysconfig
+
+    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+    if shutil.which(compiler) or shutil.which("cc"):
+        return "install tidelog again; TIDELOG_COMPILE=required says why it does not compile"
+    return "install a C compiler, then tidelog again"
 
 
 def missing_loops() -> Sequence[str]:

@@ -166,14 +166,14 @@ def command(
 
 def warn_if_slow() -> None:
     """Log which work is slower here, if modules are not compiled: an installer shows no build."""
-    from cli.server.loops import SLOWER, missing_loops
+    from cli.server.loops import SLOWER, how_to_compile, missing_loops
 
     if missing := missing_loops():
         logger.warning(
-            "modules not compiled, so that they run as plain Python: %d; %s; install a C compiler "
-            "and then tidelog again",
+            "modules not compiled, so that they run as plain Python: %d; %s; %s",
             len(missing),
             SLOWER,
+            how_to_compile(),
         )
 
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 import click
 
 from cli.broker_options import TIME, BrokerOptions
+from cli.options import WholeNumber
 from cli.output import format_count, format_size, print_table
 from cli.time.options import ask_about, note_unanswered, print_document, topic_options
 from client.times import format_duration, format_time
@@ -20,7 +21,7 @@ _LONGEST: Final = 40
 @click.option("--until", "to_ms", type=TIME, help="Default: after the newest record.")
 @click.option(
     "--bars",
-    type=click.IntRange(1, 1000),
+    type=WholeNumber(1, 1000),
     default=_BARS,
     show_default=True,
     help="How many bars at most; they are of whole seconds, minutes, hours or days.",

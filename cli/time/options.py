@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from cli.broker_options import TOPIC, BrokerOptions, ask_admin, broker_options
-from cli.options import json_option
+from cli.options import WholeNumber, json_option
 from cli.output import note, print_json
 from client.admin import Admin
 from client.errors import NotThere
@@ -37,7 +37,7 @@ def metrics_options(function: Callable[..., Any]) -> Callable[..., Any]:
 def topic_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """TOPIC and ``-p``, and `metrics_options`."""
     partition = click.option(
-        "-p", "--partition", type=click.IntRange(min=0), help="Only this partition."
+        "-p", "--partition", type=WholeNumber(min=0), help="Only this partition."
     )
     return click.argument("topic", type=TOPIC)(partition(metrics_options(function)))
 

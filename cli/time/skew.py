@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from cli.broker_options import BrokerOptions
+from cli.options import WholeNumber
 from cli.output import format_count, format_size, print_table
 from cli.time.options import ask_about, note_unanswered, print_document, topic_options
 from client.times import find_unit_mistake, format_duration, format_time
@@ -18,7 +19,7 @@ _AHEAD_MS = 60_000
 @click.option(
     "--bytes",
     "size_bytes",
-    type=click.IntRange(1, 64 * 1024 * 1024),
+    type=WholeNumber(1, 64 * 1024 * 1024),
     default=8 * 1024 * 1024,
     show_default=True,
     help="How much to read, the newest records of all partitions together.",

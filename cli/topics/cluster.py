@@ -8,7 +8,7 @@ from cli.broker_options import BrokerOptions, ask_admin, broker_options
 from cli.changes import change_options, change_settings, changes_of
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import json_option
+from cli.options import WholeNumber, json_option
 from cli.output import format_size, print_json, print_table
 from client.admin import Admin
 from client.descriptions import ConfigEntry
@@ -78,7 +78,7 @@ async def _describe(admin: Admin) -> dict[str, Any]:
 
 
 _node_option = click.option(
-    "--node", type=click.IntRange(min=0), help="This broker; default the controller."
+    "--node", type=WholeNumber(min=0), help="This broker; default the controller."
 )
 
 

@@ -16,7 +16,7 @@ import click
 from cli.broker_options import GROUP, TIME, TOPIC
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import check_contradiction
+from cli.options import WholeNumber, check_contradiction
 from cli.output import note, print_json, print_table, say
 from client.admin import Admin
 from client.checks import check_number, check_offset
@@ -230,7 +230,7 @@ _OPTIONS: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = (
     click.option("--to-time", "to_ms", type=TIME, help="The first record at or after it."),
     click.option("--to-earliest", is_flag=True, help="The first record there is."),
     click.option("--to-latest", is_flag=True, help="After the last record."),
-    click.option("--to-offset", type=click.IntRange(min=0), help="This offset in every partition."),
+    click.option("--to-offset", type=WholeNumber(min=0), help="This offset in every partition."),
     click.option("--shift-by", type=int, metavar="N", help="N offsets on, or back if negative."),
     click.option(
         "--from-file",

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from cli.broker_options import TIME, TOPIC, BrokerOptions, broker_options
-from cli.options import check_contradiction, json_option
+from cli.options import WholeNumber, check_contradiction, json_option
 from cli.output import print_json, print_table, time_fields
 from cli.time.options import ask_about
 from cli.topics.explanation import show_explanations
@@ -23,7 +23,7 @@ Hits = dict[TopicPartition, OffsetAndTimestamp | None]
 @click.option("--earliest", is_flag=True, help="The first offset there is.")
 @click.option("--latest", is_flag=True, help="One past the last offset.")
 @click.option("--max-timestamp", is_flag=True, help="The newest record by time.")
-@click.option("-p", "--partition", type=click.IntRange(min=0), help="Only this partition.")
+@click.option("-p", "--partition", type=WholeNumber(min=0), help="Only this partition.")
 @click.option(
     "--explain",
     "is_explained",

@@ -21,7 +21,7 @@ from cli.broker_options import (
     none_to_see,
     run_async,
 )
-from cli.options import check_contradiction, confirm, json_option
+from cli.options import WholeNumber, check_contradiction, confirm, json_option
 from cli.output import note, print_json, print_table, say
 from cli.record_format import DEFAULT_FORMAT, line_format, to_json
 from cli.records.reading import POLL_MS
@@ -51,7 +51,7 @@ command.add_command(alter)
 @command.command(short_help="Show the records that a share group gives this member.")
 @click.argument("topics", type=TOPIC, metavar="TOPIC...", nargs=-1, required=True)
 @click.option("-g", "--group", type=GROUP, required=True, help="The share group.")
-@click.option("-n", "--max", "limit", type=click.IntRange(min=1), help="Stop after so many.")
+@click.option("-n", "--max", "limit", type=WholeNumber(min=1), help="Stop after so many.")
 @click.option("--idle", "idle_ms", type=DURATION, help="Stop when no record came for so long.")
 @click.option(
     "--then",

@@ -13,7 +13,7 @@ from cli.changes import (
     check_topic_settings,
 )
 from cli.failures import CommandFailed
-from cli.options import check_contradiction, confirm, json_option, parse_pairs
+from cli.options import WholeNumber, check_contradiction, confirm, json_option, parse_pairs
 from cli.output import format_size, note, print_json, print_table, time_fields
 from cli.records.consume import StartType
 from cli.records.reading import Start
@@ -26,7 +26,7 @@ from client.times import format_time
 from client.types import OffsetAndTimestamp, RecordsBefore, TopicPartition
 from protocol.error_codes import ErrorCode
 
-_PARTITIONS, _REPLICAS = click.IntRange(1, 2**31 - 1), click.IntRange(1, 2**15 - 1)
+_PARTITIONS, _REPLICAS = WholeNumber(1, 2**31 - 1), WholeNumber(1, 2**15 - 1)
 """What a request can hold; the broker has limits of its own."""
 
 
@@ -259,7 +259,7 @@ def delete(*, names: tuple[str, ...], yes: bool, broker: BrokerOptions) -> None:
     "-p",
     "--partition",
     "numbers",
-    type=click.IntRange(min=0),
+    type=WholeNumber(min=0),
     multiple=True,
     help="Only this partition; repeatable.",
 )

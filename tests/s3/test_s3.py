@@ -130,6 +130,8 @@ async def test_a_broker_over_s3(server: S3Server, tmp_path: Path) -> None:
             value = f"{number}".encode() + b"x" * 400
             await produce(client, "t", batch(value, timestamp=clock.wall_ms() + number))
         await running.broker.jobs.run_now("tiering")
+        assert running.broker.bucket is not None
+        assert await running.broker.bucket.ship()
         began = clock.wall_ms()
         clock.jump_wall(5_000)
         await running.broker.jobs.run_now("retention")

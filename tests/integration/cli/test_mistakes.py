@@ -293,3 +293,8 @@ def test_a_number_that_no_request_can_hold_is_named_with_the_range(
 ) -> None:
     sentence = said("topic", "create", "many", option, "9" * 20, server=server)
     assert f"{'9' * 20} is not in the range 1<=x<=" in sentence
+
+
+def test_a_text_that_is_no_number_is_named_with_the_range(server: RunningBroker) -> None:
+    sentence = said("offsets", "flights", "-p", "one", server=server)
+    assert "'one' is not a whole number; the range is x>=0" in sentence

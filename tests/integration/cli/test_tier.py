@@ -29,6 +29,8 @@ async def tiered(tmp_path: Path) -> tuple[Path, str, Path]:
         for number in range(7):
             await produce(client, "t", batch("x" * 150, timestamp=clock.wall_ms() + number))
         await running.broker.jobs.run_now("tiering")
+        assert running.broker.bucket is not None
+        assert await running.broker.bucket.ship()
         clock.jump_wall(5_000)
         await running.broker.jobs.run_now("retention")
     (first, *_) = (tmp_path / "bucket").rglob("*.segment")
