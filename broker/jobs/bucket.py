@@ -280,6 +280,9 @@ class BucketWriter:
             self._failures += 1
             self._paused_until_ms = self._live.monotonic_ms() + pause_ms
             self._metrics.errors["ship"] += 1
+            if self._journal.is_owner:
+                # A look at the bucket comes first, and fails each time while the store is down.
+                self._measure()
             logger.warning(
                 "the bucket's journal was not written, the next try is in %d ms: %s",
                 pause_ms,
@@ -302,7 +305,7 @@ class BucketWriter:
             await self._check_when_due(now_ms)
 
     async def _ship_round(self, now_ms: int, *, renews: bool) -> None:
-        """Ship up to the oldest ends that were noted, or else to those of now."""
+        """Ship up to ends that were noted: those of now, if there are no others."""
         if not self._shipper.has_noted or now_ms - self._noted_ms >= NOTE_MS:
             self._note()
         self._note_later()

@@ -3,7 +3,8 @@
 Owns what a round of shipping (`storage.bucket.shipping`) aims at. While more is appended than the
 store takes, a round that covered all there is would take longer than the one before it, and so on
 without a bound. So the ends of all logs are noted every now and then, also while a round is under
-way, and each round ships up to the oldest ends that are noted: a short step that a restore can use.
+way, and each round ships up to the oldest ends that are noted, or to later ones if there is little
+to ship: a short step that a restore can use.
 
 The ends are of one moment for all logs. A log that was created later is not among them: the bucket
 has what is needed of it with later ends.
@@ -60,6 +61,10 @@ class Ends:
         """The end of the log; None when it was created later."""
         return self._ends.get(log)
 
+    def has_others(self, logs: set[Log]) -> bool:
+        """Whether there were logs besides these."""
+        return not self._ends.keys() <= logs
+
 
 class EndsQueue:
     """Moments that no round has reached, oldest first."""
@@ -75,10 +80,13 @@ class EndsQueue:
         """How many there are."""
         return len(self._queue)
 
-    @property
-    def oldest(self) -> Ends | None:
-        """The next one."""
-        return self._queue[0] if self._queue else None
+    def all(self) -> list[Ends]:
+        """A copy, in which none is replaced by a later one."""
+        return list(self._queue)
+
+    def keep_only(self, logs: set[Log]) -> None:
+        """Drop the moments at which there were other logs: later ones take their place."""
+        self._queue = [one for one in self._queue if not one.has_others(logs)]
 
     def now(self, logs: Iterable[Log]) -> Ends:
         """This moment, which is not appended."""

@@ -236,17 +236,21 @@ class Shipper:
     def _in_bucket(self, part: _Part) -> ShippedLog:
         return self._logs.setdefault(part, ShippedLog())
 
-    def waiting(self) -> Iterator[tuple[Log, int]]:
-        """Each log with records that are on disk here only, and their bytes."""
+    def waiting(self, ends: Ends | None = None) -> Iterator[tuple[Log, int]]:
+        """Each log with records that are on disk here only, and their bytes, up to `ends`."""
         for part, log in self._shipped_logs():
-            end = synced_end(log)
+            noted = None if ends is None else ends.of(log)
+            if noted is None and ends is not None:
+                continue
+            end = synced_end(log) if noted is None else noted.position
             if self._ends.get(log) == end.offset:
                 # Most of many partitions are idle, and the job asks often.
                 continue
             found = self._in_bucket(part)
+            objects = found.named(log) if noted is None else objects_up_to(log, end.offset)
             size = sum(
                 max(0, _limit(log, segment, end) - found.shipped(segment))
-                for segment in _unsealed(log, found, found.named(log))
+                for segment in _unsealed(log, found, objects)
             )
             if size:
                 yield log, size
@@ -292,8 +296,32 @@ class Shipper:
         """Whether ends were noted that no round has reached."""
         return len(self._noted) > 0
 
+    def _next_ends(self) -> Steps[Ends]:
+        """The newest noted ends of which one entry has the records, else the oldest; or those now.
+
+        Most of the time of a small round is spent on the answers of the store, whatever is in it:
+        a round for each moment may take longer than the time between two.
+
+        None is taken from before the deletion of a topic: there may be another one with its name,
+        and offsets of groups that were for the first.
+        """
+        self._noted.keep_only(set(self._logs_to_note()))
+        noted = self._noted.all()
+        if not noted:
+            return self._noted.now(self._logs_to_note())
+        first, last = 0, len(noted) - 1
+        number = last
+        while first < last:
+            if sum(size for _, size in self.waiting(noted[number])) <= ENTRY_BYTES:
+                first = number
+            else:
+                last = number - 1
+            number = (first + last + 1) // 2
+            yield None
+        return noted[first]
+
     def ship(self, *, renews: bool = False) -> Steps[int]:
-        """Write what the bucket lacks up to the oldest noted ends; returns the number of entries.
+        """Write what the bucket lacks up to noted ends; returns the number of entries.
 
         Without noted ones up to the ends of now: then it has everything. With `renews` at least one
         entry is written, for the lease. Raises:
@@ -305,7 +333,7 @@ class Shipper:
         for _ in range(_TRIES):
             self._draft = _Draft(is_renewal=renews)
             self._forget_drafted()
-            ends = self._noted.oldest or self._noted.now(self._logs_to_note())
+            ends = yield from self._next_ends()
             try:
                 yield from self._ship(ends)
                 self._forget_drafted()
@@ -339,6 +367,9 @@ class Shipper:
     def _ship(self, ends: Ends) -> Steps[None]:
         self._draft.changes.update(self._metadata_changes())
         logs = self._shipped_logs()
+        if ends.has_others({log for _, log in logs}):
+            # A topic was deleted while they were chosen.
+            raise _Again
         self._drop_logs(self._logs.keys() - {part for part, _ in logs})
         for part, log in logs:
             end = ends.of(log)

@@ -72,6 +72,7 @@ async def test_ten_minutes_without_the_store(tmp_path: Path) -> None:
         for column in zip(*seen, strict=True):
             assert list(column) == sorted(column), "it grows all the time"
         assert remote.backlog_bytes > SECONDS * 400 - 10_000
+        assert remote.tail_bytes > remote.backlog_bytes - 20_000
         assert remote.backlog_ms > (SECONDS - 60) * 1_000
         # A store that is down is asked less and less often.
         assert 10 < len(store.operations) - before < 150
