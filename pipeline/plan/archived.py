@@ -136,6 +136,7 @@ class Archive:
 
     Attributes:
         files: all committed files, and of those that were replaced their replacements.
+        commits: how many commits `files` has.
         compactions: how many compactions `files` has.
     """
 
@@ -155,7 +156,7 @@ class Archive:
                 "`tidelog spark archive`"
             )
         self._starts = {(topic, index): offset for topic, index, offset in starts}
-        self._commits = 0
+        self.commits = 0
         self.compactions = 0
         self._replaced: set[str] = set()
         self._covered: dict[TopicPartition, list[OffsetRange]] = {}
@@ -165,19 +166,19 @@ class Archive:
 
     def refresh(self) -> bool:
         """Read the commits after the last known one; whether there was any."""
-        before = self._commits
-        while (commit := self._journal.find(f"commits/{self._commits:08d}")) is not None:
-            plan = self._plan(self._commits)
+        before = self.commits
+        while (commit := self._journal.find(f"commits/{self.commits:08d}")) is not None:
+            plan = self._plan(self.commits)
             assert plan is not None, "a commit has a plan"
             self._add(commit["files"])
             for one in plan.ranges:
                 self._covered.setdefault(one.topic_partition, []).append(one)
             self._last = plan
-            self._commits += 1
-        if self._commits > before:
+            self.commits += 1
+        if self.commits > before:
             self._covered = {tp: join_ranges(parts) for tp, parts in self._covered.items()}
         self._read_compactions()
-        return self._commits > before
+        return self.commits > before
 
     def _read_compactions(self) -> None:
         """Take the files of later compactions in the place of those that they replace."""
@@ -199,7 +200,7 @@ class Archive:
     @property
     def is_pending(self) -> bool:
         """Whether there is a batch with a plan and without a commit."""
-        return self._plan(self._commits) is not None
+        return self._plan(self.commits) is not None
 
     def check(self, cluster: Cluster, topics: Iterable[str], *, read_committed: bool) -> None:
         """Whether it is an archive of these topics, read as the query reads them.
@@ -276,7 +277,7 @@ class Archive:
         """
         deadline = time.monotonic() + _COMMIT_TIMEOUT_S
         while not self.refresh():
-            pending = self._plan(self._commits)
+            pending = self._plan(self.commits)
             if pending is None or not _overlap(pending.ranges, wanted):
                 return False
             if time.monotonic() >= deadline:

@@ -11,8 +11,9 @@ may follow closely after the archive job; hence the order of looks:
 
 The broker's answers about places and times have the same flaw: what it has deleted since the
 snapshot is in none of them. So a plan is made again with newer commits if the log now starts after
-the end of the snapshot (`at_one_moment`). A task reads from the lake what is deleted between the
-plan and its reading (`reading`). A gap that stays is data loss.
+the end of the snapshot with which the plan began, also where step 3 has read newer commits on the
+way (`at_one_moment`). A task reads from the lake what is deleted between the plan and its reading
+(`reading`). A gap that stays is data loss.
 
 Offsets below the archive's start, and those that an earlier loss left out of it, are read from the
 broker as far as it has them.
@@ -20,7 +21,7 @@ broker as far as it has them.
 Each side is pruned by itself: files by the times in the commits, offsets by the broker's index.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 from pipeline.errors import DataLoss, PipelineError
@@ -57,26 +58,32 @@ def at_one_moment(
 
     Raises as `look`.
     """
-    while True:
+    while archive is not None:
+        commits = archive.commits
+        ends = {tp: archive.end_offset(tp) for tp in partitions}
         try:
             found = look()
         except PipelineError:
-            if archive is None or not _catch_up(cluster, archive, partitions):
+            if not _catch_up(cluster, archive, commits, ends):
                 raise
         else:
-            if archive is None or not _catch_up(cluster, archive, partitions):
+            if not _catch_up(cluster, archive, commits, ends):
                 return found
+    return look()
 
 
-def _catch_up(cluster: Cluster, archive: Archive, partitions: Sequence[TopicPartition]) -> bool:
-    """Whether records have left the broker for the lake since the archive was read.
+def _catch_up(
+    cluster: Cluster, archive: Archive, commits: int, ends: Mapping[TopicPartition, int]
+) -> bool:
+    """Whether records have left the broker for the lake since the archive had so many `commits`.
 
-    The archive knows them then, and whatever the broker was asked before is to be asked again.
+    `ends` are those of the archive then. It knows more now, perhaps because the look itself has
+    read newer commits, and whatever the broker was asked before is to be asked again.
     """
-    first = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
-    moved = [OffsetRange(*tp, archive.end_offset(tp), first[tp].offset) for tp in partitions]
+    first = cluster.list_offsets(dict.fromkeys(ends, EARLIEST))
+    moved = [OffsetRange(*tp, end, first[tp].offset) for tp, end in ends.items()]
     moved = [one for one in moved if one.size > 0]
-    return bool(moved) and archive.follow(moved)
+    return bool(moved) and (archive.commits > commits or archive.follow(moved))
 
 
 def divide(

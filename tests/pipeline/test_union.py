@@ -305,6 +305,30 @@ def test_records_that_move_to_the_lake_while_a_plan_is_made_are_in_it(
     assert sorted(row[1] for row in found) == sorted([*range(30, 40)] * PARTITIONS)
 
 
+@pytest.mark.parametrize("way", ["offsets", "strict"])
+def test_records_that_move_are_in_a_plan_that_reads_commits_on_the_way(
+    days: World, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """The broker is asked for a start too late; a gap elsewhere then has newer commits read."""
+    real = offsets.resolve_starts
+    moved: list[bool] = []
+
+    def resolve_starts(*arguments: Any) -> Any:
+        if moved:
+            return real(*arguments)
+        moved.append(True)
+        days.archive()
+        days.broker.delete_before(days.topic, 0, 35)
+        starts = real(*arguments)
+        days.broker.delete_before(days.topic, 1, 35)
+        return starts
+
+    monkeypatch.setattr(offsets, "resolve_starts", resolve_starts)
+    fourth = str(START_MS + 3 * DAY_MS)
+    found = read_rows(days.broker, days.options(startingTimestamp=fourth, timeWindow=way))
+    assert sorted(row[1] for row in found) == sorted([*range(30, 40)] * PARTITIONS)
+
+
 def test_a_start_and_an_end_in_time_are_looked_up_on_both_sides(days: World) -> None:
     """Kafka's meaning: from the first offset at or after one time to that of another."""
 
