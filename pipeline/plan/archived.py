@@ -277,13 +277,15 @@ class Archive:
         """
         deadline = time.monotonic() + _COMMIT_TIMEOUT_S
         while not self.refresh():
-            pending = self._plan(self.commits)
-            if pending is None or not _overlap(pending.ranges, wanted):
-                return False
-            if time.monotonic() >= deadline:
+            if not self.unfinished(wanted) or time.monotonic() >= deadline:
                 return False
             time.sleep(_LOOK_AGAIN_S)
         return True
+
+    def unfinished(self, wanted: Sequence[OffsetRange]) -> list[OffsetRange]:
+        """What of `wanted` a batch with a plan and without a commit covers."""
+        pending = self._plan(self.commits)
+        return [] if pending is None else _common(pending.ranges, wanted)
 
     def parts(
         self, ranges: Sequence[OffsetRange], oldest_ms: int, newest_ms: int
@@ -333,11 +335,12 @@ def pack_files(parts: Iterable[FilePart], target_bytes: int) -> list[tuple[FileP
     return [tuple(task) for task in tasks]
 
 
-def _overlap(left: Sequence[OffsetRange], right: Sequence[OffsetRange]) -> bool:
-    return any(
-        one.topic_partition == other.topic_partition
-        and one.start < other.end
-        and other.start < one.end
-        for one in left
-        for other in right
-    )
+def _common(left: Sequence[OffsetRange], right: Sequence[OffsetRange]) -> list[OffsetRange]:
+    """The offsets that both have."""
+    pairs = ((one, other) for one in left for other in right)
+    found = [
+        OffsetRange(one.topic, one.partition, max(one.start, other.start), min(one.end, other.end))
+        for one, other in pairs
+        if one.topic_partition == other.topic_partition
+    ]
+    return [one for one in found if one.size > 0]

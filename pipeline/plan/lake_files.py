@@ -131,12 +131,24 @@ def read_gap(
     yield from read_in_order(parts, rules, fail_on_data_loss=fail_on_data_loss)
 
 
+def describe_unfinished(ranges: Iterable[OffsetRange]) -> str:
+    """The sentence for offsets that only an unfinished batch of the archive job has."""
+    return (
+        f"retention removed the offsets of {_shown(ranges)}, and the archive job has not finished "
+        "its batch of them. Run `tidelog spark archive` to finish it, or set failOnDataLoss=false "
+        "to continue with what is there"
+    )
+
+
+def _shown(ranges: Iterable[OffsetRange]) -> str:
+    return "; ".join(f"{one.topic}-{one.partition} {one.start} to {one.end}" for one in ranges)
+
+
 def describe_gaps(gaps: Iterable[OffsetRange]) -> str:
     """The sentence for offsets that neither side has."""
-    shown = "; ".join(f"{one.topic}-{one.partition} {one.start} to {one.end}" for one in gaps)
     return (
-        f"neither the broker nor the archive has the offsets of {shown}: retention removed them "
-        "before they were archived. Run the archive more often than retention deletes, or set "
+        f"neither the broker nor the archive has the offsets of {_shown(gaps)}: retention removed "
+        "them before they were archived. Run the archive more often than retention deletes, or set "
         "failOnDataLoss=false to continue with what is there"
     )
 

@@ -93,7 +93,8 @@ def plan_batch(cluster: Cluster, options: SourceOptions, now_ms: int) -> ReadPla
     Raises:
         BadOptions: the options do not fit the topics, or start after their end.
         NoOffsetMatched: by the strategies.
-        DataLoss: explicit offsets are outside the log and `failOnDataLoss` is on.
+        DataLoss: explicit offsets are outside the log, or of a batch of the archive that is not
+            finished, and `failOnDataLoss` is on.
         BrokerRefused: a topic does not exist, or the broker denies it.
 
     Raises as `open_archive` and `bucket.Bucket` too, where the options name an archive or a bucket.
@@ -103,7 +104,8 @@ def plan_batch(cluster: Cluster, options: SourceOptions, now_ms: int) -> ReadPla
     archive = open_archive(cluster, options, {topic for topic, _ in partitions})
     bucket = open_bucket(cluster, options)
     plan = functools.partial(_plan, cluster, options, partitions, now_ms, archive, bucket)
-    return at_one_moment(cluster, archive, partitions, plan)
+    fails = options.fail_on_data_loss
+    return at_one_moment(cluster, archive, partitions, plan, fail_on_data_loss=fails)
 
 
 def _plan(

@@ -13,7 +13,8 @@ The broker's answers about places and times have the same flaw: what it has dele
 snapshot is in none of them. So a plan is made again with newer commits if the log now starts after
 the end of the snapshot with which the plan began, also where step 3 has read newer commits on the
 way (`at_one_moment`). A task reads from the lake what is deleted between the plan and its reading
-(`reading`). A gap that stays is data loss.
+(`reading`). A gap that stays is data loss, and so is a batch that stays unfinished after its
+records have left the topic.
 
 Offsets below the archive's start, and those that an earlier loss left out of it, are read from the
 broker as far as it has them.
@@ -28,7 +29,7 @@ from pipeline.errors import DataLoss, PipelineError
 from pipeline.net.cluster import EARLIEST, Cluster
 from pipeline.options.options import SourceOptions, TopicPartition
 from pipeline.plan.archived import Archive, FilePart, pack_files
-from pipeline.plan.lake_files import describe_gaps
+from pipeline.plan.lake_files import describe_gaps, describe_unfinished
 from pipeline.plan.splits import MIB, OffsetRange
 
 _T = TypeVar("_T")
@@ -53,10 +54,16 @@ def at_one_moment(
     archive: Archive | None,
     partitions: Sequence[TopicPartition],
     look: Callable[[], _T],
+    *,
+    fail_on_data_loss: bool,
 ) -> _T:
     """The result of `look`, which asks the archive and the broker; again if records moved between.
 
-    Raises as `look`.
+    Raises:
+        DataLoss: the archive job has not finished a batch whose records have left the topic, and
+            `fail_on_data_loss` is set.
+
+    Raises as `look`, too.
     """
     while archive is not None:
         commits = archive.commits
@@ -64,16 +71,21 @@ def at_one_moment(
         try:
             found = look()
         except PipelineError:
-            if not _catch_up(cluster, archive, commits, ends):
+            if not _catch_up(cluster, archive, commits, ends, fails=fail_on_data_loss):
                 raise
         else:
-            if not _catch_up(cluster, archive, commits, ends):
+            if not _catch_up(cluster, archive, commits, ends, fails=fail_on_data_loss):
                 return found
     return look()
 
 
 def _catch_up(
-    cluster: Cluster, archive: Archive, commits: int, ends: Mapping[TopicPartition, int]
+    cluster: Cluster,
+    archive: Archive,
+    commits: int,
+    ends: Mapping[TopicPartition, int],
+    *,
+    fails: bool,
 ) -> bool:
     """Whether records have left the broker for the lake since the archive had so many `commits`.
 
@@ -83,7 +95,14 @@ def _catch_up(
     first = cluster.list_offsets(dict.fromkeys(ends, EARLIEST))
     moved = [OffsetRange(*tp, end, first[tp].offset) for tp, end in ends.items()]
     moved = [one for one in moved if one.size > 0]
-    return bool(moved) and (archive.commits > commits or archive.follow(moved))
+    if not moved:
+        return False
+    if archive.commits > commits or archive.follow(moved):
+        return True
+    if fails and (unfinished := archive.unfinished(moved)):
+        # A start by time was looked up without them.
+        raise DataLoss(describe_unfinished(unfinished))
+    return False
 
 
 def divide(

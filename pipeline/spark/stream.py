@@ -97,7 +97,8 @@ class StreamReader(DataSourceStreamReader):
         partitions = cluster.partitions(options.choice)
         archive = self._opened({topic for topic, _ in partitions})
         look = functools.partial(resolve_starts, cluster, options, partitions, now_ms, archive)
-        starts = at_one_moment(cluster, archive, partitions, look)
+        fails = options.fail_on_data_loss
+        starts = at_one_moment(cluster, archive, partitions, look, fail_on_data_loss=fails)
         oldest = None
         if options.strict_window and options.starting.timestamp_text:
             oldest = time_of(options.starting.timestamp_text, now_ms)

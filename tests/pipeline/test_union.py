@@ -14,7 +14,7 @@ from pipeline.jobs import archive as archive_job
 from pipeline.jobs.archive import ArchiveSettings, archive
 from pipeline.options.narrowing import Narrowing
 from pipeline.options.options import SourceOptions, parse_source_options
-from pipeline.plan import offsets
+from pipeline.plan import archived, offsets
 from pipeline.plan.journal import Journal
 from pipeline.plan.offsets import plan_batch
 from pipeline.spark.task import read_task, tasks_of
@@ -326,6 +326,34 @@ def test_records_that_move_are_in_a_plan_that_reads_commits_on_the_way(
     monkeypatch.setattr(offsets, "resolve_starts", resolve_starts)
     fourth = str(START_MS + 3 * DAY_MS)
     found = read_rows(days.broker, days.options(startingTimestamp=fourth, timeWindow=way))
+    assert sorted(row[1] for row in found) == sorted([*range(30, 40)] * PARTITIONS)
+
+
+@pytest.mark.parametrize("way", ["offsets", "strict"])
+def test_a_batch_that_stays_unfinished_is_data_loss(
+    days: World, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """The broker's answer to a start by time shows no gap where neither side has the records."""
+    monkeypatch.setattr(archived, "_COMMIT_TIMEOUT_S", 0.0)
+
+    def dies(step: str) -> None:
+        if step == "commit":
+            raise InterruptedError(step)
+
+    session: Any = None
+    with pytest.raises(InterruptedError):
+        archive(session, days.settings(), dies)
+    options = {"startingTimestamp": str(START_MS + 3 * DAY_MS), "timeWindow": way}
+    assert len(read_rows(days.broker, days.options(**options))) == 10 * PARTITIONS
+    for partition in range(PARTITIONS):
+        days.broker.delete_before(days.topic, partition, 35)
+    shown = f"{days.topic}-0 30 to 35.*not finished"
+    with pytest.raises(DataLoss, match=shown):
+        read_rows(days.broker, days.options(**options))
+    found = read_rows(days.broker, days.options(**options, failOnDataLoss="false"))
+    assert sorted(row[1] for row in found) == sorted([*range(35, 40)] * PARTITIONS)
+    days.archive()
+    found = read_rows(days.broker, days.options(**options))
     assert sorted(row[1] for row in found) == sorted([*range(30, 40)] * PARTITIONS)
 
 

@@ -93,6 +93,7 @@ def test_a_batch_under_way_is_waited_for_if_it_covers_what_is_missing(
     monkeypatch.setattr(archived, "_COMMIT_TIMEOUT_S", 0.0)
     job.plan(1, (0, 10, 12))
     assert not archive.follow(ranges((0, 9, 12)))
+    assert archive.unfinished(ranges((0, 9, 11), (0, 12, 15), (1, 9, 12))) == ranges((0, 10, 11))
 
 
 def test_files_are_chosen_by_partition_offset_and_time(tmp_path: Path) -> None:
