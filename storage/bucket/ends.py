@@ -10,9 +10,10 @@ The ends are of one moment for all logs. A log that was created later is not amo
 has what is needed of it with later ends.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
+from storage.disk.steps import Steps
 from storage.log.log import Log
 from storage.log.reader import LogPosition
 from storage.segment.segment import Segment
@@ -80,9 +81,23 @@ class EndsQueue:
         """How many there are."""
         return len(self._queue)
 
-    def all(self) -> list[Ends]:
-        """A copy, in which none is replaced by a later one."""
-        return list(self._queue)
+    def newest_within(self, room: int, size_of: Callable[[Ends], int]) -> Steps[Ends | None]:
+        """The newest moment up to which at most `room` bytes wait, else the oldest, if any.
+
+        Most of the time of a small round is spent on the answers of the store, whatever is in it: a
+        round for each moment may take longer than the time between two.
+        """
+        queue = list(self._queue)
+        first, last = 0, len(queue) - 1
+        number = last
+        while first < last:
+            if size_of(queue[number]) <= room:
+                first = number
+            else:
+                last = number - 1
+            number = (first + last + 1) // 2
+            yield None
+        return queue[first] if queue else None
 
     def keep_only(self, logs: set[Log]) -> None:
         """Drop the moments at which there were other logs: later ones take their place."""

@@ -65,6 +65,9 @@ _KEYS_AT_ONCE: Final = 500
 _OBJECTS_AT_ONCE: Final = 100
 """Keys of the map and objects of a log that are looked at before other work has a turn."""
 
+_ENTRIES_AT_ONCE: Final = 4
+"""Entries of a round with several moments: at most one of them is not full."""
+
 _TRIES: Final = 4
 
 _Part = tuple[bytes, int]
@@ -297,28 +300,18 @@ class Shipper:
         return len(self._noted) > 0
 
     def _next_ends(self) -> Steps[Ends]:
-        """The newest noted ends of which one entry has the records, else the oldest; or those now.
-
-        Most of the time of a small round is spent on the answers of the store, whatever is in it:
-        a round for each moment may take longer than the time between two.
+        """The noted ends of the next round; those of now if there are none.
 
         None is taken from before the deletion of a topic: there may be another one with its name,
         and offsets of groups that were for the first.
         """
         self._noted.keep_only(set(self._logs_to_note()))
-        noted = self._noted.all()
-        if not noted:
-            return self._noted.now(self._logs_to_note())
-        first, last = 0, len(noted) - 1
-        number = last
-        while first < last:
-            if sum(size for _, size in self.waiting(noted[number])) <= ENTRY_BYTES:
-                first = number
-            else:
-                last = number - 1
-            number = (first + last + 1) // 2
-            yield None
-        return noted[first]
+
+        def size_of(ends: Ends) -> int:
+            return sum(size for _, size in self.waiting(ends))
+
+        ends = yield from self._noted.newest_within(_ENTRIES_AT_ONCE * ENTRY_BYTES, size_of)
+        return self._noted.now(self._logs_to_note()) if ends is None else ends
 
     def ship(self, *, renews: bool = False) -> Steps[int]:
         """Write what the bucket lacks up to noted ends; returns the number of entries.
