@@ -78,19 +78,6 @@ def confirm(question: str, *, is_confirmed: bool) -> None:
             raise CommandFailed("nothing was deleted")
 
 
-def ask_password(name: str, instead: str) -> str:
-    """The password of the user `name`, typed twice.
-
-    Raises:
-        click.UsageError: there is no terminal to type it at; `instead` says what to do then.
-    """
-    from broker.terminal import has_terminal
-
-    if not (sys.stdin.isatty() or has_terminal()):
-        raise click.UsageError(f"there is no terminal to type the password of {name} at: {instead}")
-    return str(click.prompt(f"Password of {name}", hide_input=True, confirmation_prompt=True))
-
-
 def parse_pairs(pairs: tuple[str, ...], option: str) -> dict[str, str]:
     """``KEY=VALUE`` texts as a mapping.
 

@@ -17,8 +17,9 @@ from cli.broker_options import BrokerOptions, ask_admin, login_options, read_pas
 from cli.client_properties import profile_file, read_client_properties
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import WholeNumber, ask_password, json_option
+from cli.options import WholeNumber, json_option
 from cli.output import note, print_json, print_table
+from cli.passwords import ask_password
 from cli.security.refusals import check_is_distinct, check_is_new
 from client.admin import Admin
 from client.core.security import ITERATIONS, SCRAM_MECHANISMS

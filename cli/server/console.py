@@ -9,7 +9,7 @@ import click
 from cli.broker_options import BrokerOptions, broker_options
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
-from cli.options import ask_password
+from cli.passwords import ask_password
 from cli.server.logs import set_up
 from client.aio.explain import parse_metrics_url
 from client.core.options import parse_bootstrap

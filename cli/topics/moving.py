@@ -25,6 +25,7 @@ from client.errors import BrokerRefused, InvalidUse
 from client.times import format_time
 from client.types import TopicPartition
 from protocol.error_codes import ErrorCode
+from protocol.records.layout import INT64_MAX
 from values.dataclasses import dataclass
 
 Moved = tuple[TopicPartition, int | None, int]
@@ -231,7 +232,12 @@ _OPTIONS: tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...] = (
     click.option("--to-earliest", is_flag=True, help="The first record there is."),
     click.option("--to-latest", is_flag=True, help="After the last record."),
     click.option("--to-offset", type=WholeNumber(min=0), help="This offset in every partition."),
-    click.option("--shift-by", type=int, metavar="N", help="N offsets on, or back if negative."),
+    click.option(
+        "--shift-by",
+        type=WholeNumber(min=-INT64_MAX, max=INT64_MAX),
+        metavar="N",
+        help="N offsets on, or back if negative.",
+    ),
     click.option(
         "--from-file",
         type=click.Path(allow_dash=True),

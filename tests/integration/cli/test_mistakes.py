@@ -298,3 +298,8 @@ def test_a_number_that_no_request_can_hold_is_named_with_the_range(
 def test_a_text_that_is_no_number_is_named_with_the_range(server: RunningBroker) -> None:
     sentence = said("offsets", "flights", "-p", "one", server=server)
     assert "'one' is not a whole number; the range is x>=0" in sentence
+
+
+def test_a_shift_that_is_no_number_is_named_with_the_range(server: RunningBroker) -> None:
+    sentence = said("group", "reset", "g", "--shift-by", "one", server=server)
+    assert "'one' is not a whole number; the range is -9223372036854775807<=x<=" in sentence
