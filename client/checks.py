@@ -55,6 +55,17 @@ def check_flags(**values: object) -> None:
             raise InvalidType(f"{name}={value!r} is neither True nor False")
 
 
+def check_called(**functions: object) -> None:
+    """Each named value can be called.
+
+    Raises:
+        InvalidType: one cannot.
+    """
+    for name, function in functions.items():
+        if not callable(function):
+            raise InvalidType(f"{name}={function!r} cannot be called: give a function")
+
+
 def check_text(name: str, value: object, *, errors: str = "strict") -> None:
     """Refuse names that a request cannot hold: other types, empty, too long, not Unicode.
 

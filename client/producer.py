@@ -25,6 +25,7 @@ from client.aio.listeners import Listener, Reporter
 from client.aio.sender import Sender, SenderOptions
 from client.aio.transactions import Transactions
 from client.checks import (
+    check_called,
     check_choice,
     check_flags,
     check_number,
@@ -137,6 +138,7 @@ class Producer(Generic[KeyT, ValueT]):
         if idempotent is not None:
             check_flags(idempotent=idempotent)
         check_converters(key_serializer=key_serializer, value_serializer=value_serializer)
+        check_called(clock_ms=clock_ms)
         check_texts(transactional_id=transactional_id, client_id=client_id)
         acks_number = _acks_number(acks)
         if acks_number != -1 and (idempotent or transactional_id is not None):
@@ -168,8 +170,7 @@ class Producer(Generic[KeyT, ValueT]):
             )
         self._transactions: Transactions | None = None
         self._sender: Sender | None = None
-        self._buffer_bytes = buffer_bytes
-        self._buffered_bytes = 0
+        self._buffer_bytes, self._buffered_bytes = buffer_bytes, 0
         self._has_room = asyncio.Event()
         self._check_timestamps = check_timestamps
         self._clock_ms = clock_ms

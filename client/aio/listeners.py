@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from client.aio.background import end_tasks, start_watched
-from client.checks import check_numbers
-from client.errors import ClientBroken, ClientError, InvalidType, InvalidUse, ListenerFailed
+from client.checks import check_called, check_numbers
+from client.errors import ClientBroken, ClientError, InvalidUse, ListenerFailed
 
 _T = TypeVar("_T")
 
@@ -21,9 +21,7 @@ Listener = Callable[[_T], Awaitable[None] | None]
 
 def check_listeners(**listeners: object) -> None:
     """Each named value is None or can be called; raises InvalidType."""
-    for name, listener in listeners.items():
-        if listener is not None and not callable(listener):
-            raise InvalidType(f"{name}={listener!r} cannot be called: give a function")
+    check_called(**{name: one for name, one in listeners.items() if one is not None})
 
 
 async def call_listener(name: str, listener: Listener[_T] | None, value: _T) -> None:

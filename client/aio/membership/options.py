@@ -7,7 +7,7 @@ from typing import Any
 from client.assignors import ASSIGNORS, Assignor
 from client.checks import check_choice, check_numbers
 from client.core.membership.options import CONSUMER, ConsumerGroupOptions, check_protocol
-from client.errors import InvalidUse
+from client.errors import InvalidType, InvalidUse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +56,11 @@ def group_options(
     """The options of the protocol that was chosen; None is its default.
 
     Raises:
+        InvalidType: the assignors are neither text nor several.
         InvalidUse: values that are out of range, or that the protocol does not have.
     """
     of_classic: dict[str, Any] = {
-        "assignors": (assignors,) if isinstance(assignors, str) else assignors and tuple(assignors),
+        "assignors": _names_of(assignors),
         "session_timeout_ms": session_timeout_ms,
         "heartbeat_interval_ms": heartbeat_interval_ms,
     }
@@ -73,6 +74,18 @@ def group_options(
         return ConsumerGroupOptions(remote_assignor=remote_assignor, **common)
     given = {name: value for name, value in of_classic.items() if value is not None}
     return ClassicOptions(**common, **given)
+
+
+def _names_of(assignors: object) -> tuple[Any, ...] | None:
+    """The names as a tuple; one name may be given alone."""
+    if assignors is None:
+        return None
+    if isinstance(assignors, str):
+        return (assignors,)
+    if not isinstance(assignors, Iterable):
+        known = ", ".join(ASSIGNORS)
+        raise InvalidType(f"assignors={assignors!r} are no names: choose from {known}")
+    return tuple(assignors)
 
 
 def assignors_named(names: Iterable[str]) -> dict[str, Assignor]:
