@@ -366,6 +366,9 @@ class Shipper:
         self._drop_logs(self._logs.keys() - {part for part, _ in logs})
         for part, log in logs:
             end = ends.of(log)
+            if log.is_closed:
+                # Its topic was deleted, and offsets of groups may be for records that it had.
+                raise _Again
             if log.offline_reason is None and end is not None:
                 if end.is_rewritten(log):
                     raise _Again

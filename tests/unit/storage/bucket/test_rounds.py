@@ -72,12 +72,12 @@ class Machine:
 
 
 def restored_ends(store: SimulatedStore) -> dict[str, int]:
-    """The ends of all logs on a machine that has only the bucket."""
+    """The ends of all logs on a machine that has only the bucket, none of which is offline."""
     disk = SimulatedDisk()
     disk.make_directory(ROOT)
     restore(read_state(store), store, ROOT, disk, cluster_id="c", directory_id=bytes(range(16)))
     again = DataDir.open(ROOT, files=disk, broker_config=CONFIG, now_ms=NOW_MS)
-    assert [topic.logs[0].offline_reason for topic in again.topics.values()] == [None] * 3
+    assert {topic.logs[0].offline_reason for topic in again.topics.values()} == {None}
     return {name: topic.logs[0].log_end_offset for name, topic in again.topics.items()}
 
 
@@ -257,6 +257,33 @@ def test_no_offset_of_a_deleted_topic_comes_with_another_one_of_its_name() -> No
     machine.ship()
     assert restored_ends(machine.store) == machine.ends()
     assert not machine.shipper.has_noted
+
+
+@pytest.mark.usefixtures("small_entries")
+def test_no_offset_comes_with_a_topic_that_was_deleted_during_a_round() -> None:
+    """Its records could not be read any more, and the commit after them would be there."""
+    machine = Machine()
+    machine.append("t", 3)
+    machine.commit("offset of t")
+    machine.ship()
+    before = machine.ends()
+    machine.append("s", 9)
+    machine.append("t")
+    machine.commit("offset of t")
+    steps = machine.shipper.ship()
+    for number, call in enumerate(steps):
+        assert restored_ends(machine.store) == before
+        if call is not None:
+            call.run()
+        if number == 8:
+            machine.dir.delete_topic("t", NOW_MS)
+            break
+    for call in steps:
+        found = restored_ends(machine.store)
+        assert found in (before, machine.ends())
+        if call is not None:
+            call.run()
+    assert restored_ends(machine.store) == machine.ends()
 
 
 def test_an_object_that_reaches_over_the_noted_ends_is_named_later() -> None:
