@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 import time
@@ -34,6 +35,8 @@ Start = Callable[[], "SparkSession"]
 _ROWS_SHOWN: Final = 50
 _EXTRA: Final = ("pyspark", "pyarrow", "deltalake", "pyiceberg")
 _TIMES: Final = ("--from", "--to", "--at")
+_BOOTSTRAP_VARIABLE: Final = "KAFKA_BOOTSTRAP_SERVERS"
+_BOOTSTRAP: Final = "127.0.0.1:9092"
 _CURE: Final = "pip install 'tidelog[spark]'"
 
 
@@ -103,7 +106,13 @@ def _common(job: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="a Spark setting; may be repeated",
     )
-    job.add_argument("-b", "--bootstrap", default="127.0.0.1:9092", metavar="HOST:PORT")
+    job.add_argument(
+        "-b",
+        "--bootstrap",
+        default=os.environ.get(_BOOTSTRAP_VARIABLE) or _BOOTSTRAP,
+        metavar="HOST:PORT",
+        help=f"where the broker is; else ${_BOOTSTRAP_VARIABLE}, else {_BOOTSTRAP}",
+    )
     job.add_argument(
         "--option",
         action="append",

@@ -387,3 +387,12 @@ def test_a_directory_of_the_executors_own_is_noticed_before_and_after_the_write(
     Path(one.path).write_bytes(b"abcd")
     files.check_files([one])
     assert code_of(NotShared("x")) == JobCode.USAGE
+
+
+def test_the_broker_is_named_as_for_other_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["audit", "--topic", "t", "--state-dir", "d"]
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+    assert launch._parser().parse_args(words).bootstrap == "127.0.0.1:9092"
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", "broker:1")
+    assert launch._parser().parse_args(words).bootstrap == "broker:1"
+    assert launch._parser().parse_args([*words, "-b", "other:2"]).bootstrap == "other:2"
