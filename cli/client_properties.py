@@ -7,7 +7,7 @@ its file says would be worse than none. All other keys are for other clients and
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
 from urllib.parse import unquote
@@ -29,12 +29,13 @@ _WITHOUT_EFFECT = (
     "ssl.protocol", "ssl.enabled.protocols", "ssl.cipher.suites", "ssl.provider",
     "ssl.secure.random.implementation", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm",
     "sasl.client.callback.handler.class", "sasl.login.callback.handler.class",
-    "sasl.oauthbearer.jwt.retriever.class",
+    "sasl.oauthbearer.jwt.retriever.class", "security.providers",
 )  # fmt: skip
 _HONOURED = (
     *_FILES, *_PEM_KEYS, "security.protocol", "sasl.mechanism", "sasl.jaas.config",
     "ssl.key.password", "ssl.endpoint.identification.algorithm", _TOKEN_URL,
 )  # fmt: skip
+_SECURITY = ("ssl.", "sasl.", "security.")
 _MODULES = ("ScramLoginModule", "PlainLoginModule")
 
 
@@ -70,7 +71,7 @@ def parse_client_properties(path: str, found: Mapping[str, str]) -> ClientProper
         CommandFailed: a value is wrong, or a key cannot be honoured; the sentence has the cure.
     """
     for key in found:
-        if key.startswith(("ssl.", "sasl.")) and key not in (*_HONOURED, *_WITHOUT_EFFECT):
+        if key.startswith(_SECURITY) and key not in (*_HONOURED, *_WITHOUT_EFFECT):
             honoured = ", ".join(sorted(_HONOURED))
             raise _refused(path, key, f"remove it; this program honours only {honoured}")
     protocol = found.get("security.protocol", "PLAINTEXT").strip().upper()
@@ -91,6 +92,11 @@ def parse_client_properties(path: str, found: Mapping[str, str]) -> ClientProper
         password=login.get("password", ""),
         token_file=login.get("token_file", ""),
     )
+
+
+def keys_without_effect(keys: Iterable[str]) -> list[str]:
+    """Those of the keys that change nothing here, sorted: they are for other clients."""
+    return sorted(set(keys) - {*_HONOURED, "bootstrap.servers"})
 
 
 def profiles_directory() -> Path:

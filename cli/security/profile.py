@@ -7,6 +7,7 @@ import click
 
 from cli.client_properties import (
     PROFILE_SUFFIX,
+    keys_without_effect,
     load_properties,
     parse_client_properties,
     profile_file,
@@ -63,9 +64,8 @@ def set_profile(*, name: str, pairs: tuple[str, ...]) -> None:
 
     path = profile_file(name, must_exist=False)
     kept = load_properties(str(path)) if path.is_file() else {}
-    found = {
-        key: value for key, value in (kept | parse_pairs(pairs, "profile set")).items() if value
-    }
+    given = parse_pairs(pairs, "profile set")
+    found = {key: value for key, value in (kept | given).items() if value}
     parse_client_properties(str(path), found)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = io.StringIO()
@@ -76,6 +76,8 @@ def set_profile(*, name: str, pairs: tuple[str, ...]) -> None:
         stream.write(text.getvalue())
     fresh.replace(path)
     click.echo(f"Stored {name} in {path}.")
+    if unused := keys_without_effect(given):
+        note(f"without effect here, other clients may know it: {', '.join(unused)}")
 
 
 @command.command()

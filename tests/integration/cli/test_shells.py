@@ -106,7 +106,12 @@ def test_a_profile_is_changed_key_by_key_or_not_at_all(tmp_path: Path) -> None:
     refused = tidelog("profile", "set", "lab", "sasl.mechanism=NONE", **home)
     assert refused.returncode == ExitCode.USAGE
     assert "sasl.mechanism" in refused.stderr
+    typo = tidelog("profile", "set", "lab", "security.protocl=SSL", **home)
+    assert typo.returncode == ExitCode.USAGE, "a connection without TLS"
+    assert "security.protocl" in typo.stderr
     assert tidelog("profile", "set", "lab", "bootstrap.servers=i:2", **home).returncode == 0
+    other = tidelog("profile", "set", "lab", "fetch.min.bytes=1", **home)
+    assert (other.returncode, "without effect here" in other.stderr) == (0, True)
     shown = tidelog("profile", "list", **home).stdout
     assert shown.splitlines()[1].split() == ["lab", "i:2", "no", "ann", "SCRAM-SHA-256"]
     assert "s3cret" not in shown
