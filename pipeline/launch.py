@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from client.core.options import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP
 from client.errors import ClientError, InvalidTime
 from pipeline.errors import BadOptions, PipelineError
 from pipeline.jobs.outcome import JobCode, Outcome, Progress, code_of, silent
@@ -35,8 +36,6 @@ Start = Callable[[], "SparkSession"]
 _ROWS_SHOWN: Final = 50
 _EXTRA: Final = ("pyspark", "pyarrow", "deltalake", "pyiceberg")
 _TIMES: Final = ("--from", "--to", "--at")
-_BOOTSTRAP_VARIABLE: Final = "KAFKA_BOOTSTRAP_SERVERS"
-_BOOTSTRAP: Final = "127.0.0.1:9092"
 _CURE: Final = "pip install 'tidelog[spark]'"
 
 
@@ -109,9 +108,9 @@ def _common(job: argparse.ArgumentParser) -> None:
     job.add_argument(
         "-b",
         "--bootstrap",
-        default=os.environ.get(_BOOTSTRAP_VARIABLE) or _BOOTSTRAP,
+        default=os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP,
         metavar="HOST:PORT",
-        help=f"where the broker is; else ${_BOOTSTRAP_VARIABLE}, else {_BOOTSTRAP}",
+        help=f"where the broker is; else ${BOOTSTRAP_VARIABLE}, else {DEFAULT_BOOTSTRAP}",
     )
     job.add_argument(
         "--option",

@@ -157,6 +157,10 @@ class BucketWriter:
         """Whether a restore would look for the object."""
         return self._shipper.names(where)
 
+    def keeps(self, where: "RemoteObject") -> bool:
+        """Whether a restore would find the object: then a local copy is not the only one."""
+        return not self.is_emptied and self._shipper.names(where)
+
     def shipped_end(self, log: "Log") -> int:
         """The bucket has all records of the log below this offset; 0 if that is not known."""
         return self._shipper.shipped_end(log) if self.is_owner else 0

@@ -249,7 +249,7 @@ class BackgroundJobs:
 
     def _delete_expired_of(self, log: "Log", now_ms: int) -> None:
         from storage.log.retention import delete_expired
-        from storage.remote.local import drop_expired_locally
+        from storage.remote.local import drop_expired_locally, each_is_named
 
         deleted = delete_expired(log, now_ms)
         for segment in deleted:
@@ -263,14 +263,8 @@ class BackgroundJobs:
             )
         if deleted:
             self.fetch_waiters.log_changed(log)
-        bucket = self.bucket
-        if bucket is None:
-            dropped = drop_expired_locally(log, now_ms)
-        elif not bucket.is_emptied:
-            dropped = drop_expired_locally(log, now_ms, is_named=bucket.names)
-        else:
-            dropped = []
-        for remote in dropped:
+        is_named = each_is_named if self.bucket is None else self.bucket.keeps
+        for remote in drop_expired_locally(log, now_ms, is_named=is_named):
             logger.info(
                 "%s-%d: segment %d is in the object store only (local retention)",
                 log.topic,

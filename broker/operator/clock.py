@@ -127,7 +127,8 @@ def _parse(query: str) -> dict[str, float]:
         except ValueError:
             value = low - 1
         if not low <= value <= high:
-            raise ValueError(f"{name}={text} is not a number from {low} to {high}")
+            cure = "; jump_ms moves the wall clock back" if name == "advance_ms" else ""
+            raise ValueError(f"{name}={text} is not a number from {low} to {high}{cure}")
         changes[name] = value
     if not changes:
         raise ValueError(f"give at least one of {', '.join(_RANGES)}")

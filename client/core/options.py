@@ -10,6 +10,9 @@ from client.checks import check_choice, check_flags, check_numbers, check_text
 from client.errors import InvalidType, InvalidUse
 
 DEFAULT_PORT = 9092
+BOOTSTRAP_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
+DEFAULT_BOOTSTRAP = f"127.0.0.1:{DEFAULT_PORT}"
+"""Where the broker is for commands that neither say it nor have the variable."""
 
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 TOKEN_MECHANISM = "OAUTHBEARER"

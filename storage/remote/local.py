@@ -28,7 +28,8 @@ AS_THE_WHOLE: Final = -2
 """Value of a local limit that stands for the limit of the whole log."""
 
 
-def _each_is_named(_: RemoteObject) -> bool:
+def each_is_named(_: RemoteObject) -> bool:
+    """A standby has no other objects than those of the bucket's journal."""
     return True
 
 
@@ -36,13 +37,13 @@ def drop_expired_locally(
     log: Log,
     now_ms: int,
     *,
-    is_named: Callable[[RemoteObject], bool] = _each_is_named,
+    is_named: Callable[[RemoteObject], bool] = each_is_named,
     is_pressed: bool = False,
 ) -> list[Segment]:
     """Remove the local files that local retention selects; returns their segments.
 
-    `is_named` says whether the bucket's journal has an object; a standby has no others. With
-    `is_pressed` the disk is nearly full: all go that have one, without delay. Raises StorageFailed.
+    `is_named` says whether the bucket's journal has an object. With `is_pressed` the disk is nearly
+    full: all go that have one, without delay. Raises StorageFailed.
     """
     end = log.segments.remote_end
     if end is None or log.offline_reason is not None or log.changes.swap is not None:

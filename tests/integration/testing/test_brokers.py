@@ -77,7 +77,7 @@ def test_the_clock_takes_every_form_of_time() -> None:
             assert clock.set(NEW_YEAR_MS + DAY_MS).wall_ms == NEW_YEAR_MS + DAY_MS
             assert clock.read().rate == 0
         assert clock.read().rate == 1
-        with pytest.raises(ValueError, match="use jump"):
+        with pytest.raises(ValueError, match=r"not a number from 0 .*jump_ms moves"):
             clock.advance("-1d")
 
 
