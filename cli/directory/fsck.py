@@ -19,7 +19,7 @@ from storage.audit.accept_loss import accept_loss
 from storage.audit.fsck import AuditReport, audit_directory
 from storage.audit.remote import read_partitions
 from storage.bucket.audit import BucketReport, audit_bucket
-from storage.bucket.journal import read_state
+from storage.bucket.emptied import read_to_hole
 from storage.disk.checkpoints import META_PROPERTIES_FILE
 from storage.disk.file_names import parse_partition_directory_name, parse_segment_file_name
 from storage.disk.files import RealFiles
@@ -84,7 +84,8 @@ def _audit_bucket(directory: Path, url: str, *, is_deep: bool) -> BucketReport:
         wanted = [
             one for part in read_partitions(str(directory), RealFiles()) for one in part.wanted
         ]
-        return audit_bucket(read_state(store), store, named_here=wanted, is_deep=is_deep)
+        state, hole = read_to_hole(store)
+        return audit_bucket(state, store, hole=hole, named_here=wanted, is_deep=is_deep)
     except StoreFailed as error:
         raise CommandFailed(str(error), ExitCode.UNREACHABLE) from error
 

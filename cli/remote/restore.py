@@ -18,7 +18,7 @@ from cli.options import json_option
 from cli.output import format_count, format_size, print_json
 from cli.stores import open_bucket, run_all
 from storage.bucket.clusters import clusters_in
-from storage.bucket.emptied import Hole, find_hole, name_entries, name_unreadable
+from storage.bucket.emptied import Hole, name_entries, name_unreadable, read_to_hole
 from storage.bucket.journal import BucketJournal, last_write_ms
 from storage.bucket.map import BucketState
 from storage.bucket.restore import Restored, missing_entries, restore
@@ -53,8 +53,8 @@ ALIVE_MS = 60_000
 @click.option(
     "--despite-hole",
     is_flag=True,
-    help="Also if entries of the bucket's journal are missing: the older state before them, for a "
-    "broker that only reads. The bucket stays as it is.",
+    help="Also if entries of the bucket's journal are missing or damaged: the older state before "
+    "them, for a broker that only reads. The bucket stays as it is.",
 )
 @json_option
 def command(
@@ -70,7 +70,8 @@ def command(
 
     URL is the broker's remote.storage.url. Start the broker on the directory with the same one.
 
-    Exit code 8 says that the broker of the bucket seems to run, 6 that its journal lacks entries.
+    Exit code 8 says that the broker of the bucket seems to run, 6 that its journal lacks entries,
+    or has a damaged one.
     """
     _check_empty(directory)
     cluster_id = choose_cluster(url, cluster_id)
@@ -79,10 +80,11 @@ def command(
     began_s = time.monotonic()
     try:
         journal = BucketJournal(store, format_uuid(directory_id), Random(os.urandom(16)))
-        state, hole = _read(journal)
+        state, hole = _read(store)
         _check_whole(store, state, hole, despite_hole=despite_hole)
         voids, damage = list(state.voids), name_unreadable(state)
         if hole is None:
+            journal.state = state
             state = _take_over(journal, is_forced=take_over)
         RealFiles().make_directory(str(directory.absolute()))
         restored = restore(
@@ -127,10 +129,9 @@ def _check_empty(directory: Path) -> None:
         )
 
 
-def _read(journal: BucketJournal) -> tuple[BucketState, Hole | None]:
+def _read(store: ObjectStore) -> tuple[BucketState, Hole | None]:
     """The map, and the hole that ends it, if there is one."""
-    state = run_steps(journal.read())
-    hole = find_hole(state, journal.store)
+    state, hole = read_to_hole(store)
     if state.number < 0 and hole is None:
         raise CommandFailed(
             "the bucket has no journal: an earlier release wrote it, or another program; start "
@@ -144,7 +145,9 @@ def _check_whole(
     store: ObjectStore, state: BucketState, hole: Hole | None, *, despite_hole: bool
 ) -> None:
     """Refuse what lacks entries, before the bucket is taken over and the directory made."""
-    advice, problem = "Bring back what is missing", ""
+    advice, problem = "Bring back what is missing, from a backup or an earlier version", ""
+    if hole is not None and hole.damage:
+        advice = "Bring back an earlier version of that object"
     if hole is not None and (state.number < 0 or not despite_hole):
         problem = f"has a hole: {hole}"
         if state.number >= 0:

@@ -8,8 +8,8 @@ here: `storage.audit.remote` judges which of it is garbage.
 from collections.abc import Iterable, Iterator
 from dataclasses import field
 
-from storage.bucket.emptied import find_hole, name_unreadable
-from storage.bucket.journal import JOURNAL_PREFIX, entry_key
+from storage.bucket.emptied import Hole, find_hole, name_unreadable
+from storage.bucket.journal import JOURNAL_PREFIX, damaged_checkpoints, entry_key
 from storage.bucket.map import BucketState, Piece, parse_piece
 from storage.bucket.restore import objects_in, read_piece
 from storage.errors import ObjectDamaged, ObjectMissing
@@ -39,12 +39,14 @@ def audit_bucket(
     state: BucketState,
     store: ObjectStore,
     *,
+    hole: Hole | None = None,
     named_here: Iterable[RemoteObject] = (),
     is_deep: bool = True,
 ) -> BucketReport:
     """Compare the map with the bucket; `named_here` are the objects that a directory names.
 
-    With `is_deep` every byte is read. Raises StoreFailed.
+    `hole` is what ended the reading of the map. With `is_deep` every byte is read. Raises
+    StoreFailed.
     """
     report = BucketReport()
     stored = {one.key: one for one in store.list_objects()}
@@ -64,14 +66,15 @@ def audit_bucket(
     for one in stored.values():
         if one.key.endswith(OBJECT_SUFFIX) and one.key not in named:
             report.orphans.append(one)
-    report.problems += _problems_of_journal(state, store, stored)
+    report.problems += _problems_of_journal(state, store, stored, hole or find_hole(state, store))
     return report
 
 
 def _problems_of_journal(
-    state: BucketState, store: ObjectStore, keys: Iterable[str]
+    state: BucketState, store: ObjectStore, keys: Iterable[str], hole: Hole | None
 ) -> Iterator[str]:
-    hole = find_hole(state, store)
+    for key in damaged_checkpoints(store):
+        yield f"{key} is damaged; a restore begins at the other one"
     if hole is not None:
         yield f"the journal has a hole: {hole}"
     if unreadable := name_unreadable(state):

@@ -3,7 +3,7 @@
 Owns the questions that tell it from a new bucket. The owner asks while it writes (`check_journal`).
 A start asks for holes in the journal (`check_entries`), and without a journal for the objects that
 its logs name (`check_objects`). A standby asks before it takes over (`check_followed`), a restore
-what it would leave out (`find_hole`). An owner that wrote on would acknowledge records that no
+what it would leave out (`read_to_hole`). An owner that wrote on would acknowledge records that no
 restore finds, and local retention would remove the only copies.
 """
 
@@ -11,7 +11,14 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from storage.bucket.journal import BucketJournal, entries_in, entry_key, newest_checkpoint
+from storage.bucket.journal import (
+    BucketJournal,
+    JournalDamaged,
+    entries_in,
+    entry_key,
+    newest_checkpoint,
+    read_state,
+)
 from storage.bucket.map import BucketState
 from storage.disk.steps import Steps, off_loop
 from storage.errors import BucketEmptied
@@ -61,26 +68,43 @@ def _hole_in(state: BucketState, store: ObjectStore) -> int | None:
 
 
 class Hole(NamedTuple):
-    """Entries of a journal that are missing, while later ones are there.
+    """What a journal lacks, or has in a state that cannot be read, while later entries are there.
 
     Attributes:
-        missing: their numbers.
-        following: the numbers of entries after the first missing one. What they say is lost: they
-            change a map that is not known.
+        damage: a clause about an object that is damaged; empty where entries are missing.
+        missing: the numbers of missing entries.
+        following: the numbers of entries after that. What they say is lost: they change a map that
+            is not known.
     """
 
+    damage: str
     missing: tuple[int, ...]
     following: tuple[int, ...]
 
     def __str__(self) -> str:
-        """Which entries are missing, and which ones are of no use without them."""
-        return (
-            f"{name_entries(self.missing, 'missing')}, {name_entries(self.following, 'left out')}"
-        )
+        """What is wrong, and which entries are of no use because of that."""
+        clauses = [self.damage or name_entries(self.missing, "missing")]
+        if self.following:
+            clauses.append(name_entries(self.following, "left out"))
+        return ", ".join(clauses)
+
+
+def read_to_hole(store: ObjectStore) -> tuple[BucketState, Hole | None]:
+    """The newest map that can be read, and what keeps it from being the newest one there was.
+
+    Raises StoreFailed, UnknownBucketFormat.
+    """
+    try:
+        state = read_state(store)
+    except JournalDamaged as error:
+        state = error.state
+        later = {number for number in entries_in(store) if number > state.number}
+        return state, Hole(error.damage, (), tuple(sorted(later - {error.entry})))
+    return state, find_hole(state, store)
 
 
 def find_hole(state: BucketState, store: ObjectStore) -> Hole | None:
-    """What keeps `state`, which was read there, from being the newest map. Raises StoreFailed."""
+    """The entries that are missing after `state`, which was read there. Raises StoreFailed."""
     following = sorted(number for number in entries_in(store) if number > state.number)
     if not following:
         return None
@@ -89,7 +113,7 @@ def find_hole(state: BucketState, store: ObjectStore) -> Hole | None:
     if _missing_of(missing[:1], store) is None or newest_checkpoint(store) > state.number:
         # A broker writes them just now, or its checkpoint has replaced them.
         return None
-    return Hole(tuple(missing), tuple(following))
+    return Hole("", tuple(missing), tuple(following))
 
 
 def name_entries(numbers: Sequence[int], what: str) -> str:

@@ -10,9 +10,10 @@ The checksum covers everything before it; integers are big-endian. The changes a
 `storage.bucket.map`.
 
 `checkpoint/<number>-<random>` has the whole map after an entry, so that a reader begins there. The
-owner then deletes the entries before it, apart from those with records that are still needed, the
-first one of each epoch, and the one before that: an owner that was fenced meets one of the two when
-it continues, the latter if the answer to its last entry was lost.
+checkpoint before it stays, with the entries since that one: a reader begins there if the newest one
+is damaged. The owner deletes what is older, apart from entries with records that are still needed,
+the first one of each epoch, and the one before that: an owner that was fenced meets one of the two
+when it continues, the latter if the answer to its last entry was lost.
 
 **The fence.** The owner is the one that the last `owner` change names. A broker that takes over
 writes the next entry with its own id and the next epoch. The former owner can write no entry after
@@ -65,6 +66,17 @@ _NAME: Final = re.compile(
 )
 _DELETED_AT_ONCE: Final = 16
 """Objects after whose deletion a broker that stops may leave the rest to the next checkpoint."""
+
+
+class JournalDamaged(StoreFailed):
+    """The journal goes on after an object that cannot be read."""
+
+    def __init__(self, damage: str, state: BucketState, entry: int | None = None) -> None:
+        """`damage` is a clause about the object, an `entry` or none, `state` the map before it."""
+        super().__init__(f"the journal of the bucket cannot be read to its end: {damage}")
+        self.damage = damage
+        self.state = state
+        self.entry = entry
 
 
 def entry_key(number: int) -> str:
@@ -135,9 +147,11 @@ def read_state(store: ObjectStore) -> BucketState:
     """The map as it is now, from the newest checkpoint and the entries after it.
 
     Raises:
-        StoreFailed: the store failed, or an entry that others follow cannot be read.
+        StoreFailed: the store failed.
+        JournalDamaged: what later entries need cannot be read.
         UnknownBucketFormat: a newer program wrote it.
     """
+    state = BucketState()
     for _ in range(_READS):
         state = BucketState()
         for key in reversed(_checkpoints(store)):
@@ -152,7 +166,7 @@ def read_state(store: ObjectStore) -> BucketState:
         newest = newest_checkpoint(store)
         if newest <= state.number:
             return state
-    raise StoreFailed(f"the newest checkpoint, after entry {newest}, cannot be read")
+    raise JournalDamaged(f"the checkpoint after entry {newest} is damaged", state)
 
 
 def _read_ahead(store: ObjectStore, state: BucketState) -> None:
@@ -181,7 +195,8 @@ def follow(store: ObjectStore, state: BucketState, changed: dict[str, Json]) -> 
     """Apply the entries that came after the state, and put the keys that they change in `changed`.
 
     After a failure the entries before it count, in both: the next call continues. Entries that a
-    checkpoint has replaced are not seen: see `catch_up`. Raises StoreFailed, UnknownBucketFormat.
+    checkpoint has replaced are not seen: see `catch_up`. Raises StoreFailed, JournalDamaged,
+    UnknownBucketFormat.
     """
     while True:
         is_taken, entry = _read_entry(store, state.number + 1)
@@ -232,7 +247,7 @@ def _entry_after_voids(store: ObjectStore, state: BucketState) -> JournalEntry |
                 return entry
             break
         voids.append(number)
-    raise StoreFailed(f"{entry_key(voids[0])} is damaged, and entries follow it")
+    raise JournalDamaged(f"entry {voids[0]} is damaged", state, voids[0])
 
 
 def last_write_ms(store: ObjectStore, state: BucketState) -> int:
@@ -286,6 +301,16 @@ def _read_checkpoint(store: ObjectStore, key: str) -> BucketState | None:
         if entry is not None:
             return BucketState(entry.number, dict(entry.changes))
     return None
+
+
+def damaged_checkpoints(store: ObjectStore) -> list[str]:
+    """The names of checkpoints that cannot be read. Raises StoreFailed."""
+    return [
+        key
+        for key in _checkpoints(store)
+        # One that is gone by now was replaced.
+        if _read_checkpoint(store, key) is None and store.size_of(key) is not None
+    ]
 
 
 def _no_clock() -> int:
@@ -349,9 +374,18 @@ class BucketJournal:
         """
         return not self._is_uncertain and not self.state.voids
 
-    def read(self) -> Steps[BucketState]:
-        """Read the map. Raises StoreFailed, UnknownBucketFormat."""
-        self.state = yield from off_loop(partial(read_state, self.store))
+    def read(self, check: Callable[[BucketState], None] = in_any_case) -> Steps[BucketState]:
+        """Read the map. Raises StoreFailed, JournalDamaged, UnknownBucketFormat.
+
+        `check` is called with the map, also with the part of one that cannot be read to its end,
+        and raises to refuse it.
+        """
+        try:
+            self.state = yield from off_loop(partial(read_state, self.store))
+        except JournalDamaged as error:
+            check(error.state)
+            raise
+        check(self.state)
         yield from off_loop(self._measure)
         return self.state
 
@@ -535,8 +569,8 @@ class BucketJournal:
     def checkpoint(self) -> Steps[int]:
         """Write the map, then delete the entries that are not needed; returns their number.
 
-        It takes the map as it is at its first step, so entries may be written meanwhile. Raises
-        StoreFailed.
+        These are older than the checkpoint before this one. It takes the map as it is at its first
+        step, so entries may be written meanwhile. Raises StoreFailed.
         """
         state = self.state
         self.collected = state.number
@@ -571,14 +605,14 @@ class BucketJournal:
         return (yield from self._delete_before(entry.number, needed, key))
 
     def _delete_before(self, number: int, needed: set[int], newest: str) -> Steps[int]:
+        listed = yield from off_loop(partial(_checkpoints, self.store))
+        others = [one for one in listed if one != newest and checkpoint_number(one) <= number]
+        # In order, so the last one with a lower number is the one before the newest.
+        former = [one for one in others if checkpoint_number(one) < number][-1:]
+        end = checkpoint_number(former[0]) if former else 0
         numbers = yield from off_loop(partial(entries_in, self.store))
-        unused = [entry_key(one) for one in sorted(numbers - needed) if one < number]
-        older = [
-            key
-            for key in (yield from off_loop(partial(_checkpoints, self.store)))
-            if key != newest and checkpoint_number(key) <= number
-        ]
-        keys = unused + older
+        unused = [entry_key(one) for one in sorted(numbers - needed) if one < end]
+        keys = unused + [one for one in others if one not in former]
         for at in range(0, len(keys), _DELETED_AT_ONCE):
             yield from off_loop(partial(self._delete, keys[at : at + _DELETED_AT_ONCE]))
         return len(unused)

@@ -148,8 +148,7 @@ class Shipper:
         """
         journal = self._journal
         check = partial(check_owner, journal.owner_id)
-        state = yield from journal.read()
-        check(state)
+        state = yield from journal.read(check)
         yield from check_entries(state, journal.store)
         number = state.number
         if number < 0 or self._logs:  # What an earlier call has seen there may be gone.

@@ -228,6 +228,60 @@ async def test_an_entry_with_records_that_is_missing_before_a_checkpoint(tmp_pat
     assert done.returncode == 0, done.stderr
 
 
+async def test_a_damaged_entry_in_the_middle_is_a_hole(holed: Path, tmp_path: Path) -> None:
+    url, number = f"file://{tmp_path}/bucket", int(holed.name)
+    data = (tmp_path / "entry").read_bytes()
+    holed.write_bytes(data[:-30] + bytes([data[-30] ^ 1]) + data[-29:])
+    before = contents(tmp_path / "bucket")
+    hole = f"entry {number} is damaged, entries {number + 1} to {number + 2} are left out"
+    done = tidelog("restore", url, "--data-dir", str(tmp_path / "no"))
+    assert done.returncode == ExitCode.DAMAGED
+    assert f"the journal of the bucket has a hole: {hole}" in done.stderr
+    assert "Bring back an earlier version of that object, or give --despite-hole" in done.stderr
+    assert not (tmp_path / "no").exists()
+    done = tidelog("fsck", str(tmp_path / "first"), "--remote", url)
+    assert done.returncode == ExitCode.DAMAGED
+    assert f"the journal has a hole: {hole}" in done.stdout
+    done = tidelog("restore", url, "--data-dir", str(tmp_path / "older"), "--despite-hole")
+    assert done.returncode == 0, done.stderr
+    assert contents(tmp_path / "bucket") == before
+    async with broker(tmp_path / "older", url) as (running, client):
+        assert await read(client, 6) == list(range(6))
+        assert not await running.broker.bucket.ship()  # type: ignore[union-attr]
+        assert (await produce(client, "t", batch("refused"))).error_code != 0
+
+
+async def test_a_damaged_checkpoint_is_named_and_costs_nothing(tmp_path: Path) -> None:
+    url, bucket = f"file://{tmp_path}/bucket", tmp_path / "bucket"
+    async with broker(tmp_path / "first", url) as (running, client):
+        await create_topic(client, "t", 1, **TIERED)
+        jobs = running.broker.bucket
+        assert jobs is not None
+        for number in range(3):
+            await fill(client, range(number * 3, number * 3 + 3))
+            assert await jobs.ship()
+            await jobs._threads.drive(jobs._journal.checkpoint())
+    former, newest = sorted(bucket.rglob("checkpoint/*"))
+    data = newest.read_bytes()
+    newest.write_bytes(data[:50] + bytes([data[50] ^ 1]) + data[51:])
+    done = tidelog("fsck", str(tmp_path / "first"), "--remote", url)
+    assert done.returncode == ExitCode.DAMAGED
+    assert f"checkpoint/{newest.name} is damaged; a restore begins at the other one" in done.stdout
+    done = tidelog("restore", url, "--data-dir", str(tmp_path / "second"), "--take-over")
+    assert done.returncode == 0, done.stderr
+    async with broker(tmp_path / "second", url) as (_, client):
+        assert await read(client, 9) == list(range(9))
+
+    former.unlink()
+    for entry in bucket.rglob("journal/*"):
+        if int(entry.name) <= int(newest.name.partition("-")[0]):
+            entry.unlink()
+    done = tidelog("restore", url, "--data-dir", str(tmp_path / "no"), "--take-over")
+    assert done.returncode == ExitCode.DAMAGED
+    number = int(newest.name.partition("-")[0])
+    assert f"the checkpoint after entry {number} is damaged" in done.stderr
+
+
 async def test_an_audit_names_a_hole(holed: Path, tmp_path: Path) -> None:
     url = f"file://{tmp_path}/bucket"
     done = tidelog("fsck", str(tmp_path / "first"), "--remote", url)

@@ -315,6 +315,9 @@ async def test_a_promotion_finds_what_the_owner_has_just_replaced(
             def late(follower: BucketFollower, part: Part) -> Steps[Grown | None]:
                 if not replaced:
                     run_steps(shipper.ship())
+                    run_steps(owners.checkpoint())
+                    # The second one deletes what the first one has replaced.
+                    run_steps(owners.append(lambda _: {}))
                     replaced.append(run_steps(owners.checkpoint()))
                 try:
                     return (yield from catch_up(follower, part))

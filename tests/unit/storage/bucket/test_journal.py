@@ -95,7 +95,7 @@ def test_a_former_owner_is_fenced_however_late_it_continues(
         put(second, "meta/x/y", number)
         if second.wants_checkpoint:
             run_steps(second.checkpoint())
-    assert entry_key(second.state.number - 2) not in store.objects
+    assert entry_key(second.state.number - 6) not in store.objects
     with pytest.raises(Fenced):
         put(first, "meta/x/y", "zombie")
     assert read_state(store).documents["meta/x/y"] == 9
@@ -115,7 +115,7 @@ def test_a_former_owner_that_lost_its_last_answer_is_fenced(fault: StoreFault) -
     second = owner(store, B)
     for number in range(10):
         put(second, "meta/x/y", number)
-    run_steps(second.checkpoint())
+        run_steps(second.checkpoint())
     with pytest.raises(Fenced):
         put(first, "meta/x/y", "zombie")
     assert read_state(store).documents["meta/x/y"] == 9
@@ -128,7 +128,7 @@ def test_a_store_that_loses_every_answer_of_a_put_gets_an_owner_and_its_entries(
     assert (read_state(store).owner_id, journal.epoch, journal.state.number) == (A, 1, 0)
     for number in range(3):
         put(journal, "meta/x/y", number)
-    assert run_steps(journal.checkpoint()) == 2
+    assert run_steps(journal.checkpoint()) == 0
     assert journal.is_settled
     assert owner(store, B).epoch == 2
     with pytest.raises(Fenced, match=f"{B}.*epoch 2"):
@@ -221,9 +221,16 @@ def test_checkpoints_replace_entries() -> None:
     for number in range(70):
         put(journal, "meta/a/b", number)
     assert journal.wants_checkpoint
+    # The first one has none before it: all entries stay for a reader that cannot read it.
+    assert run_steps(journal.checkpoint()) == 0
+    for number in range(5):
+        put(journal, "meta/a/b", number)
     assert run_steps(journal.checkpoint()) == 70
     left = sorted(key for key in store.objects if key.startswith("journal/"))
-    assert left == [entry_key(0), entry_key(2), entry_key(72)]
+    assert left == [entry_key(number) for number in (0, 2, *range(72, 78))]
+    checkpoints = sorted(key for key in store.objects if key.startswith("checkpoint/"))
+    assert [journals.checkpoint_number(key) for key in checkpoints] == [72, 77]
+    assert run_steps(journal.checkpoint()) == 0
     assert read_state(store).documents == journal.state.documents
     put(journal, "meta/a/b", "after")
     reader = read_state(store)
@@ -234,6 +241,28 @@ def test_checkpoints_replace_entries() -> None:
     assert reader.documents == journal.state.documents
 
 
+@pytest.mark.parametrize("entries", [0, 3])
+def test_a_damaged_newest_checkpoint_loses_nothing(entries: int) -> None:
+    """Neither the first one of a journal nor a later one; `entries` come after it."""
+    store = SimulatedStore()
+    journal = owner(store)
+    for turn in range(4):
+        for number in range(5):
+            put(journal, f"meta/{turn}/{number}", number)
+        run_steps(journal.checkpoint())
+        for number in range(entries):
+            put(journal, f"meta/{turn}/after/{number}", number)
+        newest = max(key for key in store.objects if key.startswith("checkpoint/"))
+        for damaged in (b"", store.objects[newest][:-1], None):
+            kept = store.objects.pop(newest)
+            if damaged is not None:
+                store.objects[newest] = damaged
+            assert read_state(store).documents == journal.state.documents
+            store.objects[newest] = kept
+    checkpoints = [key for key in store.objects if key.startswith("checkpoint/")]
+    assert len(checkpoints) == 2
+
+
 def test_files_that_others_have_put_beside_the_journal_are_left_alone() -> None:
     store = SimulatedStore()
     journal = owner(store)
@@ -242,7 +271,7 @@ def test_files_that_others_have_put_beside_the_journal_are_left_alone() -> None:
         store.create(key, b"hello")
     for number in range(3):
         put(journal, "meta/a/b", number)
-    assert run_steps(journal.checkpoint()) == 2
+        run_steps(journal.checkpoint())
     put(journal, "meta/a/b", "after")
     assert read_state(store).documents == journal.state.documents
     assert last_write_ms(store, journal.state) == store.now_ms
@@ -289,7 +318,7 @@ def test_what_is_damaged_in_the_middle_is_refused() -> None:
     put(journal, "meta/a/b", 1)
     put(journal, "meta/a/b", 2)
     store.objects[entry_key(1)] = b"x" + store.objects[entry_key(1)]
-    with pytest.raises(StoreFailed, match=r"journal/0+1 is damaged"):
+    with pytest.raises(StoreFailed, match=r"entry 1 is damaged"):
         read_state(store)
 
 
