@@ -103,6 +103,11 @@ def broker_of(given: Mapping[str, Any], prefix: str = "") -> BrokerOptions:
     """
     rest = {name: given[name] for name in _GIVEN}
     bootstrap, path = rest.pop("bootstrap"), rest.pop("command_config")
+    if bootstrap is not None and not bootstrap.strip():
+        raise click.UsageError(
+            "-b is empty: write -b HOST:PORT, or leave it out for "
+            f"${BOOTSTRAP_VARIABLE}, else {DEFAULT_BOOTSTRAP}"
+        )
     profile = rest.pop("profile")
     if path is not None and profile is not None:
         raise click.UsageError(
@@ -159,7 +164,6 @@ def _decorators(prefix: str) -> list[Callable[[_Command], _Command]]:
             "-b",
             "--bootstrap",
             metavar="HOST:PORT",
-            default="",
             help=f"Where the broker is; else ${BOOTSTRAP_VARIABLE}, else {DEFAULT_BOOTSTRAP}.",
         ),
         click.option(

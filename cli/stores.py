@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from cli.exit_codes import ExitCode
-from cli.failures import CommandFailed
+from cli.failures import CommandFailed, sentence_of
 from storage.disk.checkpoints import (
     META_PROPERTIES_FILE,
     CorruptCheckpoint,
@@ -31,7 +31,8 @@ def cluster_of(directory: Path) -> str:
         return parse_meta_properties(content).cluster_id
     except (OSError, CorruptCheckpoint) as error:
         raise CommandFailed(
-            f"{directory} does not say which cluster it belongs to ({error})", ExitCode.NOT_FOUND
+            f"{directory} does not say which cluster it belongs to ({sentence_of(error)})",
+            ExitCode.NOT_FOUND,
         ) from error
 
 

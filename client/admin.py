@@ -23,7 +23,14 @@ from client.aio.fetching import FetchOptions
 from client.aio.positions import to_timestamp
 from client.aio.reading import ReadRecords, read_records
 from client.aio.record_times import first_records
-from client.checks import check_text
+from client.checks import (
+    INT16_MAX,
+    check_number,
+    check_text,
+    numbers_of,
+    partitions_of,
+    settings_of,
+)
 from client.core.configs import describe_configs, describe_sizes, find_metrics_url
 from client.core.groups import GroupAdmin
 from client.core.offsets import (
@@ -65,6 +72,7 @@ from protocol.api.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from protocol.records.layout import INT64_MAX, INT64_MIN
 from protocol.structs import ConfigText
 from protocol.time_windows import topic_of
 
@@ -199,7 +207,13 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
 
         Raises:
             BrokerRefused: the first refusal; the other topics are created.
+            InvalidUse: a name, a number or a setting that no request can hold.
         """
+        topics = list(topics)
+        for topic in topics:
+            check_text("topic", topic.name)
+            check_number("partitions", topic.partitions, -1)
+            check_number("replication_factor", topic.replication_factor, -1, INT16_MAX)
         request = CreateTopicsRequest(
             topics=[
                 CreatableTopic(
@@ -208,7 +222,7 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
                     replication_factor=topic.replication_factor,
                     configs=[
                         ConfigText(name=name, value=value)
-                        for name, value in (topic.configs or {}).items()
+                        for name, value in settings_of("configs", topic.configs or {}).items()
                     ],
                 )
                 for topic in topics
@@ -248,6 +262,7 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
             BrokerRefused: the topic does not exist or has as many already.
         """
         check_text("topic", topic)
+        check_number("total", total, 1)
         request = CreatePartitionsRequest(
             topics=[CreatePartitionsTopic(name=topic, count=total, assignments=None)],
             timeout_ms=self._timeout_ms,
@@ -314,6 +329,7 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
         *,
         validate_only: bool = False,
     ) -> None:
+        check_text(kind.name.lower(), name)
         request = IncrementalAlterConfigsRequest(
             validate_only=validate_only,
             resources=[
@@ -326,7 +342,7 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
                             config_operation=_DELETE if value is None else _SET,
                             value=value,
                         )
-                        for key, value in changes.items()
+                        for key, value in settings_of("changes", changes).items()
                     ],
                 )
             ],
@@ -354,8 +370,9 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
 
         Raises:
             BrokerRefused: an unknown partition.
+            InvalidUse: `timestamps` gives no numbers for partitions.
         """
-        return await list_offsets(self._cluster, timestamps, isolation)
+        return await list_offsets(self._cluster, numbers_of("timestamps", timestamps), isolation)
 
     async def explain_lookup(
         self, partition: TopicPartition, timestamp_ms: int, *, metrics_url: str | None = None
@@ -509,7 +526,7 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """As `list_offsets`, and a time never means a marker; raises as `record_times` does."""
-        return await first_records(self._cluster, timestamps, isolation)
+        return await first_records(self._cluster, numbers_of("timestamps", timestamps), isolation)
 
     async def read_records(
         self,
@@ -524,7 +541,9 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
         Raises:
             BadRecords: a batch is damaged.
             BrokerRefused: an offset is out of range, or a partition is unknown.
+            InvalidUse: `offsets` gives no offsets for partitions.
         """
+        offsets = numbers_of("offsets", offsets, 0)
         options = FetchOptions(
             max_wait_ms=max_wait_ms, max_bytes=max_bytes, partition_max_bytes=partition_max_bytes
         )
@@ -572,7 +591,8 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
         Older records that were appended after a newer one are not among them. Raises as
         `first_records` does.
         """
-        wanted = list(partitions)
+        wanted = partitions_of("partitions", partitions)
+        check_number("time_ms", time_ms, INT64_MIN, INT64_MAX)
         starts = await self.list_offsets(dict.fromkeys(wanted, EARLIEST))
         ends = await self.list_offsets(dict.fromkeys(wanted, LATEST))
         found = await self.first_records(dict.fromkeys(wanted, time_ms))
@@ -593,7 +613,9 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
 
         Raises:
             BrokerRefused: an offset out of range, or a topic whose policy forbids it.
+            InvalidUse: `before` gives no offsets for partitions.
         """
+        before = numbers_of("before", before, -1)
         earliest: dict[TopicPartition, int] = {}
         for node_id, partitions in (await self._cluster.by_leader(before)).items():
             topics = by_topic(

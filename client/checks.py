@@ -10,9 +10,11 @@ from typing import Any
 
 from client.errors import InvalidType, InvalidUse
 from client.types import Header, OffsetAndMetadata, TopicPartition
-from protocol.records.layout import INT64_MAX
+from protocol.records.layout import INT64_MAX, INT64_MIN
 
 INT32_MAX = 2**31 - 1
+
+INT16_MAX = 2**15 - 1
 
 _TEXT_BYTES_MAX = 32_767
 """The longest text that a Kafka request can hold."""
@@ -159,6 +161,53 @@ def pairs_of(name: str, value: object) -> Iterable[tuple[Any, Any]]:
         wanted = "write {TopicPartition(topic, number): ...}"
         raise InvalidType(f"{name} is {_kind(value)}, and a mapping is wanted: {wanted}")
     return value.items()
+
+
+def partitions_of(name: str, value: object) -> list[TopicPartition]:
+    """Partitions, of which each may be any pair of a topic and a number.
+
+    Raises:
+        InvalidType: it is no collection, or has something else in it.
+        InvalidUse: a topic or a number is out of its range.
+    """
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        wanted = "write [TopicPartition(topic, number), ...]"
+        raise InvalidType(f"{name} is {_kind(value)}, and partitions are wanted: {wanted}")
+    return [partition_of(one) for one in value]
+
+
+def numbers_of(
+    name: str, value: object, least: int = INT64_MIN, most: int = INT64_MAX
+) -> dict[TopicPartition, int]:
+    """A whole number for each of some partitions, such as a time or an offset.
+
+    Raises:
+        InvalidType: it is no mapping, or a key or a value is of another type.
+        InvalidUse: a partition or a number is out of its range.
+    """
+    numbers = {partition_of(partition): number for partition, number in pairs_of(name, value)}
+    for partition, number in numbers.items():
+        check_number(f"{name}[{partition}]", number, least, most)
+    return numbers
+
+
+def settings_of(name: str, value: object) -> dict[str, str | None]:
+    """Settings with their values as text; None where a value is taken back.
+
+    Raises:
+        InvalidType: it is no mapping, or a name or a value is of another type.
+        InvalidUse: a name is not usable text.
+    """
+    if not isinstance(value, Mapping):
+        wanted = 'write {"retention.ms": "1000"}'
+        raise InvalidType(f"{name} is {_kind(value)}, and a mapping is wanted: {wanted}")
+    for key, text in value.items():
+        check_text(f"a name in {name}", key)
+        if text is not None and not isinstance(text, str):
+            raise InvalidType(
+                f'{name}[{key!r}]={text!r} is {_kind(text)}, and a str is wanted: write "{text}"'
+            )
+    return dict(value)
 
 
 def position_of(name: str, value: object) -> OffsetAndMetadata:

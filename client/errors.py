@@ -204,7 +204,8 @@ CURES: dict[ErrorCode, str] = {
     ErrorCode.MESSAGE_TOO_LARGE: "send smaller records, or raise max.message.bytes of the topic",
     ErrorCode.RECORD_LIST_TOO_LARGE: "send smaller batches, or raise segment.bytes of the topic",
     ErrorCode.INVALID_TOPIC_EXCEPTION: (
-        "use 1 to 249 letters, digits, '.', '_' or '-', and not just '.' or '..'"
+        "a name has 1 to 249 letters, digits, '.', '_' or '-', and is not '.' or '..'; topics of "
+        "the broker itself, like __consumer_offsets, are written by it alone"
     ),
     ErrorCode.TOPIC_ALREADY_EXISTS: "choose another name, or delete the topic first",
     ErrorCode.INVALID_TIMESTAMP: (

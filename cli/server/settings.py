@@ -8,7 +8,7 @@ import click
 
 from broker.security.secret_files import read_secret_file
 from cli.exit_codes import ExitCode
-from cli.failures import CommandFailed
+from cli.failures import CommandFailed, exit_code_of
 from config import BrokerConfig, Setting, given_settings, load
 
 
@@ -86,8 +86,7 @@ def read_config(config_file: str | None) -> str | None:
             f"{config_file} is not UTF-8 text (byte {error.start})", ExitCode.CONFIG
         ) from None
     except OSError as error:
-        is_missing = isinstance(error, FileNotFoundError)
         raise CommandFailed(
             f"cannot read the configuration {config_file}: {error.strerror}",
-            ExitCode.NOT_FOUND if is_missing else ExitCode.FAILED,
+            exit_code_of(error) or ExitCode.FAILED,
         ) from None

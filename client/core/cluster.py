@@ -474,10 +474,15 @@ class Cluster:
 
         Raises:
             BrokerRefused: the broker does not know yet; retriable.
+            InvalidUse: `key` is no text that a request can hold.
         """
         known = self._coordinators.get((kind, key))
         if known is not None:
             return known
+        if key != "":  # Kafka has a group of that name, for offsets alone.
+            check_text(
+                "transactional_id" if kind is CoordinatorType.TRANSACTION else "group_id", key
+            )
         connection = await self.any_connection()
         request = FindCoordinatorRequest(key=key, key_type=kind.value, coordinator_keys=[key])
         response = await connection.call(

@@ -251,11 +251,15 @@ class Connection(ABC):
         security = self._options.security
         cure = ""
         if not security.tls:
-            cure = " One with TLS needs its authority: --tls-ca FILE, or ssl.truststore.location"
+            cure = (
+                " One with TLS needs its authority: Security(ca_file=FILE), for commands --tls-ca "
+                "FILE, or ssl.truststore.location"
+            )
         elif is_met and not security.certificate_file:
             cure = (
-                " One that asks for clients' certificates needs that of this client: --tls-cert "
-                "FILE, or ssl.keystore.location"
+                " One that asks for clients' certificates needs that of this client: "
+                "Security(certificate_file=FILE), for commands --tls-cert FILE, or "
+                "ssl.keystore.location"
             )
         elif is_met:
             cure = (

@@ -197,5 +197,7 @@ def _parse_address(text: str) -> tuple[str, int]:
     if not port:
         return host or "127.0.0.1", DEFAULT_PORT
     if not port.isdigit() or not 0 < int(port) < 65_536:
-        raise InvalidUse(f"'{text}' is no broker address: write host:port with a port below 65536")
+        raise InvalidUse(
+            f"'{text}' is no broker address: write host:port with a port from 1 to 65535"
+        )
     return host or "127.0.0.1", int(port)

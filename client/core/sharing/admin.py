@@ -6,6 +6,7 @@ Listing and deleting them is as for all groups: `client.core.groups`.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from client.checks import numbers_of
 from client.core.cluster import Cluster
 from client.core.groups import members_of
 from client.core.parts import by_topic, check
@@ -91,7 +92,9 @@ class ShareGroupAdmin:
 
         Raises:
             BrokerRefused: the group has members, or a partition does not exist.
+            InvalidUse: `offsets` gives no offsets for partitions.
         """
+        offsets = numbers_of("offsets", offsets, 0)
         topics = by_topic(
             offsets,
             lambda tp: AlterShareGroupOffsetsRequestPartition(

@@ -161,6 +161,19 @@ def test_a_record_that_is_too_large_is_named_with_size_and_limit(server: Running
     assert "(max.message.bytes of large is 1000)" in sentence
 
 
+def test_an_address_that_is_empty_is_not_the_default_one() -> None:
+    """As `-b "$BROKER"` is where the variable is not set."""
+    done = tidelog("topic", "list", "-b", "")
+    assert done.returncode == ExitCode.USAGE
+    assert "-b is empty: write -b HOST:PORT" in done.stderr
+
+
+def test_a_directory_is_no_configuration(tmp_path: Path) -> None:
+    done = tidelog("serve", "--config", str(tmp_path))
+    assert done.returncode == ExitCode.USAGE
+    assert f"cannot read the configuration {tmp_path}: Is a directory" in done.stderr
+
+
 def test_what_is_no_data_directory_is_not_audited(tmp_path: Path) -> None:
     """It used to warn of the mode of every file below, by the ten thousand."""
     (tmp_path / "t-0").mkdir()

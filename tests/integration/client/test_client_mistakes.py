@@ -178,7 +178,7 @@ OPTIONS: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (Consumer, {"auto_commit_interval_ms": 0}, "auto_commit_interval_ms=0"),
     (Consumer, {"timeout_ms": -1}, "timeout_ms=-1"),
     (Admin, {"request_timeout_ms": 0}, "request_timeout_ms=0"),
-    (Admin, {"bootstrap": "h:70000"}, "a port below 65536"),
+    (Admin, {"bootstrap": "h:70000"}, "a port from 1 to 65535"),
 ]
 
 
@@ -188,6 +188,44 @@ async def test_an_option_is_checked_where_it_is_given(
 ) -> None:
     with pytest.raises(InvalidUse, match=sentence):
         kind(**options)
+
+
+TP = TopicPartition("t", 0)
+CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
+    ("create_topic", (5,), {}, "topic=5 is an int, and a str is wanted"),
+    ("create_topic", (b"x",), {}, r"decode it, b'x'\.decode\(\)"),
+    ("create_topic", ("x",), {"partitions": "2"}, "partitions='2' is not a whole number: give -1"),
+    ("create_topic", ("x",), {"replication_factor": 10**6}, "give -1 to 32767"),
+    ("create_topic", ("x",), {"configs": "a=b"}, "configs is a str, and a mapping is wanted"),
+    ("create_topic", ("x",), {"configs": [1]}, "configs is a list, and a mapping is wanted"),
+    ("create_topic", ("x",), {"configs": {5: "1"}}, "a name in configs=5 is an int"),
+    ("create_topic", ("x",), {"configs": {"retention.ms": 5}}, r"is wanted: write \"5\""),
+    ("create_partitions", ("t", "4"), {}, "total='4' is not a whole number: give 1"),
+    ("alter_topic_configs", ("t", ["a"]), {}, "changes is a list, and a mapping is wanted"),
+    ("read_records", ("t",), {}, "offsets is a str, and a mapping is wanted"),
+    ("read_records", ({TP: -5},), {}, r"offsets\[t-0\]=-5 is out of range: give 0 to"),
+    ("delete_records", ({"t": 0},), {}, r"'t' is not a partition: write TopicPartition"),
+    ("delete_records", ({TP: 10**20},), {}, r"before\[t-0\]=1000\d* is out of range: give -1 to"),
+    ("delete_records", ({TP: "x"},), {}, r"before\[t-0\]='x' is not a whole number"),
+    ("list_offsets", ({TP: 1.5},), {}, r"timestamps\[t-0\]=1.5 is not a whole number"),
+    ("records_before", ("t", 5), {}, "partitions is a str, and partitions are wanted"),
+    ("records_before", ([TP], "soonish"), {}, "time_ms='soonish' is not a whole number"),
+    ("delete_group", (None,), {}, "group_id=None is a NoneType, and a str is wanted"),
+    ("describe_group", (b"g",), {}, "group_id=b'g' is a bytes"),
+]
+
+
+@pytest.mark.parametrize(("call", "arguments", "options", "sentence"), CALLS)
+async def test_arguments_of_the_admin_are_checked_before_anything_is_asked(
+    broker: RunningBroker,
+    call: str,
+    arguments: tuple[Any, ...],
+    options: dict[str, Any],
+    sentence: str,
+) -> None:
+    async with Admin(broker.bootstrap) as admin:
+        with pytest.raises(InvalidUse, match=sentence):
+            await getattr(admin, call)(*arguments, **options)
 
 
 async def test_a_list_of_topics_says_how_to_write_them() -> None:
