@@ -30,14 +30,25 @@ One generator at a time. More than a few bytes of a log are read in another thre
 """
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import field
 from functools import partial
-from itertools import pairwise
 from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from protocol.records.layout import NO_OFFSET
+from storage.bucket.differences import (
+    bases_of_merged,
+    compare_objects,
+    durable_bytes,
+    facts_of,
+    is_same,
+    may_be_rewritten,
+    newest_object,
+    older,
+    pieces_to_merge,
+    unsealed,
+)
 from storage.bucket.emptied import check_entries, check_journal, check_objects
 from storage.bucket.ends import Ends, EndsQueue, objects_up_to, synced_end
 from storage.bucket.journal import ENTRY_BYTES, BucketJournal, check_owner
@@ -45,9 +56,9 @@ from storage.bucket.map import CLUSTER, META, Key, Piece, log_key, parse_key, pa
 from storage.bucket.shipped_log import ShippedLog
 from storage.directory.data_dir import DataDir
 from storage.directory.metadata import KIND_TOPIC, Json, is_deleted
-from storage.disk.reading import read_summed, sum_up
+from storage.disk.reading import read_summed
 from storage.disk.steps import SLICE_BYTES, Steps
-from storage.errors import DirectoryOlder, StoreFailed, storage_failure
+from storage.errors import StoreFailed, storage_failure
 from storage.log.log import Log
 from storage.log.reader import LogPosition
 from storage.segment.facts import RemoteObject
@@ -55,15 +66,8 @@ from storage.segment.manifest import parse_remote_lines, remote_lines
 from storage.segment.segment import Segment
 from values.dataclasses import dataclass
 
-MERGED_BYTES: Final = 4 * 1024 * 1024
-"""The largest piece that is made of smaller ones."""
-
-_MERGED_AT_ONCE: Final = 16
-_ROOM: Final = 4
-
 _KEYS_AT_ONCE: Final = 500
-_OBJECTS_AT_ONCE: Final = 100
-"""Keys of the map and objects of a log that are looked at before other work has a turn."""
+"""Keys of the map that are looked at before other work has a turn."""
 
 _ENTRIES_AT_ONCE: Final = 4
 """Entries of a round with several moments: at most one of them is not full."""
@@ -157,7 +161,7 @@ class Shipper:
             self._noted.clear()
             self._written.clear()
             logs = [log for _, log in self._shipped_logs()]
-            yield from check_objects(journal, filter(None, map(_newest_object, logs)))
+            yield from check_objects(journal, filter(None, map(newest_object, logs)))
         yield from self._index()
         yield from self._adopt()
         epoch = yield from journal.take_over(check)
@@ -204,23 +208,23 @@ class Shipper:
         """See which local segments the pieces were read from. Raises DirectoryOlder."""
         for part, log in self._shipped_logs():
             found = self._in_bucket(part)
-            merged = _bases_of_merged(log, found)
+            merged = bases_of_merged(log, found)
             for base, pieces in list(found.pieces.items()):
                 segment = log.segments.floor(base)
                 is_here = segment.base_offset == base and not segment.is_remote
                 is_here = is_here and base not in merged
-                if is_here and (yield from _is_same(segment, *max(pieces.items()))):
+                if is_here and (yield from is_same(segment, *max(pieces.items()))):
                     found.sources[base] = segment
                 elif not (
-                    (_may_be_rewritten(log) and base < log.segments.active.base_offset)
+                    (may_be_rewritten(log) and base < log.segments.active.base_offset)
                     or (segment.base_offset == base and segment.remote is not None)
                     or base < log.segments.first.base_offset
                 ):
-                    raise _older(log, base)
+                    raise older(log, base)
                 yield None
             for base in found.segments:
                 if base >= max(log.log_end_offset, 1):
-                    raise _older(log, base)
+                    raise older(log, base)
 
     # --- what is due ----------------------------------------------------------------------------
 
@@ -238,24 +242,32 @@ class Shipper:
     def _in_bucket(self, part: _Part) -> ShippedLog:
         return self._logs.setdefault(part, ShippedLog())
 
-    def waiting(self, ends: Ends | None = None) -> Iterator[tuple[Log, int]]:
-        """Each log with records that are on disk here only, and their bytes, up to `ends`."""
+    def waiting(self) -> Iterator[tuple[Log, int]]:
+        """Each log with records that are on disk here only, and their bytes."""
         for part, log in self._shipped_logs():
-            noted = None if ends is None else ends.of(log)
-            if noted is None and ends is not None:
-                continue
-            end = synced_end(log) if noted is None else noted.position
-            if self._ends.get(log) == end.offset:
-                # Most of many partitions are idle, and the job asks often.
-                continue
-            found = self._in_bucket(part)
-            objects = found.named(log) if noted is None else objects_up_to(log, end.offset)
-            size = sum(
-                max(0, _limit(log, segment, end) - found.shipped(segment))
-                for segment in _unsealed(log, found, objects)
-            )
+            size = self._lacking(part, log, synced_end(log))
             if size:
                 yield log, size
+
+    def _lacking_up_to(self, ends: Ends) -> int:
+        """Bytes of records that are on disk here only, up to noted ends."""
+        noted = ((part, log, ends.of(log)) for part, log in self._shipped_logs())
+        return sum(
+            self._lacking(part, log, end.position, is_noted=True)
+            for part, log, end in noted
+            if end is not None
+        )
+
+    def _lacking(self, part: _Part, log: Log, end: LogPosition, *, is_noted: bool = False) -> int:
+        if self._ends.get(log) == end.offset:
+            # Most of many partitions are idle, and the job asks often.
+            return 0
+        found = self._in_bucket(part)
+        objects = objects_up_to(log, end.offset) if is_noted else found.named(log)
+        return sum(
+            max(0, durable_bytes(log, segment, end) - found.shipped(segment))
+            for segment in unsealed(log, found, objects)
+        )
 
     def has_changes(self) -> bool:
         """Whether anything but records waits."""
@@ -263,8 +275,7 @@ class Shipper:
             return True
         logs = self._shipped_logs()
         return len(self._logs) > len(logs) or any(
-            _facts_of(log, log.segments.uploaded) != self._in_bucket(part).seen
-            for part, log in logs
+            facts_of(log, log.segments.uploaded) != self._in_bucket(part).seen for part, log in logs
         )
 
     def shipped_end(self, log: Log) -> int:
@@ -305,11 +316,8 @@ class Shipper:
         and offsets of groups that were for the first.
         """
         self._noted.keep_only(set(self._logs_to_note()))
-
-        def size_of(ends: Ends) -> int:
-            return sum(size for _, size in self.waiting(ends))
-
-        ends = yield from self._noted.newest_within(_ENTRIES_AT_ONCE * ENTRY_BYTES, size_of)
+        most = _ENTRIES_AT_ONCE * ENTRY_BYTES
+        ends = yield from self._noted.newest_within(most, self._lacking_up_to)
         return self._noted.now(self._logs_to_note()) if ends is None else ends
 
     def ship(self, *, renews: bool = False) -> Steps[int]:
@@ -447,8 +455,8 @@ class Shipper:
 
     def _ship_log(self, part: _Part, log: Log, end: LogPosition) -> Steps[None]:
         found = self._in_bucket(part)
-        if _facts_of(log, objects_up_to(log, end.offset)) != found.seen:
-            yield from _compare_objects(log, found)
+        if facts_of(log, objects_up_to(log, end.offset)) != found.seen:
+            yield from compare_objects(log, found)
             if log.is_closed:
                 # Its topic was deleted.
                 raise _Again
@@ -456,11 +464,11 @@ class Shipper:
         if any(log.segments[number].is_remote for number in range(objects, log.segments.uploaded)):
             # It reaches over the end, and its records are in the store only.
             raise _Again
-        facts = _facts_of(log, objects)
+        facts = facts_of(log, objects)
         if facts != found.seen:
             self._draft.changes.update(self._log_changes(part, log, found, objects))
             self._draft.seen[part] = facts
-        local = _unsealed(log, found, objects)
+        local = unsealed(log, found, objects)
         here = {segment.base_offset: segment for segment in local}
         if log.config.remote_storage_enable:
             end_of_objects = log.segments[objects].base_offset
@@ -480,7 +488,7 @@ class Shipper:
         is_swapped = bool(old) and not log.config.remote_storage_enable and log.config.is_compacted
         self._draft.changes.update(dict.fromkeys(old))
         for segment in local:
-            limit = _limit(log, segment, end)
+            limit = durable_bytes(log, segment, end)
             yield from self._ship_segment(part, log, segment, limit, is_swapped)
         if is_swapped:
             self._draft.sources.append((found, here))
@@ -500,7 +508,7 @@ class Shipper:
         position = found.shipped(segment)
         if position >= limit:
             return
-        merged = _merged(found.pieces.get(segment.base_offset, {}), limit - position)
+        merged = pieces_to_merge(found.pieces.get(segment.base_offset, {}), limit - position)
         if merged and not is_swapped:
             for start in merged:
                 self._draft.changes[str(Key("tail", *part, segment.base_offset, start))] = None
@@ -585,114 +593,3 @@ class Shipper:
         for base in found.segments.keys() - {segment.base_offset for segment in prefix}:
             if base < first:
                 yield str(Key("segment", *part, base)), None
-
-
-def _compare_objects(log: Log, found: ShippedLog) -> Steps[None]:
-    """Note of which objects the map has the lines: formatting those of thousands takes time."""
-    for number, segment in enumerate(log.segments):
-        base = segment.base_offset
-        where, stored = segment.remote, log.manifest.facts.get(base)
-        if where is not None and stored is not None and not found.knows(where, stored):
-            if found.segments.get(base) == remote_lines(stored, where):
-                found.known[base] = where, stored
-            if number % _OBJECTS_AT_ONCE == 0:
-                yield None
-
-
-def _newest_object(log: Log) -> RemoteObject | None:
-    """The newest object that the log wants.
-
-    One below its start may have been deleted just before a crash, and still be noted.
-    """
-    remote = log.manifest.remote
-    newest = remote[max(remote)] if remote else None
-    return None if newest is None or newest.next_offset <= log.log_start_offset else newest
-
-
-def _unsealed(log: Log, found: ShippedLog, objects: int) -> list[Segment]:
-    """The segments of which the records are shipped in pieces, oldest first.
-
-    The map names the `objects` oldest objects. One that was rewritten is left to its upload, if
-    there is one, and an object after it stays as the map has it.
-    """
-    segments = log.segments
-    unsealed = (segments[number] for number in range(objects, len(segments)))
-    waits = log.config.remote_storage_enable
-    return [
-        segment
-        for segment in unsealed
-        if not (waits and found.is_rewritten(segment))
-        and (segment.remote is None or not (segment.is_remote or found.has_object(segment)))
-    ]
-
-
-def _limit(log: Log, segment: Segment, end: LogPosition) -> int:
-    """How many bytes of the segment's log are on disk, if `end` is the end of what is."""
-    if segment is not log.segments.active and segment.next_offset <= end.offset:
-        return segment.size
-    return min(segment.size, end.position) if segment.base_offset == end.base_offset else 0
-
-
-def _facts_of(log: Log, objects: int) -> tuple[object, ...]:
-    """What the map has of a log besides records, when it names its `objects` oldest objects."""
-    entries = log.leader_epochs.entries
-    return (
-        log.log_start_offset,
-        log.segments.first.base_offset,
-        objects,
-        log.segments.replacements,
-        log.manifest.cleaned_offset,
-        len(entries),
-        entries[-1:],
-    )
-
-
-def _merged(pieces: Mapping[int, Piece], fresh: int) -> list[int]:
-    """The positions of the last pieces that are written once more, with `fresh` new bytes.
-
-    None unless they are many, and each is small beside their sum.
-    """
-    last, total, best = [], fresh, 0
-    largest = 0
-    for position, piece in sorted(pieces.items(), reverse=True):
-        total += piece.size
-        if total > MERGED_BYTES:
-            break
-        largest = max(largest, piece.size)
-        last.append(position)
-        if len(last) >= _MERGED_AT_ONCE and largest * _ROOM <= total:
-            best = len(last)
-    return last[:best]
-
-
-def _may_be_rewritten(log: Log) -> bool:
-    """Whether closed segments may have other bytes than they had when they were closed."""
-    return log.config.is_compacted or log.manifest.cleaned_offset != NO_OFFSET
-
-
-def _bases_of_merged(log: Log, found: ShippedLog) -> set[int]:
-    """The base offsets of pieces whose segment here has merged with later ones of the map.
-
-    Their bytes may be here unchanged, and the segment here has those of the later ones, too.
-    """
-    bases = sorted(found.pieces.keys() | found.segments.keys())
-    return {
-        base
-        for base, following in pairwise(bases)
-        if log.segments.floor(following).base_offset <= base
-    }
-
-
-def _is_same(segment: Segment, position: int, piece: Piece) -> Steps[bool]:
-    """Whether the bytes of a piece are here, too."""
-    if segment.size < position + piece.size:
-        return False
-    return (yield from sum_up(segment.log, piece.size, position)) == piece.crc
-
-
-def _older(log: Log, offset: int) -> DirectoryOlder:
-    return DirectoryOlder(
-        f"the bucket has other records of {log.topic}-{log.partition} from offset {offset} on than "
-        "this data directory, which is an older copy or was damaged; stop the broker and restore "
-        "from the bucket, or give it another remote.storage.url"
-    )

@@ -144,7 +144,7 @@ def entries_of_unknown_outcome_are_forgotten(patch: Patch) -> None:
 
 def records_are_shipped_before_they_are_on_disk(patch: Patch) -> None:
     """The bucket gets what a power cut takes away here."""
-    patch.setattr(shipping, "_limit", lambda log, segment, end: segment.size)
+    patch.setattr(shipping, "durable_bytes", lambda log, segment, end: segment.size)
 
 
 def checkpoints_delete_records_of_tails(patch: Patch) -> None:

@@ -21,7 +21,7 @@ from cli.exit_codes import ExitCode
 from client.admin import Admin
 from client.types import TopicPartition
 from protocol.error_codes import ErrorCode
-from storage.bucket import journal, shipping
+from storage.bucket import differences, journal
 from storage.bucket.follower import BucketFollower, Grown, Part
 from storage.bucket.journal import BucketJournal
 from storage.bucket.map import BucketState, JournalEntry
@@ -297,7 +297,7 @@ async def test_a_promotion_finds_what_the_owner_has_just_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between its reads of the map and of the records, the owner merges them and deletes these."""
-    url, count = f"file://{tmp_path}/bucket", shipping._MERGED_AT_ONCE + 1
+    url, count = f"file://{tmp_path}/bucket", differences.MERGED_AT_ONCE + 1
     async with broker(tmp_path / "first", url) as (owner, client):
         await create_topic(client, "t", 1, remote_storage_enable="true", retention_ms="-1")
         await ship(owner)
@@ -556,7 +556,7 @@ async def test_pieces_that_end_inside_a_batch_are_joined(
 ) -> None:
     monkeypatch.setattr("storage.bucket.shipping.ENTRY_BYTES", 1000)
     monkeypatch.setattr("storage.bucket.shipping.SLICE_BYTES", 333)
-    monkeypatch.setattr("storage.bucket.shipping.MERGED_BYTES", 900)
+    monkeypatch.setattr("storage.bucket.differences.MERGED_BYTES", 900)
     monkeypatch.setattr("storage.bucket.follower.SLICE_BYTES", 100)
     url = f"file://{tmp_path}/bucket"
     async with broker(tmp_path / "first", url) as (owner, client):

@@ -441,13 +441,13 @@ def test_a_log_that_is_in_the_bucket_costs_no_look_at_its_segments(
 ) -> None:
     """The job asks five times a second, for all partitions."""
     looked: list[Log] = []
-    unsealed = shipping._unsealed
+    unsealed = shipping.unsealed
 
     def counted(log: Log, found: Any, objects: int) -> list[Segment]:
         looked.append(log)
         return unsealed(log, found, objects)
 
-    monkeypatch.setattr(shipping, "_unsealed", counted)
+    monkeypatch.setattr(shipping, "unsealed", counted)
     assert list(machine.shipper.waiting()) == []
     assert looked == []
     machine.fill(1)

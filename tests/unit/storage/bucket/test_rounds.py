@@ -7,9 +7,9 @@ import pytest
 
 from protocol.records.builder import build_batch
 from protocol.records.record import Record
+from storage.bucket import differences, shipping
 from storage.bucket import ends as noted_ends
 from storage.bucket import journal as journals
-from storage.bucket import shipping
 from storage.bucket.audit import audit_bucket
 from storage.bucket.ends import EndsQueue
 from storage.bucket.journal import JOURNAL_PREFIX, BucketJournal, read_state
@@ -350,7 +350,7 @@ def test_rounds_stay_short_when_more_comes_than_the_store_takes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A round that took all there is would be longer than the one before it, without a bound."""
-    monkeypatch.setattr(shipping, "MERGED_BYTES", 400)
+    monkeypatch.setattr(differences, "MERGED_BYTES", 400)
     machine = Machine()
     machine.ship()
     entries, calls = [], 0
