@@ -19,7 +19,7 @@ treatment is ours.
 import errno
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from values.dataclasses import dataclass
 
@@ -254,6 +254,20 @@ class BucketEmptied(StoreFailed):
             "copies stay, until its objects are back; else correct remote.storage.url, and start "
             "again"
         )
+
+
+class JournalDamaged(StoreFailed):
+    """The journal of a bucket goes on after an object that cannot be read."""
+
+    def __init__(self, damage: str, state: Any, entry: int | None = None) -> None:
+        """Remember a clause about the object, which is an `entry` or none, and the map before it.
+
+        `state` is a `storage.bucket.map.BucketState`.
+        """
+        super().__init__(f"the journal of the bucket cannot be read to its end: {damage}")
+        self.damage = damage
+        self.state = state
+        self.entry = entry
 
 
 class Fenced(StoreFailed):

@@ -62,6 +62,7 @@ ERROR_CODES: Mapping[type[Exception], ErrorCode] = MappingProxyType(
         storage_errors.StoreFailed: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.ObjectDamaged: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.BucketEmptied: ErrorCode.KAFKA_STORAGE_ERROR,
+        storage_errors.JournalDamaged: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.Fenced: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.LeaseOver: ErrorCode.KAFKA_STORAGE_ERROR,
         storage_errors.DirectoryOlder: ErrorCode.KAFKA_STORAGE_ERROR,

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from storage.bucket.journal import (
     BucketJournal,
-    JournalDamaged,
     entries_in,
     entry_key,
     newest_checkpoint,
@@ -21,7 +20,7 @@ from storage.bucket.journal import (
 )
 from storage.bucket.map import BucketState
 from storage.disk.steps import Steps, off_loop
-from storage.errors import BucketEmptied
+from storage.errors import BucketEmptied, JournalDamaged
 from storage.remote.object_store import ObjectStore
 from storage.segment.facts import RemoteObject
 

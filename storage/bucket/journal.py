@@ -40,7 +40,14 @@ from storage.bucket.map import OWNER, BucketState, JournalEntry
 from storage.directory.metadata import Json
 from storage.disk.files import Bytes
 from storage.disk.steps import Steps, off_loop
-from storage.errors import Fenced, ObjectExists, ObjectMissing, StoreFailed, UnknownBucketFormat
+from storage.errors import (
+    Fenced,
+    JournalDamaged,
+    ObjectExists,
+    ObjectMissing,
+    StoreFailed,
+    UnknownBucketFormat,
+)
 from storage.remote.object_store import ObjectStore, StoredObject
 from storage.segment.remote.sealed import seal, unseal
 
@@ -66,17 +73,6 @@ _NAME: Final = re.compile(
 )
 _DELETED_AT_ONCE: Final = 16
 """Objects after whose deletion a broker that stops may leave the rest to the next checkpoint."""
-
-
-class JournalDamaged(StoreFailed):
-    """The journal goes on after an object that cannot be read."""
-
-    def __init__(self, damage: str, state: BucketState, entry: int | None = None) -> None:
-        """`damage` is a clause about the object, an `entry` or none, `state` the map before it."""
-        super().__init__(f"the journal of the bucket cannot be read to its end: {damage}")
-        self.damage = damage
-        self.state = state
-        self.entry = entry
 
 
 def entry_key(number: int) -> str:
