@@ -8,7 +8,10 @@ from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed, sentence_of
 from storage.disk.checkpoints import (
     META_PROPERTIES_FILE,
+    ZERO_UUID,
     CorruptCheckpoint,
+    MetaProperties,
+    format_uuid,
     parse_meta_properties,
 )
 from storage.disk.files import RealFiles
@@ -26,9 +29,18 @@ def run_all(calls: Iterable[Callable[[], bytes]]) -> Iterable[bytes]:
 
 def cluster_of(directory: Path) -> str:
     """The id of the directory's cluster. Raises CommandFailed."""
+    return _meta_of(directory).cluster_id
+
+
+def directory_id_of(directory: Path) -> str:
+    """The id under which the directory's broker owns a bucket. Raises CommandFailed."""
+    return format_uuid(_meta_of(directory).directory_id or ZERO_UUID)
+
+
+def _meta_of(directory: Path) -> MetaProperties:
     try:
         content = RealFiles().read_all(f"{directory}/{META_PROPERTIES_FILE}")
-        return parse_meta_properties(content).cluster_id
+        return parse_meta_properties(content)
     except (OSError, CorruptCheckpoint) as error:
         raise CommandFailed(
             f"{directory} does not say which cluster it belongs to ({sentence_of(error)})",

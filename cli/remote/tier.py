@@ -14,7 +14,7 @@ from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import DirectoryType, WholeNumber, json_option
 from cli.output import format_count, format_size, print_json, print_table
-from cli.stores import cluster_of, open_bucket
+from cli.stores import cluster_of, directory_id_of, open_bucket
 from client.times import format_duration
 from storage.audit.remote import (
     DAY_MS,
@@ -25,6 +25,9 @@ from storage.audit.remote import (
     read_partitions,
     tiered,
 )
+from storage.bucket.emptied import Hole, read_to_hole
+from storage.bucket.map import BucketState
+from storage.bucket.restore import objects_in
 from storage.directory.claim import LOCK_FILE
 from storage.disk.files import RealFiles
 from storage.errors import StoreFailed
@@ -106,11 +109,14 @@ def status(*, directory: Path, url: str | None, price: float, as_json: bool) -> 
 def gc(*, directory: Path, url: str | None, deletes: bool, hours: int, as_json: bool) -> int:
     """List objects that nothing names, such as those of uploads that a crash has cut off.
 
-    Nothing is deleted without --delete.
+    Nothing is deleted without --delete. DIRECTORY is that of the bucket's owner.
+
+    Exit code 8 says that it is another one's, 6 that the bucket's journal lacks entries.
     """
     if url is None:
         raise click.UsageError("--url is needed: the broker's remote.storage.url")
     store = open_bucket(url, cluster_of(directory))
+    _check_owner(store, directory)
     if deletes and hours < _SAFE_HOURS and _is_running(directory):
         raise CommandFailed(
             f"--older-than {hours}: a broker runs on {directory}, and a slow upload of it may be "
@@ -150,13 +156,40 @@ def _is_running(directory: Path) -> bool:
     return False
 
 
+def _check_owner(store: ObjectStore, directory: Path) -> None:
+    """Refuse a directory that is not that of the bucket's owner, and a journal with a hole."""
+    state, hole = _read_bucket(store)
+    if hole is not None:
+        raise CommandFailed(
+            f"the journal of the bucket has a hole: {hole}. What is named there is not known, so "
+            "nothing is listed or deleted; see tidelog fsck --remote",
+            ExitCode.DAMAGED,
+        )
+    if state.owner_id not in ("", directory_id_of(directory)):
+        raise CommandFailed(
+            f"the bucket belongs to data directory {state.owner_id} (epoch {state.epoch}), and "
+            f"{directory} is another one, which does not know what is in use there: name the "
+            "directory of the owner",
+            ExitCode.FENCED,
+        )
+
+
+def _read_bucket(store: ObjectStore) -> tuple[BucketState, Hole | None]:
+    try:
+        return read_to_hole(store)
+    except StoreFailed as error:
+        raise CommandFailed(str(error), ExitCode.UNREACHABLE) from error
+
+
 def _compare(
     store: ObjectStore, directory: Path, partitions: list[TieredPartition], older_than_ms: int
 ) -> Comparison:
+    state, _ = _read_bucket(store)
     try:
         return compare(
             partitions,
             store.list_objects(),
+            named_there=objects_in(state),
             journal=read_journal(str(directory), RealFiles()),
             now_ms=time.time_ns() // 1_000_000,
             older_than_ms=older_than_ms,

@@ -9,11 +9,14 @@ size. Then records are lost that may exist nowhere else.
 a PUT that a store carried out after its deadline. An object counts as garbage only if
 
 * it is older than a bound of a day, since the line of a running upload may not be written yet;
+* the journal of the bucket does not name it: a restore would need it, whatever is here;
 * the directory of its partition is here, with a manifest that can be read to its end and does not
   name it; or its topic is known neither to a directory nor to the journal. Without a journal no
   topic is unknown: the directory may be that of another worker, or a part of a backup.
 
-So the objects of a partition whose directory is lost are never garbage: they are the only copy.
+So the objects of a partition whose directory or manifest is lost are never garbage: they are the
+only copy. Nothing is garbage by the directory of a former owner: the one that took the bucket over
+writes there. The caller checks that (`cli.remote.tier`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -51,7 +54,7 @@ class TieredPartition:
         topic_id: from `partition.metadata`; None when that cannot be read.
         partition: its number; None for a deleted one, whose objects the broker deletes, and for a
             stray one, whose objects nothing deletes.
-        is_whole: whether the manifest could be read to its end.
+        is_whole: whether there is a manifest that could be read to its end.
         objects: what it names.
         wanted: those of them that are part of the log; the others are being deleted.
         remote_only: how many of these segments have no `.log` here.
@@ -111,7 +114,7 @@ def _read(path: str, name: str, partition: int | None, files: Files) -> TieredPa
         name=name,
         topic_id=topic_id,
         partition=partition,
-        is_whole=manifest.is_whole,
+        is_whole=manifest.has_durable_name and manifest.is_whole,
         objects=(*objects, *manifest.superseded.values()),
         wanted=frozenset(one for one in objects if one.next_offset > manifest.log_start_offset),
         remote_only=sum(f"{one.base_offset:020d}.log" not in names for one in objects),
@@ -124,17 +127,20 @@ def compare(
     partitions: Iterable[TieredPartition],
     stored: Iterable[StoredObject],
     *,
+    named_there: Iterable[RemoteObject] = (),
     journal: bytes,
     now_ms: int,
     older_than_ms: int = DAY_MS,
 ) -> Comparison:
     """Compare what the directory names with a listing of the bucket.
 
-    `journal` is the content of the metadata journal. The directory must have been read before the
-    listing began: an object that was named since is too new to be garbage.
+    `named_there` are the objects that the bucket's journal names; `journal` is the content of the
+    metadata journal. Both and the directory must have been read before the listing began: an object
+    that was named since is too new to be garbage.
     """
     partitions = list(partitions)
-    named = {one.key: one for part in partitions for one in part.objects}
+    named = {one.key for part in partitions for one in part.objects}
+    named |= {one.key for one in named_there}
     judged = {
         (part.topic_id, part.partition)
         for part in partitions

@@ -154,9 +154,11 @@ def _check_log(
 def _check_store(disk: SimulatedDisk, store: SimulatedStore) -> Iterator[str]:
     """Nothing that is named is gone, and what is not named is known as garbage."""
     partitions = read_partitions(ROOT, disk)
+    named_there = list(objects_in(read_state(store)))
     found = compare(
         partitions,
         store.list_objects(),
+        named_there=named_there,
         journal=read_journal(ROOT, disk),
         now_ms=store.now_ms,
         older_than_ms=0,
@@ -164,6 +166,7 @@ def _check_store(disk: SimulatedDisk, store: SimulatedStore) -> Iterator[str]:
     for one in found.missing:
         yield f"lost: object {one.key} is named and not in the store"
     named = {one.key for part in partitions for one in part.objects}
+    named |= {one.key for one in named_there}
     garbage = {one.key for one in found.garbage}
     for key in store.segments.keys() - named - garbage:
         yield f"object {key} is neither named nor garbage"

@@ -78,6 +78,43 @@ def test_status_and_gc(tiered: tuple[Path, str, Path]) -> None:
     assert "missing: " in done.stdout
 
 
+def test_garbage_is_not_collected_from_the_directory_of_a_former_owner(
+    tiered: tuple[Path, str, Path], tmp_path: Path
+) -> None:
+    """It names nothing of what the new owner has uploaded."""
+    directory, url, folder = tiered
+    done = tidelog("restore", url, "--data-dir", str(tmp_path / "second"), "--take-over")
+    assert done.returncode == 0, done.stderr
+    objects = sorted(folder.iterdir())
+    for path in objects:
+        os.utime(path, (1, 1))
+    for options in ([], ["--delete"]):
+        done = tidelog("tier", "gc", str(directory), "--url", url, *options)
+        assert done.returncode == ExitCode.FENCED
+        assert "(epoch 2)" in done.stderr
+        assert "name the directory of the owner" in done.stderr
+    assert "0 objects" in tidelog("tier", "gc", str(tmp_path / "second"), "--url", url).stdout
+    assert sorted(folder.iterdir()) == objects
+
+
+def test_a_lost_manifest_or_a_hole_makes_nothing_garbage(
+    tiered: tuple[Path, str, Path], tmp_path: Path
+) -> None:
+    directory, url, folder = tiered
+    objects = sorted(folder.iterdir())
+    for path in objects:
+        os.utime(path, (1, 1))
+    (directory / "t-0" / "segment-manifest").unlink()
+    done = tidelog("tier", "gc", str(directory), "--url", url, "--delete")
+    assert "0 objects" in done.stdout
+    entries = sorted((tmp_path / "bucket").rglob("journal/*"))
+    entries[-2].unlink()
+    done = tidelog("tier", "gc", str(directory), "--url", url, "--delete")
+    assert done.returncode == ExitCode.DAMAGED
+    assert "the journal of the bucket has a hole" in done.stderr
+    assert sorted(folder.iterdir()) == objects
+
+
 def test_what_the_command_refuses(tiered: tuple[Path, str, Path], tmp_path: Path) -> None:
     directory, _, _ = tiered
     done = tidelog("tier", "gc", str(directory), "--url", "ftp://x/y")

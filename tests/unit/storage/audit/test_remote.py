@@ -146,11 +146,32 @@ def test_the_only_copy_is_never_garbage() -> None:
         now_ms=NOW_MS + DAY_MS,
     )
     assert found.garbage == []
+    # The manifest is lost: the directory does not say what is in use.
+    kept = bench.disk.read_all(f"{ROOT}/t-0/segment-manifest")
+    bench.disk.unlink(f"{ROOT}/t-0/segment-manifest")
+    assert bench.compare().garbage == []
+    bench.disk.replace_atomically(f"{ROOT}/t-0/segment-manifest", kept)
     # A manifest with a damaged line in its middle does not say all it named.
     bench.disk.damage(f"{ROOT}/t-0/segment-manifest", 60, b"\x00")
     found = bench.compare()
     assert found.garbage == []
     assert not read_partitions(ROOT, bench.disk)[0].is_whole
+
+
+def test_what_the_bucket_names_is_never_garbage() -> None:
+    """The directory may be an older copy; a restore would read these objects."""
+    bench = Bench()
+    where = bench.log.manifest.remote[0]
+    bench.log.manifest.remember_erased(where)
+    assert [one.key for one in bench.compare().garbage] == [where.key]
+    found = compare(
+        read_partitions(ROOT, bench.disk),
+        bench.store.list_objects(),
+        named_there=[where],
+        journal=b"of other topics",
+        now_ms=NOW_MS + DAY_MS,
+    )
+    assert found.garbage == []
 
 
 def test_objects_of_a_topic_that_nothing_knows_are_garbage() -> None:
