@@ -161,6 +161,7 @@ def test_a_directory_of_kafka_comes_and_goes(alone: Terminal) -> None:
     assert (alone.place / "kafka-data" / "meta.properties").exists()
 
 
+@pytest.mark.timeout(600)
 def test_the_figures_of_the_old_code_are_counted(tmp_path: Path) -> None:
     """Of the tree that the page names, which a checkout without its history does not have."""
     text = block("docs/code-in-figures.md", "mkdir /tmp")
