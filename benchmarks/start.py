@@ -67,14 +67,18 @@ def measure(
     folder: Path, contenders: Sequence[brokers.Contender], runs: int, segments: int = 0
 ) -> report.Document:
     """Start each of the brokers `runs` times on each kind of data directory, by turns."""
+    present = []
+    for contender in contenders:
+        with brokers.without_missing(contender.name):
+            _start(contender, folder / contender.name / "uncounted")
+            present.append(contender)
+    contenders = present
     kinds = ("new", "used", *([f"{segments:,} segments"] if segments else ()))
     starts: dict[str, dict[str, list[Start]]] = {
         data: {contender.name: [] for contender in contenders} for data in kinds
     }
     for contender in contenders if segments else ():
         _fill(contender, folder / contender.name / "long", segments)
-    for contender in contenders:
-        _start(contender, folder / contender.name / "uncounted")
     for run in range(runs):
         for data, by_name in starts.items():
             for contender in contenders:

@@ -27,6 +27,7 @@ from benchmarks.harness import brokers, machine, report
 
 MINUTES = 45.0
 SMOKE_MINUTES = 10.0
+LEAST_MINUTES = 10.0
 GRACE_MINUTES = 15.0
 """After so long beyond its time a run says where it stands and ends: something does not answer."""
 ROUNDS = 5
@@ -39,7 +40,9 @@ console = Console(highlight=False, stderr=True)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measures everything and writes the page; 0 when nothing has failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.whole", description=__doc__)
-    parser.add_argument("--minutes", type=float, help="begin no load after that, default 45")
+    parser.add_argument(
+        "--minutes", type=_minutes, help="begin no load after that, at least 10; default 45"
+    )
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--smoke", action="store_true", help="that it runs, not how fast")
     parser.add_argument("--disk", type=Path, help="a folder on the disk to use; default: TMPDIR")
@@ -50,6 +53,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         documents = json.loads(options.source.read_text())
     else:
         documents = _measure(options)
+    problem = _not_to_publish(documents)
+    if problem:
+        console.print(f"[red]failed:[/] {problem}; docs/benchmarks.md stays as it is")
+        return 1
     if options.no_write:
         print(page_sections(documents)["targets"])
     else:
@@ -58,6 +65,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for line in failed:
         console.print(f"[red]failed:[/] {line}")
     return 1 if failed or not {"start", "workers"} <= documents.keys() else 0
+
+
+def _minutes(text: str) -> float:
+    minutes = float(text)
+    if not minutes >= LEAST_MINUTES:
+        raise argparse.ArgumentTypeError(
+            f"{text} is too short for one round of all loads: give {LEAST_MINUTES:g} or more"
+        )
+    return minutes
+
+
+def _not_to_publish(documents: Mapping[str, report.Document]) -> str:
+    """Why a run must not replace the figures of the page; empty where it may."""
+    if "compare" not in documents:
+        return "the run ended before its comparison with Apache Kafka"
+    if report.rounds(documents["compare"]) == "0 rounds":
+        return "the run ended before its first round that counts"
+    return ""
 
 
 def _measure(options: argparse.Namespace) -> dict[str, report.Document]:

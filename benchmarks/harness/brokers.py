@@ -25,6 +25,7 @@ from tests.support.kafka_peer import (
     free_ports,
     resident_bytes,
 )
+from tests.support.toolchains import MissingTool
 
 LOADED_JVM_HEAP = "1g"
 BEFORE = os.environ.get("BENCH_BEFORE", "")
@@ -34,6 +35,15 @@ _DELETE_SOON = {"log.segment.delete.delay.ms": "1000"}
 
 class PeerUnavailable(Exception):
     """A broker does not start here; the message says why."""
+
+
+@contextlib.contextmanager
+def without_missing(name: str) -> Iterator[None]:
+    """Leave out a broker that does not start here, and say why on stderr."""
+    try:
+        yield
+    except PeerUnavailable as problem:
+        print(f"without {name}: {problem}", file=sys.stderr)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +110,10 @@ def _kafka(**settings: str) -> Callable[[Path, str], contextlib.AbstractContextM
         tls = secured.server_settings()
         merged = {**_DELETE_SOON, **named, **tls}
         listeners = {"SSL": free_ports(1)[0]} if tls else {}
-        peer = KafkaPeer(folder, settings=merged, heap=LOADED_JVM_HEAP, listeners=listeners)
+        try:
+            peer = KafkaPeer(folder, settings=merged, heap=LOADED_JVM_HEAP, listeners=listeners)
+        except MissingTool as error:
+            raise PeerUnavailable(str(error)) from error
         try:
             try:
                 peer.start()

@@ -5,6 +5,7 @@ import mmap
 import multiprocessing
 import os
 import platform
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -78,6 +79,8 @@ def _file_system(folder: Path) -> str:
 
 
 def _java_version() -> str:
+    if shutil.which("java") is None:
+        return "none"
     done = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
     return done.stderr.partition('"')[2].partition('"')[0]
 

@@ -1,5 +1,6 @@
 """What the page of a whole run says, from small documents made by hand."""
 
+import json
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -164,3 +165,30 @@ def test_the_median_of_a_start_that_was_not_measured_is_none() -> None:
     started: Any = documents()["start"]
     assert start.median(started, "new", "kafka", "first_ack_ms") == 2000
     assert start.median(started, "used", "kafka", "first_ack_ms") is None
+
+
+@pytest.mark.parametrize("cut", ["no comparison", "no round that counts"])
+def test_a_run_that_was_cut_short_leaves_the_page_as_it_is(
+    cut: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write(_: object) -> None:
+        pytest.fail("the published figures were replaced")
+
+    monkeypatch.setattr(whole, "write_documents", write)
+    found = documents()
+    if cut == "no comparison":
+        del found["compare"]
+    else:
+        for one in found["compare"]["cells"]:
+            for broker in one["results"].values():
+                broker["values"] = []
+    source = tmp_path / "run.json"
+    source.write_text(json.dumps(found))
+    assert whole.main(["--from", str(source)]) == 1
+    assert "stays as it is" in capsys.readouterr().err
+
+
+def test_a_time_without_a_round_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        whole.main(["--minutes", "0"])
+    assert "0 is too short for one round of all loads: give 10 or more" in capsys.readouterr().err
