@@ -110,14 +110,11 @@ def _kafka(**settings: str) -> Callable[[Path, str], contextlib.AbstractContextM
         tls = secured.server_settings()
         merged = {**_DELETE_SOON, **named, **tls}
         listeners = {"SSL": free_ports(1)[0]} if tls else {}
-        try:
-            peer = KafkaPeer(folder, settings=merged, heap=LOADED_JVM_HEAP, listeners=listeners)
-        except MissingTool as error:
-            raise PeerUnavailable(str(error)) from error
+        peer = KafkaPeer(folder, settings=merged, heap=LOADED_JVM_HEAP, listeners=listeners)
         try:
             try:
                 peer.start()
-            except RuntimeError as error:
+            except (RuntimeError, MissingTool) as error:
                 raise PeerUnavailable(str(error)) from error
             running = _running(name, peer)
             if tls:
