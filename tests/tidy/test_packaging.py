@@ -50,7 +50,7 @@ ALL_LOOPS = [f"protocol/records/{name}" for name in LOOPS] + [
 ]
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def run(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
