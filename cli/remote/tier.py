@@ -82,7 +82,9 @@ def status(*, directory: Path, url: str | None, price: float, as_json: bool) -> 
     partitions = _partitions(directory)
     found = None
     if url is not None:
-        found = _compare(open_bucket(url, cluster_of(directory)), directory, partitions, DAY_MS)
+        store = open_bucket(url, cluster_of(directory))
+        state, _ = _read_bucket(store)
+        found = _compare(store, state, directory, partitions, DAY_MS)
     cost = _cost(partitions, found, price)
     if as_json:
         print_json(_document(partitions, found) | {"monthly_cost": cost})
@@ -116,14 +118,14 @@ def gc(*, directory: Path, url: str | None, deletes: bool, hours: int, as_json: 
     if url is None:
         raise click.UsageError("--url is needed: the broker's remote.storage.url")
     store = open_bucket(url, cluster_of(directory))
-    _check_owner(store, directory)
+    state = _owned_state(store, directory)
     if deletes and hours < _SAFE_HOURS and _is_running(directory):
         raise CommandFailed(
             f"--older-than {hours}: a broker runs on {directory}, and a slow upload of it may be "
             f"among the objects; stop it, or give {_SAFE_HOURS} or more",
             ExitCode.FAILED,
         )
-    found = _compare(store, directory, _partitions(directory), hours * _MS_PER_HOUR)
+    found = _compare(store, state, directory, _partitions(directory), hours * _MS_PER_HOUR)
     if deletes:
         for one in found.garbage:
             store.delete(one.key)
@@ -156,8 +158,8 @@ def _is_running(directory: Path) -> bool:
     return False
 
 
-def _check_owner(store: ObjectStore, directory: Path) -> None:
-    """Refuse a directory that is not that of the bucket's owner, and a journal with a hole."""
+def _owned_state(store: ObjectStore, directory: Path) -> BucketState:
+    """The bucket's map; refuses one with a hole, and a directory that is not the owner's."""
     state, hole = _read_bucket(store)
     if hole is not None:
         raise CommandFailed(
@@ -172,6 +174,7 @@ def _check_owner(store: ObjectStore, directory: Path) -> None:
             "directory of the owner",
             ExitCode.FENCED,
         )
+    return state
 
 
 def _read_bucket(store: ObjectStore) -> tuple[BucketState, Hole | None]:
@@ -182,9 +185,12 @@ def _read_bucket(store: ObjectStore) -> tuple[BucketState, Hole | None]:
 
 
 def _compare(
-    store: ObjectStore, directory: Path, partitions: list[TieredPartition], older_than_ms: int
+    store: ObjectStore,
+    state: BucketState,
+    directory: Path,
+    partitions: list[TieredPartition],
+    older_than_ms: int,
 ) -> Comparison:
-    state, _ = _read_bucket(store)
     try:
         return compare(
             partitions,

@@ -74,7 +74,7 @@ def _problems_of_journal(
     state: BucketState, store: ObjectStore, keys: Iterable[str], hole: Hole | None
 ) -> Iterator[str]:
     for key in damaged_checkpoints(store):
-        yield f"{key} is damaged; a restore begins at the other one"
+        yield f"{key} is damaged; a restore begins at another one, or at the first entry"
     if hole is not None:
         yield f"the journal has a hole: {hole}"
     if unreadable := name_unreadable(state):

@@ -266,7 +266,7 @@ async def test_a_damaged_checkpoint_is_named_and_costs_nothing(tmp_path: Path) -
     newest.write_bytes(data[:50] + bytes([data[50] ^ 1]) + data[51:])
     done = tidelog("fsck", str(tmp_path / "first"), "--remote", url)
     assert done.returncode == ExitCode.DAMAGED
-    assert f"checkpoint/{newest.name} is damaged; a restore begins at the other one" in done.stdout
+    assert f"checkpoint/{newest.name} is damaged; a restore begins at another one" in done.stdout
     done = tidelog("restore", url, "--data-dir", str(tmp_path / "second"), "--take-over")
     assert done.returncode == 0, done.stderr
     async with broker(tmp_path / "second", url) as (_, client):
