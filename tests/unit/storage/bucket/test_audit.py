@@ -10,7 +10,7 @@ from config import load
 from protocol.records.builder import build_batch
 from protocol.records.record import Record
 from storage.audit.fsck import audit_directory
-from storage.bucket import shipping
+from storage.bucket import differences, shipping
 from storage.bucket.audit import audit_bucket
 from storage.bucket.journal import BucketJournal, entry_key, read_state
 from storage.bucket.restore import restore
@@ -441,7 +441,7 @@ def test_a_log_that_is_in_the_bucket_costs_no_look_at_its_segments(
 ) -> None:
     """The job asks five times a second, for all partitions."""
     looked: list[Log] = []
-    unsealed = shipping.unsealed
+    unsealed = differences.unsealed
 
     def counted(log: Log, found: Any, objects: int) -> list[Segment]:
         looked.append(log)
