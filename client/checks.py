@@ -16,7 +16,7 @@ INT32_MAX = 2**31 - 1
 
 INT16_MAX = 2**15 - 1
 
-_TEXT_BYTES_MAX = 32_767
+_TEXT_BYTES_MAX = INT16_MAX
 """The longest text that a Kafka request can hold."""
 
 _BYTES_LIKE = (bytearray, memoryview)

@@ -147,7 +147,6 @@ def read_state(store: ObjectStore) -> BucketState:
         JournalDamaged: what later entries need cannot be read.
         UnknownBucketFormat: a newer program wrote it.
     """
-    state = BucketState()
     for _ in range(_READS):
         state = BucketState()
         for key in reversed(_checkpoints(store)):
