@@ -234,7 +234,8 @@ async def test_a_client_learns_which_certificate_it_lacks(
                 connection = await LoopConnection.connect("localhost", running.port, options, tls)
                 connection.close()
 
-        with pytest.raises(BrokerUnreachable, match=r"closed the connection.*: --tls-cert FILE, "):
+        cure = r"closed the connection.*: Security\(certificate_file=FILE\), .*--tls-cert FILE"
+        with pytest.raises(BrokerUnreachable, match=cure):
             await connect("")
         stranger = str(place / "stranger.pem")
         with pytest.raises(BrokerUnreachable, match=rf"may refuse the .* client, {stranger}: is"):
