@@ -23,6 +23,9 @@ PICTURE = DOCS / "benchmarks.svg"
 RESOLUTION_MS = 1
 """The tools print latencies in whole milliseconds: what is below has no ratio."""
 
+RAW = "raw requests"
+"""How the title of a load begins that no client sends: the sender costs nearly nothing there."""
+
 _FAILED_ONCE = "\N{DAGGER}"
 _PAIRS = (
     ("In the page cache", "kafka", "tidelog", "limit"),
@@ -124,9 +127,15 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' * (count != 1)}"
 
 
-def mean_of_rates(document: Document, found: Mapping[str, float]) -> float | None:
+def mean_of_rates(
+    document: Document, found: Mapping[str, float], *, with_raw: bool = True
+) -> float | None:
     """The geometric mean of the ratios of rates; latencies, a few milliseconds, stay out."""
-    rates = {cell["title"] for cell in document["cells"] if cell["higher_is_better"]}
+    rates = {
+        cell["title"]
+        for cell in document["cells"]
+        if cell["higher_is_better"] and (with_raw or not cell["title"].startswith(RAW))
+    }
     some = [ratio for title, ratio in found.items() if title in rates]
     return geometric_mean(some) if some else None
 
@@ -188,9 +197,15 @@ def _pair_table(document: Document, title: str, kafka: str, tidelog: str) -> lis
                 _cpu(cell, tidelog),
             ]
         )
-    for label, start in (("produce", "produce"), ("consume", "consume"), ("all rates", "")):
-        some = {name: value for name, value in found.items() if name.startswith(start)}
-        mean = mean_of_rates(document, some)
+    means = {
+        start: mean_of_rates(
+            document, {name: ratio for name, ratio in found.items() if name.startswith(start)}
+        )
+        for start in ("produce", "consume")
+    }
+    means["all rates"] = mean_of_rates(document, found)
+    means["rates of clients"] = mean_of_rates(document, found, with_raw=False)
+    for label, mean in means.items():
         if mean is not None:
             rows.append([f"geometric mean, {label}", "", "", f"**{mean:.2f}**", "", ""])
     head = ["load", document["titles"].get(kafka, "-"), document["titles"].get(tidelog, "-")]

@@ -68,11 +68,12 @@ def test_a_rate_of_nothing_has_no_ratio() -> None:
 def test_latencies_stay_out_of_every_mean() -> None:
     run = document(
         cell("produce", result(100), result(200)),
-        cell("raw", result(100), result(800)),
+        cell("raw requests of 16 KB", result(100), result(800)),
         cell("p99 of produce", result(100), result(1), rate=False),
     )
     assert "**4.00**" in line(report.comparison(run), "geometric mean, all rates")
     assert "**2.00**" in line(report.comparison(run), "geometric mean, produce")
+    assert "**2.00**" in line(report.comparison(run), "geometric mean, rates of clients")
     assert "geometric mean of the rates 4.00" in pictures.cells(run)
 
 
