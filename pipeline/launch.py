@@ -17,7 +17,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
 from client.core.options import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP
 from client.errors import ClientError, InvalidTime
@@ -80,8 +80,16 @@ def _with_times(arguments: Sequence[str]) -> list[str]:
     return joined
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with a command line as the other commands do."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with the sentence and with the place of the help, not with all options."""
+        self.exit(JobCode.USAGE, f"{self.prog}: {message}\n  (see {self.prog} --help)\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="tidelog spark",
         description="Jobs between topics and lakes.",
         epilog="Exit codes: 0 done, 1 failed, 2 usage, 3 no broker, 4 not found, 6 data loss or "

@@ -179,7 +179,8 @@ def _port(check: str, listener: Listener, *, is_fixed: bool, is_running: bool) -
             probe.listen(1)
     except OSError as error:
         if error.errno == errno.EADDRINUSE and is_running:
-            return good(check, f"{address} is taken; a broker is running on this data directory")
+            what = "a broker is running on this data directory, and may listen there"
+            return good(check, f"{address} is taken; {what}")
         if error.errno == errno.EADDRINUSE and not is_fixed:
             seen = f"{address} is taken; a free one will be picked"
             return warn(check, seen)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.exit_codes import ExitCode
-from cli.failures import CommandFailed
+from cli.failures import CommandFailed, exit_code_of, sentence_of
 from cli.server import announcement
 from cli.server.logs import set_up
 
@@ -111,10 +111,7 @@ def command(
     """
     gc.disable()  # imports make hardly any garbage, and looking for it takes a tenth of their time
     try:
-        from broker.errors import StartError
-        from broker.server import run
-        from cli.server.settings import command_line_settings, load_settings, settings_given
-        from config import ConfigErrors
+        from cli.server.settings import command_line_settings
     finally:
         gc.enable()
 
@@ -130,6 +127,37 @@ def command(
     if standby_url is not None:
         settings |= {"remote.storage.url": standby_url, "remote.standby.enable": "true"}
     settings |= {"insecure.allow": "true"} if insecure else {}
+    clock = _clock(clock_kind, clock_sessions)
+    try:
+        return _serve(config_file, settings, protocol=protocol, clock=clock, as_json=as_json)
+    except Exception as error:
+        code = error.code if isinstance(error, CommandFailed) else exit_code_of(error)
+        if code is None or (log_file is None and log_format == "text"):
+            raise
+        logger.critical("%s", "; ".join(sentence_of(error).splitlines()))
+        if log_file is not None:
+            raise
+        return code
+
+
+def _serve(
+    config_file: str | None,
+    settings: dict[str, str],
+    *,
+    protocol: str,
+    clock: "Clock | None",
+    as_json: bool,
+) -> int:
+    """Run the broker with `settings` of the command line; its exit code."""
+    gc.disable()  # as in `command`
+    try:
+        from broker.errors import StartError
+        from broker.server import run
+        from cli.server.settings import load_settings, settings_given
+        from config import ConfigErrors
+    finally:
+        gc.enable()
+    is_secure = protocol == "SASL_SSL"
 
     def read() -> "BrokerConfig":
         return load_settings(config_file, settings)
@@ -143,12 +171,12 @@ def command(
             logger.error("the configuration is not reloaded: %s", problems)
             return None
 
-    if secure or tls_self_signed:
+    if protocol != "PLAINTEXT":
         from cli.server.secure import settings_of
 
         settings |= settings_of(protocol, settings_given(config_file, settings))
-    _make_first_users(read, is_secure=secure)
-    secured = _set_up(protocol, read()) if secure or tls_self_signed else None
+    _make_first_users(read, is_secure=is_secure)
+    secured = _set_up(protocol, read()) if protocol != "PLAINTEXT" else None
     config = read()
 
     def announce(ready: "ReadyInfo") -> None:
@@ -157,9 +185,7 @@ def command(
         announcement.show(ready, config, commands, as_json=as_json)
 
     try:
-        return run(
-            config, announce=announce, reread=reread, clock=_clock(clock_kind, clock_sessions)
-        )
+        return run(config, announce=announce, reread=reread, clock=clock)
     except StartError as error:
         raise CommandFailed(str(error)) from None
 

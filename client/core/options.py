@@ -194,10 +194,12 @@ def _parse_address(text: str) -> tuple[str, int]:
         host, port = text, ""
     else:
         host, _, port = text.partition(":")
+    if not host:
+        raise InvalidUse(f"'{text}' is no broker address, it has no host: write host:port")
     if not port:
-        return host or "127.0.0.1", DEFAULT_PORT
+        return host, DEFAULT_PORT
     if not port.isdigit() or not 0 < int(port) < 65_536:
         raise InvalidUse(
             f"'{text}' is no broker address: write host:port with a port from 1 to 65535"
         )
-    return host or "127.0.0.1", int(port)
+    return host, int(port)

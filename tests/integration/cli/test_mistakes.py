@@ -316,3 +316,23 @@ def test_a_text_that_is_no_number_is_named_with_the_range(server: RunningBroker)
 def test_a_shift_that_is_no_number_is_named_with_the_range(server: RunningBroker) -> None:
     sentence = said("group", "reset", "g", "--shift-by", "one", server=server)
     assert "'one' is not a whole number; the range is -9223372036854775807<=x<=" in sentence
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (["--set", "nope=1"], "nope = '[hidden]' (command line): no such setting"),
+        (["--data-dir", "/dev/null"], "the data directory cannot be used: /dev/null"),
+    ],
+)
+def test_the_log_has_why_a_start_failed(tmp_path: Path, given: list[str], sentence: str) -> None:
+    """A collector of JSON lines finds no plain text, and a log file does not end without a word."""
+    done = tidelog("serve", *given, "--log-format", "json")
+    line = json.loads(done.stderr)
+    assert line["level"] == "critical"
+    assert sentence in line["message"]
+    log = tmp_path / "log"
+    other = tidelog("serve", *given, "--log-file", str(log))
+    assert done.returncode == other.returncode != 0
+    assert sentence in log.read_text()
+    assert sentence in other.stderr

@@ -149,6 +149,7 @@ OPTIONS: list[tuple[Callable[..., object], dict[str, Any], str]] = [
     (Producer, {"bootstrap": "[::1"}, r"'\[::1' is no broker address: write \[host\]:port"),
     (Producer, {"bootstrap": "[::1]9:1"}, r"'\[::1\]9:1' is no broker address"),
     (Producer, {"bootstrap": b"a:1"}, "is no broker address"),
+    (Producer, {"bootstrap": ":9092"}, "':9092' is no broker address, it has no host"),
     (Producer, {"compression": "zip"}, "choose none, gzip, snappy, lz4, zstd"),
     (Producer, {"compression": 3}, "there is no compression 3"),
     (Producer, {"acks": 2}, "choose 'all', 1 or 0"),
