@@ -250,7 +250,7 @@ class Connection(ABC):
         """
         security = self._options.security
         cure = ""
-        if not security.tls:
+        if is_met and not security.tls:
             cure = (
                 " One with TLS needs its authority: Security(ca_file=FILE), for commands --tls-ca "
                 "FILE, or ssl.truststore.location"
@@ -289,7 +289,11 @@ class Connection(ABC):
     def _not_opened(self, error: OSError) -> BrokerUnreachable:
         """The error for a socket, or its handshake of TLS, that failed."""
         if isinstance(error, ConnectionRefusedError):
-            return self._not_connected("nothing listens there")
+            return BrokerUnreachable(
+                f"cannot connect to {self.address}: nothing listens there; is the broker running, "
+                "and is the address right?",
+                broker=self.address,
+            )
         reason = error.strerror or str(error)
         if not self._options.security.tls:
             return self._not_connected(reason)

@@ -152,9 +152,12 @@ def describe_error(error: Exception) -> str:
 
     The answer of a store has what was signed as well; only its code and its sentence are taken.
     """
+    from html import unescape  # its table of names is for answers that are errors
+
     text = str(error)
     line = next(iter(text.splitlines()), type(error).__name__)
-    said = [found[1] for found in (_CODE.search(text), _MESSAGE.search(text)) if found]
+    found = (_CODE.search(text), _MESSAGE.search(text))
+    said = [unescape(match[1]) for match in found if match]
     parts = [line.partition("<?xml")[0].rstrip(": "), *said] if said else [line.rstrip(": ")]
     cure = next((cure for words, cure in _CURES.items() if words in text), None)
     return ": ".join(parts) + (f" ({cure})" if cure else "")
