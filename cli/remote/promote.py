@@ -69,17 +69,18 @@ def _wait_for_owner(broker: BrokerOptions, metrics_url: str | None) -> None:
 
     until_s = time.monotonic() + READY_S
     while True:
+        problem = "it is still a standby"
         try:
             ask_admin(broker, ask)
         except UnsupportedByBroker:
             return
-        except BrokerUnreachable:
-            if time.monotonic() > until_s:
-                raise
+        except BrokerUnreachable as error:
+            problem = str(error)
         if time.monotonic() > until_s:
             raise CommandFailed(
-                f"the broker has taken the bucket over, and did not start again within {READY_S:g} "
-                "s; look at its log",
+                "the broker has taken the bucket over, and does not serve as its owner after "
+                f"{READY_S:g} s: {problem}\nIts log says why; another broker may have taken the "
+                "bucket over since.",
                 ExitCode.UNREACHABLE,
             )
         time.sleep(_ASK_AGAIN_S)
