@@ -72,9 +72,9 @@ def test_a_checksum_continues(store: ObjectStore) -> None:
     [
         (
             'GET http://h/b - 403 Forbidden: <?xml version="1.0"?>\n'
-            "<Error><Code>SignatureDoesNotMatch</Code><Message>The &#34;signature&#34; differs.</Message>"
+            "<Error><Code>SignatureDoesNotMatch</Code><Message>A &#34;sum&#34; differs.</Message>"
             "<StringToSign>AWS4 secret",
-            'GET http://h/b - 403 Forbidden: SignatureDoesNotMatch: The "signature" differs. '
+            'GET http://h/b - 403 Forbidden: SignatureDoesNotMatch: A "sum" differs. '
             "(look at the credentials in the environment, and at what they may do)",
         ),
         (
