@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.errors import DataLoss
+from pipeline.errors import CorruptData, DataLoss
 from pipeline.options.options import SourceOptions, TopicPartition
 from pipeline.options.reader import is_store
 from pipeline.plan.archived import Archive, FilePart, WrittenFile
@@ -296,5 +296,10 @@ def _as_asked(batch: pa.RecordBatch, rules: DecodeRules) -> pa.RecordBatch:
             micros = array.cast(pa.int64())
             timeless = pc.is_in(micros, value_set=pa.array(_TIMELESS, pa.int64()))
             array = pc.if_else(timeless, pa.scalar(None, field.type), array)
+        if array.null_count and not field.nullable:
+            raise CorruptData(
+                f"the archive has rows without {field.name}, which every record has: they are not "
+                "of an archive job; remove the files that other programs have put there"
+            )
         arrays.append(array if array.type == field.type else array.cast(field.type))
     return pa.RecordBatch.from_arrays(arrays, schema=rules.schema)

@@ -66,6 +66,7 @@ COLUMN_TYPES: Final[Mapping[str, pa.DataType]] = {
     HEADERS: pa.list_(HEADER_ARROW),
 }
 """The columns in Kafka's order; `headers` only on request."""
+_NEVER_NULL: Final = frozenset({TOPIC, PARTITION, OFFSET, TIMESTAMP_TYPE})
 
 CREATE_TIME: Final = 0
 LOG_APPEND_TIME: Final = 1
@@ -76,12 +77,19 @@ BYTES_PER_BATCH: Final = 4 << 20
 _Run = tuple[int, int, int, int, int, int]
 
 
+def never_null(on_malformed: str) -> frozenset[str]:
+    """The columns that have a value in every record, by the rule for times that do not fit."""
+    return _NEVER_NULL if on_malformed == "null" else _NEVER_NULL | {TIMESTAMP}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeRules:
     """The wanted records and columns of a partition, and how strictly to check them.
 
     Attributes:
         columns: names out of `COLUMN_TYPES`, in the order of the answer.
+        required: those of them that the schema of the answer declares to be never null, so that
+            its reader looks for no nulls; out of `never_null`.
         oldest_ms: records older than this are dropped; INT64_MIN for none.
         newest_ms: so are records of this time and later; INT64_MAX for none.
         read_committed: drop the records of aborted transactions.
@@ -95,6 +103,7 @@ class DecodeRules:
     """
 
     columns: tuple[str, ...]
+    required: frozenset[str] = frozenset()
     oldest_ms: int = layout.INT64_MIN
     newest_ms: int = layout.INT64_MAX
     read_committed: bool = False
@@ -106,8 +115,13 @@ class DecodeRules:
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of the answer, every field nullable as Spark has them."""
-        return pa.schema([pa.field(name, COLUMN_TYPES[name]) for name in self.columns])
+        """The Arrow schema of the answer, every field nullable but the required ones."""
+        return pa.schema(
+            [
+                pa.field(name, COLUMN_TYPES[name], nullable=name not in self.required)
+                for name in self.columns
+            ]
+        )
 
 
 class PartitionDecoder:

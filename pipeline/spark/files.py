@@ -13,7 +13,7 @@ import pyarrow as pa
 from pipeline.options.narrowing import NO_LOWER_TIME, NO_UPPER_TIME
 from pipeline.plan.archived import pack_files
 from pipeline.spark.source import SPARK_TYPES
-from pipeline.spark.task import Task, read_task
+from pipeline.spark.task import Columns, Task, read_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +41,7 @@ def _source_of(options: SourceOptions, tasks: list[Task]) -> type[Any]:
     from pyspark.sql.datasource import DataSource, DataSourceReader
     from pyspark.sql.types import StructField, StructType
 
-    columns = tuple(SPARK_TYPES)
+    columns = Columns(tuple(SPARK_TYPES))
 
     class FilesReader(DataSourceReader):
         """Reads the files of one task."""

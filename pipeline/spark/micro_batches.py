@@ -22,12 +22,13 @@ from pipeline.options.options import SourceOptions, TopicPartition
 from pipeline.plan.offsets import bytes_per_offset
 from pipeline.plan.splits import OffsetRange, limit_ends
 from pipeline.spark.stream import Offset, StreamReader, parse_offset
+from pipeline.spark.task import Columns
 
 
 class MicroBatchReader(StreamReader, SupportsTriggerAvailableNow):
     """A stream whose batches have a limit."""
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: SourceOptions, columns: Columns) -> None:
         """Keep the options; raises as `StreamReader`."""
         super().__init__(options, columns)
         self._target: dict[TopicPartition, int] | None = None

@@ -49,8 +49,8 @@ from pipeline.errors import BadOptions
 from pipeline.net.cluster import Cluster
 from pipeline.options.options import SourceOptions, parse_sink_options, parse_source_options
 from pipeline.plan.offsets import plan_batch
-from pipeline.records.batches import COLUMN_TYPES, HEADERS
-from pipeline.spark.task import Task, read_task, tasks_of
+from pipeline.records.batches import COLUMN_TYPES, HEADERS, never_null
+from pipeline.spark.task import Columns, Task, read_task, tasks_of
 
 FORMAT: Final = "tidelog"
 _LIMITS_OF_SPARK: Final = "pyspark.sql.streaming.datasource"
@@ -69,7 +69,7 @@ SPARK_TYPES: Final[dict[str, DataType]] = {
     "timestampType": IntegerType(),
     "headers": _HEADER_TYPE,
 }
-"""Kafka's columns as Spark sees them, all nullable."""
+"""Kafka's columns as Spark sees them; which are nullable, `schema_of` says."""
 
 
 class TidelogSource(DataSource):
@@ -95,12 +95,12 @@ class TidelogSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch reader of the columns of `schema`."""
         options = parse_source_options(dict(self.options), is_stream=False)
-        return BatchReader(options, columns_of(schema))
+        return BatchReader(options, columns_of(schema, options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A micro-batch reader of the columns of `schema`."""
         options = parse_source_options(dict(self.options), is_stream=True)
-        columns = columns_of(schema)
+        columns = columns_of(schema, options)
         if find_spec(_LIMITS_OF_SPARK) is None:
             from pipeline.spark.unlimited import UnlimitedReader
 
@@ -128,7 +128,7 @@ class BatchReader(DataSourceReader):
     It takes no filters that Spark offers (`pushFilters` is that of the base class), see above.
     """
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: SourceOptions, columns: Columns) -> None:
         """Keep the options; no request is sent yet."""
         self._options = options
         self._columns = columns
@@ -154,20 +154,30 @@ class BatchReader(DataSourceReader):
 
 
 def schema_of(options: SourceOptions) -> StructType:
-    """The schema when the user gives none."""
+    """The schema when the user gives none: what is never null is declared so.
+
+    Spark's code for a row then looks for no nulls in these columns.
+    """
     names = options.columns or tuple(name for name in COLUMN_TYPES if name != HEADERS)
     if options.include_headers and HEADERS not in names:
         names = (*names, HEADERS)
-    return StructType([StructField(name, SPARK_TYPES[name]) for name in names])
+    required = never_null(options.on_malformed)
+    return StructType(
+        [StructField(name, SPARK_TYPES[name], name not in required) for name in names]
+    )
 
 
-def columns_of(schema: StructType) -> tuple[str, ...]:
+def columns_of(schema: StructType, options: SourceOptions) -> Columns:
     """The columns of a schema that may come from the user.
 
     Raises:
-        BadOptions: a column is unknown or has another type.
+        BadOptions: a column is unknown, has another type, or may be null and is declared not to.
     """
-    problems = []
+    required = frozenset(field.name for field in schema.fields if not field.nullable)
+    problems = [
+        f"schema column {name} is null in some records: declare it nullable"
+        for name in sorted(required & SPARK_TYPES.keys() - never_null(options.on_malformed))
+    ]
     for field in schema.fields:
         expected: Any = SPARK_TYPES.get(field.name)
         if expected is None:
@@ -181,4 +191,4 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
             )
     if problems:
         raise BadOptions(*problems)
-    return tuple(schema.names)
+    return Columns(tuple(schema.names), required)

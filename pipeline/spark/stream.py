@@ -38,7 +38,7 @@ from pipeline.plan.objects import ObjectPart, object_tasks
 from pipeline.plan.offsets import open_bucket, plan_tasks, resolve_starts
 from pipeline.plan.splits import OffsetRange
 from pipeline.plan.union import at_one_moment, divide, file_tasks, open_archive
-from pipeline.spark.task import Task, read_task, tasks_of
+from pipeline.spark.task import Columns, Task, read_task, tasks_of
 
 if TYPE_CHECKING:
     from pipeline.plan.bucket import Bucket
@@ -60,7 +60,7 @@ Offset = dict[str, Any]
 class StreamReader(DataSourceStreamReader):
     """Plans in a process that lives as long as the query, reads in the tasks."""
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: SourceOptions, columns: Columns) -> None:
         """Keep the options.
 
         Raises:

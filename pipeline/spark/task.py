@@ -24,6 +24,14 @@ from pipeline.plan.splits import OffsetRange, Stop
 from pipeline.records.batches import DecodeRules
 
 
+@dataclass(frozen=True)
+class Columns:
+    """The columns that a query wants, in its order; the required ones are declared not null."""
+
+    names: tuple[str, ...]
+    required: frozenset[str] = frozenset()
+
+
 @dataclass
 class Task(InputPartition):
     """What one Spark task reads: ranges, files of an archive, or parts of a bucket's objects.
@@ -62,9 +70,7 @@ def tasks_of(
     return [*archived, *stored, *asked]
 
 
-def read_task(
-    options: SourceOptions, columns: tuple[str, ...], task: Task
-) -> Iterator[pa.RecordBatch]:
+def read_task(options: SourceOptions, columns: Columns, task: Task) -> Iterator[pa.RecordBatch]:
     """The rows of `task`: files and objects first, then ranges from the broker or segment files.
 
     Where an object is gone, retention has deleted its records, or the broker has them elsewhere: it
@@ -75,9 +81,10 @@ def read_task(
         _spare_collections()
 
 
-def _read(options: SourceOptions, columns: tuple[str, ...], task: Task) -> Iterator[pa.RecordBatch]:
+def _read(options: SourceOptions, columns: Columns, task: Task) -> Iterator[pa.RecordBatch]:
     rules = DecodeRules(
-        columns=columns,
+        columns=columns.names,
+        required=columns.required,
         oldest_ms=task.oldest_ms,
         newest_ms=task.newest_ms,
         read_committed=options.read_committed,

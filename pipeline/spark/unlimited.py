@@ -17,6 +17,7 @@ from pyspark.sql.datasource import InputPartition
 from pipeline.errors import BadOptions, DataLoss
 from pipeline.options.options import SourceOptions
 from pipeline.spark.stream import CURE, Offset, StreamReader, parse_offset
+from pipeline.spark.task import Columns
 
 _LIMITS: Final = {
     "maxOffsetsPerTrigger": "max_offsets_per_trigger",
@@ -29,7 +30,7 @@ _LIMITS: Final = {
 class UnlimitedReader(StreamReader):
     """A stream whose batches take all new records."""
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: SourceOptions, columns: Columns) -> None:
         """Keep the options.
 
         Raises:

@@ -29,7 +29,7 @@ from pipeline.plan import bucket as bucket_module
 from pipeline.plan.objects import store_at
 from pipeline.plan.offsets import ReadPlan, plan_batch
 from pipeline.spark.micro_batches import MicroBatchReader
-from pipeline.spark.task import Task, read_task, tasks_of
+from pipeline.spark.task import Columns, Task, read_task, tasks_of
 from protocol.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -161,7 +161,7 @@ def wait(is_so: Callable[[], bool]) -> None:
 
 def rows_of(options: SourceOptions, task: Task) -> list[Row]:
     rows: list[Row] = []
-    for batch in read_task(options, COLUMNS, task):
+    for batch in read_task(options, Columns(COLUMNS), task):
         whole = batch.to_pydict() | {
             "headers": [str(one) for one in batch.column("headers").to_pylist()]
         }
@@ -561,7 +561,7 @@ def test_a_stream_reads_history_from_objects_and_then_the_tail(
     options = tier.options(
         topic, is_stream=True, startingOffsets=offsets_json(topic, p0=0), maxOffsetsPerTrigger="17"
     )
-    stream = MicroBatchReader(options, COLUMNS)
+    stream = MicroBatchReader(options, Columns(COLUMNS))
     at = stream.initialOffset()
     seen: list[Row] = []
     from_objects = 0

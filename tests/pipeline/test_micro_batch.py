@@ -19,6 +19,7 @@ from pipeline.plan.journal import Journal
 from pipeline.plan.splits import OffsetRange
 from pipeline.spark.micro_batches import MicroBatchReader
 from pipeline.spark.stream import parse_offset
+from pipeline.spark.task import Columns
 from tests.pipeline.conftest import START_MS, Broker, expected, finish, offsets_json
 
 Run = Callable[..., list[tuple[int, int]]]
@@ -218,7 +219,7 @@ def reader(broker: Broker, topic: str, tmp_path: Path, **options: str) -> MicroB
     """The planner's half of a stream, without Spark around it."""
     named = {**broker.options, "subscribe": topic, "startingOffsets": "earliest", **options}
     named["journalDir"] = str(tmp_path / "journal")
-    return MicroBatchReader(parse_source_options(named, is_stream=True), ("offset",))
+    return MicroBatchReader(parse_source_options(named, is_stream=True), Columns(("offset",)))
 
 
 @pytest.mark.core

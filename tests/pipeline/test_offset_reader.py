@@ -59,10 +59,11 @@ def test_ranges_of_several_topic_partitions_are_cut_to_min_partitions(
 def test_ranges_from_resolved_offsets_are_those_offsets(broker: Broker, topic: str) -> None:
     """What a streaming batch does: both ends are known, and only cut."""
     from pipeline.spark.micro_batches import MicroBatchReader
+    from pipeline.spark.task import Columns
 
     named = {**broker.options, "subscribe": topic, "minPartitions": "4"}
     named["startingOffsets"] = offsets_json(topic, p0=0, p1=0, p2=0)
-    reader = MicroBatchReader(parse_source_options(named, is_stream=True), ("offset",))
+    reader = MicroBatchReader(parse_source_options(named, is_stream=True), Columns(("offset",)))
     start = {"offsets": {topic: {"0": 2, "1": 0}}}
     end = {"offsets": {topic: {"0": 10, "1": 0}}}
     tasks: Any = reader.partitions(start, end)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
 from pipeline.launch import main
 from pipeline.net.producing import TaskProducer
@@ -515,6 +516,26 @@ def test_a_schema_given_by_the_user_is_a_projection(
     assert frame.orderBy("partition", "offset").first() == (0, 0)
     with pytest.raises(FAILURES, match="cast it in the query"):
         source.schema("value string").load().count()
+
+
+def test_columns_that_are_never_null_say_so(
+    spark: SparkSession, broker: Broker, topic: str, read: Any
+) -> None:
+    def optional(frame: Any) -> set[str]:
+        return {field.name for field in frame.schema.fields if field.nullable}
+
+    assert optional(read(topic)) == {"key", "value"}
+    assert optional(read(topic, onMalformedTimestamp="null")) == {"key", "value", "timestamp"}
+    # What the user declares counts, as far as it is true.
+    source = spark.read.format("tidelog").options(**broker.options, subscribe=topic)
+    kinds = StructType(
+        [StructField("partition", IntegerType(), False), StructField("offset", LongType())]
+    )
+    frame = source.schema(kinds).load()
+    assert optional(frame) == {"offset"}
+    assert frame.orderBy("partition", "offset").first() == (0, 0)
+    with pytest.raises(FAILURES, match="column key is null in some records: declare it nullable"):
+        source.schema(StructType([StructField("key", BinaryType(), False)])).load().count()
 
 
 def test_sql_reads_a_view(spark: SparkSession, broker: Broker, topic: str) -> None:

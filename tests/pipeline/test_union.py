@@ -17,7 +17,7 @@ from pipeline.options.options import SourceOptions, parse_source_options
 from pipeline.plan import archived, offsets
 from pipeline.plan.journal import Journal
 from pipeline.plan.offsets import plan_batch
-from pipeline.spark.task import read_task, tasks_of
+from pipeline.spark.task import Columns, read_task, tasks_of
 from tests.pipeline.conftest import START_MS, Broker, finish, offsets_json
 
 HOUR_MS = 3_600_000
@@ -35,7 +35,7 @@ def read_rows(broker: Broker, options: SourceOptions) -> list[Row]:
         plan = plan_batch(cluster, options, START_MS)
     rows: list[Row] = []
     for task in tasks_of(plan.files, plan.tasks, plan.oldest_ms, plan.newest_ms):
-        for batch in read_task(options, COLUMNS, task):
+        for batch in read_task(options, Columns(COLUMNS), task):
             micros = batch.column("timestamp").cast("int64").to_pylist()
             rows += zip(
                 batch.column("partition").to_pylist(),
@@ -279,7 +279,7 @@ def test_a_task_reads_from_the_lake_what_is_deleted_after_its_plan(days: World) 
     for partition in range(PARTITIONS):
         days.broker.delete_before(days.topic, partition, 37)
     tasks = tasks_of(plan.files, plan.tasks, plan.oldest_ms, plan.newest_ms)
-    batches = [batch for task in tasks for batch in read_task(options, ("offset",), task)]
+    batches = [batch for task in tasks for batch in read_task(options, Columns(("offset",)), task)]
     offsets = [number for batch in batches for number in batch.column(0).to_pylist()]
     assert sorted(offsets) == sorted([*range(40)] * PARTITIONS)
 

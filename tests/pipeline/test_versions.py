@@ -14,6 +14,7 @@ from pipeline.jobs.diff import DiffSettings, diff
 from pipeline.options.options import parse_source_options
 from pipeline.spark.session import by_partition
 from pipeline.spark.stream import parse_offset
+from pipeline.spark.task import Columns
 from pipeline.spark.unlimited import UnlimitedReader
 from tests.pipeline.conftest import START_MS, Broker, finish, values
 
@@ -85,7 +86,9 @@ def unlimited(broker: Broker, tmp_path: Path) -> Iterator[Make]:
     def make(topic: str, journal: str = "journal", **options: str) -> UnlimitedReader:
         named = {**broker.options, "subscribe": topic, "journalDir": str(tmp_path / journal),
                  "startingOffsets": "earliest", **options}  # fmt: skip
-        made.append(UnlimitedReader(parse_source_options(named, is_stream=True), ("offset",)))
+        made.append(
+            UnlimitedReader(parse_source_options(named, is_stream=True), Columns(("offset",)))
+        )
         return made[-1]
 
     yield make

@@ -1,6 +1,7 @@
 """What is read of an archive's journal and of its files."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ pa = pytest.importorskip("pyarrow")
 
 import pyarrow.parquet as pq  # noqa: E402
 
-from pipeline.errors import BadOptions, DataLoss  # noqa: E402
+from pipeline.errors import BadOptions, CorruptData, DataLoss  # noqa: E402
 from pipeline.plan import archived  # noqa: E402
 from pipeline.plan.archived import Archive, FilePart, pack_files  # noqa: E402
 from pipeline.plan.journal import Journal  # noqa: E402
@@ -184,6 +185,20 @@ def test_rows_of_a_file_are_those_of_the_ranges_and_the_window(tmp_path: Path, s
         if "value" in columns:
             values = [value.as_py() for batch in batches for value in batch.column("value")]
             assert values == [b"%d-%d" % row[:2] for row in expected]
+
+
+def test_a_foreign_file_without_offsets_is_no_archive(tmp_path: Path) -> None:
+    """Spark would take the null of a column that is declared to have none for a 0."""
+    path = tmp_path / "f.parquet"
+    write(path, [(0, 0, 0)], 10)
+    table = pq.read_table(path)
+    at = table.schema.get_field_index("timestampType")
+    pq.write_table(table.set_column(at, "timestampType", pa.nulls(1, pa.int32())), path)
+    part = FilePart(str(path), 1, "t", tuple(ranges((0, 0, 1))))
+    rules = DecodeRules(columns=("timestampType",), required=frozenset({"timestampType"}))
+    with pytest.raises(CorruptData, match="rows without timestampType"):
+        list(read_part(part, rules, fail_on_data_loss=True))
+    assert list(read_part(part, replace(rules, required=frozenset()), fail_on_data_loss=True))
 
 
 @pytest.mark.parametrize("seed", range(20))
