@@ -21,11 +21,10 @@ from client.core.options import (
     NOT_SECURED,
     PASSWORD_MECHANISMS,
     TOKEN_MECHANISM,
-    BadFile,
     Security,
 )
 from client.core.tls import tls_context
-from client.errors import BrokerRefused, ClientError, InvalidTime
+from client.errors import BadFile, BrokerRefused, ClientError, InvalidTime
 from client.times import parse_duration, parse_time
 from protocol.error_codes import ErrorCode
 

@@ -142,7 +142,9 @@ def run(arguments: list[str] | None = None) -> int:
         return ExitCode.USAGE
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "tidelog"
-        complain(f"{error.format_message()}\n(see {where} --help)")
+        # The choices of a missing argument come in lines that begin with a tab.
+        sentence = error.format_message().replace("\n\t", " ")
+        complain(f"{sentence}\n(see {where} --help)")
         return ExitCode.USAGE
     except click.ClickException as error:
         complain(error.format_message())

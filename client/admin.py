@@ -28,6 +28,7 @@ from client.checks import (
     check_number,
     check_text,
     numbers_of,
+    partition_of,
     partitions_of,
     settings_of,
 )
@@ -51,7 +52,7 @@ from client.descriptions import (
     NewTopic,
     ResourceType,
 )
-from client.errors import BrokerRefused
+from client.errors import BrokerRefused, InvalidType
 from client.types import (
     Broker,
     OffsetAndTimestamp,
@@ -209,7 +210,7 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
             BrokerRefused: the first refusal; the other topics are created.
             InvalidUse: a name, a number or a setting that no request can hold.
         """
-        topics = list(topics)
+        topics = _new_topics(topics)
         for topic in topics:
             check_text("topic", topic.name)
             check_number("partitions", topic.partitions, -1)
@@ -283,7 +284,8 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
         return await self._configs(ResourceType.TOPIC, topic)
 
     async def broker_configs(self, node_id: int) -> dict[str, ConfigEntry]:
-        """Every setting of a broker by name."""
+        """Every setting of a broker by name; raises InvalidUse for a number that none can have."""
+        check_number("node_id", node_id, 0)
         return await self._configs(ResourceType.BROKER, str(node_id))
 
     async def alter_topic_configs(
@@ -303,7 +305,9 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
 
         Raises:
             BrokerRefused: an unknown setting, or one that needs a restart.
+            InvalidUse: `node_id` is no number of a broker, or `changes` no settings.
         """
+        check_number("node_id", node_id, 0)
         await self._alter_configs(ResourceType.BROKER, str(node_id), changes)
 
     async def group_configs(self, group_id: str) -> dict[str, ConfigEntry]:
@@ -319,6 +323,7 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
         await self._alter_configs(ResourceType.GROUP, group_id, changes)
 
     async def _configs(self, kind: ResourceType, name: str) -> dict[str, ConfigEntry]:
+        check_text(kind.name.lower(), name)
         return await describe_configs(await self._connection_for(kind, name), kind, name)
 
     async def _alter_configs(
@@ -388,11 +393,14 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
         Raises:
             BrokerRefused: the partition does not exist.
             BrokerUnreachable: no answer from the metrics port.
-            InvalidUse: the port refused the request; the message gives the reason.
+            InvalidUse: an argument is of another type or out of its range, or the port refused the
+                request; the message gives the reason.
             UnsupportedByBroker: the broker has no metrics port, or none that can be reached from
                 here, or what answered is none.
         """
-        asked = {"topic": partition.topic, "partition": partition.partition, "at": timestamp_ms}
+        topic, number = partition_of(partition)
+        check_number("timestamp_ms", timestamp_ms, INT64_MIN, INT64_MAX)
+        asked = {"topic": topic, "partition": number, "at": timestamp_ms}
         return await self.ask_metrics_port("/explain", asked, metrics_url=metrics_url)
 
     async def forecast_retention(
@@ -408,7 +416,9 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
         `settings` (``retention.ms`` and the like) replace the topic's for the answer only. Keys as
         of the broker's /retention; raises as `explain_lookup`.
         """
-        asked = {"topic": topic, "partition": partition, **(settings or {})}
+        _check_place(topic, partition)
+        changes = settings_of("settings", settings or {})
+        asked = {"topic": topic, "partition": partition, **changes}
         return await self.ask_metrics_port("/retention", asked, metrics_url=metrics_url)
 
     async def audit_times(
@@ -423,6 +433,8 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
 
         The broker reads about `size_bytes`. Keys as of its /skew; raises as `explain_lookup`.
         """
+        _check_place(topic, partition)
+        check_number("size_bytes", size_bytes, 1, INT64_MAX)
         asked = {"topic": topic, "bytes": size_bytes, "partition": partition}
         return await self.ask_metrics_port("/skew", asked, metrics_url=metrics_url)
 
@@ -441,6 +453,11 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
         Exact, however late records came. Keys as of the broker's /histogram, of all pages of its
         answer; the bars are as wide as the widest of them. Raises as `explain_lookup`.
         """
+        _check_place(topic, partition)
+        check_number("buckets", buckets, 1)
+        for name, time_ms in (("from_ms", from_ms), ("to_ms", to_ms)):
+            if time_ms is not None:
+                check_number(name, time_ms, INT64_MIN, INT64_MAX)
         asked = {"topic": topic, "partition": partition, "buckets": buckets}
         return await count_by_time(
             lambda one: self.ask_metrics_port("/histogram", one, metrics_url=metrics_url),
@@ -645,3 +662,22 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
         for node_id in list(self._cluster.brokers):
             sizes |= await describe_sizes(await self._cluster.connection(node_id))
         return sizes
+
+
+def _new_topics(topics: object) -> list[NewTopic]:
+    """The topics to create; raises InvalidType for anything else."""
+    found = list(topics) if isinstance(topics, Iterable) else [topics]
+    for topic in found:
+        if not isinstance(topic, NewTopic):
+            raise InvalidType(
+                f"{topic!r} is not a NewTopic: write create_topics([NewTopic(name=...)]), or "
+                "create_topic(name)"
+            )
+    return found
+
+
+def _check_place(topic: object, partition: object) -> None:
+    """Refuse what names no topic, and no partition of one; None stands for all partitions."""
+    check_text("topic", topic)
+    if partition is not None:
+        check_number("partition", partition, 0)

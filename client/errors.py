@@ -32,6 +32,15 @@ class InvalidType(InvalidUse, TypeError):
     """A value of the wrong type; the message names it, its type and the expected one."""
 
 
+class BadFile(InvalidUse):
+    """A file of `Security` that cannot be used; `field` is its field's name."""
+
+    def __init__(self, field: str, path: str, problem: object) -> None:
+        """Keep the field besides the sentence."""
+        self.field, self.path, self.problem = field, path, problem
+        super().__init__(f"{field}={path!r}: {problem}; give a PEM file")
+
+
 class InvalidTime(InvalidUse):
     """A text, number or datetime that is not a usable time."""
 
@@ -224,6 +233,10 @@ CURES: dict[ErrorCode, str] = {
     ErrorCode.UNRELEASED_INSTANCE_ID: (
         "another consumer uses the same group_instance_id; one that was killed keeps it until its "
         "session times out"
+    ),
+    ErrorCode.INVALID_SESSION_TIMEOUT: (
+        "give a session_timeout_ms from the broker's group.min.session.timeout.ms to its "
+        "group.max.session.timeout.ms: by default from 6000 to 1800000"
     ),
     ErrorCode.UNSUPPORTED_ASSIGNOR: "choose a group_remote_assignor that the broker has",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "raise the limit of the group's members at the broker",

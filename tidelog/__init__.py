@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AddressUnusable",
     "Admin",
+    "BadFile",
     "BadRecords",
     "BadSchema",
     "BadValue",

@@ -290,8 +290,8 @@ class Connection(ABC):
         """The error for a socket, or its handshake of TLS, that failed."""
         if isinstance(error, ConnectionRefusedError):
             return BrokerUnreachable(
-                f"cannot connect to {self.address}: nothing listens there; is the broker running, "
-                "and is the address right?",
+                f"cannot connect to {self.address} ({self._options.security.protocol}): nothing "
+                "listens there; is the broker running, and is the address right?",
                 broker=self.address,
             )
         reason = error.strerror or str(error)

@@ -120,15 +120,6 @@ class Security:
 NOT_SECURED = Security()
 
 
-class BadFile(InvalidUse):
-    """A file of `Security` that cannot be used; `field` is its field's name."""
-
-    def __init__(self, field: str, path: str, problem: object) -> None:
-        """Keep the field besides the sentence."""
-        self.field, self.path, self.problem = field, path, problem
-        super().__init__(f"{field}={path!r}: {problem}; give a PEM file")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
     """How to reach and follow a cluster; all times in milliseconds.
@@ -194,12 +185,10 @@ def _parse_address(text: str) -> tuple[str, int]:
         host, port = text, ""
     else:
         host, _, port = text.partition(":")
-    if not host:
-        raise InvalidUse(f"'{text}' is no broker address, it has no host: write host:port")
     if not port:
-        return host, DEFAULT_PORT
+        return host or "127.0.0.1", DEFAULT_PORT
     if not port.isdigit() or not 0 < int(port) < 65_536:
         raise InvalidUse(
             f"'{text}' is no broker address: write host:port with a port from 1 to 65535"
         )
-    return host, int(port)
+    return host or "127.0.0.1", int(port)

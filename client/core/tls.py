@@ -5,7 +5,8 @@ import ipaddress
 import os
 from typing import TYPE_CHECKING
 
-from client.core.options import BadFile, Security
+from client.core.options import Security
+from client.errors import BadFile
 
 if TYPE_CHECKING:
     import ssl

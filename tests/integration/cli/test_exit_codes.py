@@ -25,7 +25,6 @@ CASES: list[tuple[list[str], ExitCode]] = [
     (["serve", "--listen", "nowhere"], USAGE),
     (["topic", "create", "t", "-p", "0"], USAGE),
     (["topic", "list", "t"], USAGE),
-    (["topic", "list", "-b", ":9092"], USAGE),
     (["topic", "describe"], USAGE),
     (["topic", "alter", "t", "--set", "a=1", "--unset", "a"], USAGE),
     (["topic", "alter", "t"], USAGE),

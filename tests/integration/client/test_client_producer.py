@@ -143,7 +143,7 @@ async def test_a_partition_that_was_added_is_written_to_at_once(broker: RunningB
 
 async def test_a_port_without_listener_is_reported_at_once() -> None:
     with pytest.raises(
-        BrokerUnreachable, match=r"127.0.0.1:1: nothing listens there; is the broker"
+        BrokerUnreachable, match=r"127.0.0.1:1 \(PLAINTEXT\): nothing listens there"
     ):
         async with Producer("127.0.0.1:1"):
             pass

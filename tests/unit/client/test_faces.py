@@ -23,8 +23,8 @@ from client.aio.connection import open_cluster as open_in_loop
 from client.blocking import open_cluster as open_in_thread
 from client.blocking import run
 from client.core.cluster import Cluster, Role
-from client.core.options import BadFile, ClusterOptions, Security
-from client.errors import BrokerRefused, BrokerUnreachable, UnsupportedByBroker
+from client.core.options import ClusterOptions, Security
+from client.errors import BadFile, BrokerRefused, BrokerUnreachable, UnsupportedByBroker
 from protocol.api.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.api.metadata import MetadataRequest, MetadataResponse
 from protocol.api.sasl_authenticate import SaslAuthenticateResponse
