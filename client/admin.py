@@ -666,13 +666,14 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
 
 def _new_topics(topics: object) -> list[NewTopic]:
     """The topics to create; raises InvalidType for anything else."""
-    found = list(topics) if isinstance(topics, Iterable) else [topics]
-    for topic in found:
+    found = []
+    for topic in topics if isinstance(topics, Iterable) else [topics]:
         if not isinstance(topic, NewTopic):
             raise InvalidType(
                 f"{topic!r} is not a NewTopic: write create_topics([NewTopic(name=...)]), or "
                 "create_topic(name)"
             )
+        found.append(topic)
     return found
 
 

@@ -26,9 +26,9 @@ from client.core.offsets import (
     fetch_committed,
     list_offsets,
 )
-from client.core.options import BadFile, ClusterOptions
+from client.core.options import ClusterOptions
 from client.core.records import FETCH_VERSIONS, fetch_request
-from client.errors import BrokerRefused, ClientError, UnsupportedByBroker
+from client.errors import BadFile, BrokerRefused, ClientError, UnsupportedByBroker
 from client.types import GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp, TopicInfo
 from client.types import TopicPartition as Named
 from pipeline.errors import BadOptions
