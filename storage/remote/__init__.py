@@ -1,6 +1,7 @@
 """Tiered storage: closed segments in an object store, their local copies removed.
 
     object_store   the seam to the store; `engine` is the one that users have (obstore)
+    folder         writes the objects of a store that is a folder, so that they survive a power cut
     upload         when an object counts
     local          local retention: which local copies go
     erase          objects of segments that are gone

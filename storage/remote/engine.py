@@ -32,6 +32,7 @@ from urllib.parse import urlsplit
 from protocol.records.checksums import crc32c
 from storage.disk.files import Bytes
 from storage.errors import ObjectExists, ObjectMissing, StoreFailed
+from storage.remote.folder import Folder, FolderUpload
 from storage.remote.object_store import ObjectStore, StoredObject
 from values.store_url import check_store_url, without_credentials
 
@@ -101,7 +102,8 @@ def _open(url: str, cluster_id: str) -> "_Engine":
             return _Engine(stores.MemoryStore(), prefix=f"{cluster_id}/")
         if parts.scheme == "file":
             folder = Path(parts.path) / cluster_id
-            return _Engine(stores.LocalStore(folder, automatic_cleanup=True, mkdir=True))
+            store = stores.LocalStore(folder, automatic_cleanup=True, mkdir=True)
+            return _FolderEngine(store, Folder(str(folder)))
         config: Any = signing_options(parts.scheme, os.environ)
         return _Engine(
             stores.from_url(
@@ -265,6 +267,64 @@ class _Engine:
                         found["size"],
                         int(found["last_modified"].timestamp() * 1000),
                     )
+
+
+class _FolderEngine(_Engine):
+    """A folder, whose objects are on the disk when they count (`storage.remote.folder`)."""
+
+    def __init__(self, store: Any, folder: Folder) -> None:
+        super().__init__(store)
+        self._folder = folder
+
+    def begin_put(self, key: str, size: int) -> "_FolderPut":
+        """See `ObjectStore.begin_put`."""
+        return _FolderPut(self._folder, key)
+
+    def put_new(self, key: str, *parts: Bytes) -> None:
+        """See `ObjectStore.put_new`."""
+        put = _FolderPut(self._folder, key)
+        try:
+            for part in parts:
+                put.write(part)
+        except StoreFailed:
+            put.abort()
+            raise
+        put.finish()
+
+    def delete(self, key: str) -> None:
+        """See `ObjectStore.delete`."""
+        self._folder.forget(key)
+        super().delete(key)
+
+
+class _FolderPut:
+    """An object of a folder on its way; the file beside it is made at the first bytes."""
+
+    def __init__(self, folder: Folder, key: str) -> None:
+        self._folder = folder
+        self._key = key
+        self._upload: FolderUpload | None = None
+
+    def write(self, data: Bytes) -> None:
+        """See `ObjectUpload.write`."""
+        with _translated("PUT", self._key):
+            self._begun().write(data)
+
+    def finish(self) -> None:
+        """See `ObjectUpload.finish`."""
+        with _translated("PUT", self._key):
+            self._begun().finish()
+
+    def abort(self) -> None:
+        """See `ObjectUpload.abort`."""
+        if self._upload is not None:
+            with _translated("PUT", self._key):
+                self._upload.abort()
+
+    def _begun(self) -> FolderUpload:
+        if self._upload is None:
+            self._upload = self._folder.begin(self._key)
+        return self._upload
 
 
 def _put_new(store: Any, key: str, parts: Sequence[Bytes]) -> None:
