@@ -205,8 +205,14 @@ class Shipper:
                 pieces[key.position] = parse_piece(value)
 
     def _adopt(self) -> Steps[None]:
-        """See which local segments the pieces were read from. Raises DirectoryOlder."""
+        """See which local segments the pieces were read from. Raises DirectoryOlder.
+
+        A log that is offline is no witness: it says itself what it lacks, nothing of it is shipped
+        until a start finds it whole, and the bucket keeps what it has of it.
+        """
         for part, log in self._shipped_logs():
+            if log.offline is not None:
+                continue
             found = self._in_bucket(part)
             merged = bases_of_merged(log, found)
             for base, pieces in list(found.pieces.items()):
@@ -243,7 +249,10 @@ class Shipper:
         return self._logs.setdefault(part, ShippedLog())
 
     def waiting(self) -> Iterator[tuple[Log, int]]:
-        """Each log with records that are on disk here only, and their bytes."""
+        """Each log with records that are on disk here only, and their bytes.
+
+        Not those that are offline: nothing can be read of them.
+        """
         for part, log in self._shipped_logs():
             size = self._lacking(part, log, synced_end(log))
             if size:
@@ -259,7 +268,7 @@ class Shipper:
         )
 
     def _lacking(self, part: _Part, log: Log, end: LogPosition, *, is_noted: bool = False) -> int:
-        if self._ends.get(log) == end.offset:
+        if self._ends.get(log) == end.offset or log.offline is not None:
             # Most of many partitions are idle, and the job asks often.
             return 0
         found = self._in_bucket(part)
@@ -275,7 +284,9 @@ class Shipper:
             return True
         logs = self._shipped_logs()
         return len(self._logs) > len(logs) or any(
-            facts_of(log, log.segments.uploaded) != self._in_bucket(part).seen for part, log in logs
+            facts_of(log, log.segments.uploaded) != self._in_bucket(part).seen
+            for part, log in logs
+            if log.offline is None
         )
 
     def shipped_end(self, log: Log) -> int:

@@ -146,6 +146,34 @@ def test_an_older_copy_of_the_directory_is_refused(machine: Machine) -> None:
     assert read_state(machine.store).epoch == 1
 
 
+def test_a_damaged_partition_holds_up_no_other(machine: Machine) -> None:
+    """What it lacks is no sign of an older copy; the bucket keeps what it has of it."""
+    run_steps(machine.dir.create_topic("u", 1, TIERED, 1_000))
+    machine.ship()
+    drop_expired_locally(machine.dir.topics["t"].logs[0], 10_000_000)
+    machine.dir.close(1_000)
+    machine.disk.unlink(f"{ROOT}/t-0/segment-manifest")
+    late = Machine(machine.disk, machine.store)
+    topic = late.dir.topics["t"]
+    assert topic.logs[0].offline is not None
+    before = dict(read_state(machine.store).documents)
+    run_steps(late.shipper.begin())
+    run_steps(late.shipper.ship())
+    assert not late.shipper.has_changes()
+    other = late.dir.topics["u"].logs[0]
+    other.append(memoryview(batch(1_000, size=150)), now_ms=1_000)
+    other.flush()
+    assert [log for log, _ in late.shipper.waiting()] == [other]
+    run_steps(late.shipper.ship())
+    assert not list(late.shipper.waiting())
+    assert audit(late) == []
+    after = read_state(machine.store).documents
+    place = f"/{topic.topic_id.hex()}/"
+    kept = {key: value for key, value in before.items() if place in key}
+    assert len(kept) > 3
+    assert {key: value for key, value in after.items() if place in key} == kept
+
+
 def test_a_local_copy_that_goes_while_a_start_compares_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The segment has its object, and the map has still its piece."""
     monkeypatch.setattr(reading, "SLICE_BYTES", 100)
