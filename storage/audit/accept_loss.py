@@ -14,6 +14,7 @@ the lost records and covers their offsets, so that the log has no gap and consum
 | a gap between two segments               | an empty batch at the end of the first             |
 | a log that ends below where it had ended | an empty batch up to there                         |
 | a log whose first segments are gone      | it starts at the first one that exists             |
+| the names of its objects in a store, too | the same                                           |
 | a log without any segment                | it starts, empty, where it had ended               |
 
 No offset is assigned a second time: the log ends after every offset that the manifest, the
@@ -38,6 +39,7 @@ from protocol.records.layout import (
 )
 from protocol.records.scan import scan_checked
 from storage.directory.claim import LOCK_FILE
+from storage.directory.metadata import TopicMetadata
 from storage.directory.metadata_journal import JOURNAL_FILE, read_topics
 from storage.directory.worker_directories import worker_path
 from storage.disk import checkpoints, file_names
@@ -74,7 +76,9 @@ def accept_loss(data_dir: str, topic: str, partition: int, files: Files) -> Loss
         FileNotFoundError: there is no such partition.
         OSError: a file could not be read or written.
     """
-    data_dir = _directory_of(data_dir, topic, partition, files)
+    known = _known(data_dir, topic, files)
+    if known is not None and partition < known.partitions:
+        data_dir = worker_path(data_dir, known.worker_of(partition))
     try:
         lock = files.lock(f"{data_dir}/{LOCK_FILE}")
     except BlockingIOError:
@@ -96,24 +100,25 @@ def accept_loss(data_dir: str, topic: str, partition: int, files: Files) -> Loss
                 raise FileNotFoundError(errno.ENOENT, "there is no such partition", directory)
             files.make_directory(directory)
             files.sync_directory(data_dir)
-        return _Repair(directory, files, end=max(stored), start=stored[-1]).run()
+        is_tiered = known is not None and known.is_tiered
+        repair = _Repair(directory, files, end=max(stored), start=stored[-1], is_tiered=is_tiered)
+        return repair.run()
     finally:
         lock.release()
 
 
-def _directory_of(data_dir: str, topic: str, partition: int, files: Files) -> str:
-    """The directory of the worker that keeps the partition."""
+def _known(data_dir: str, topic: str, files: Files) -> TopicMetadata | None:
+    """What the directory has of the topic."""
     path = f"{data_dir}/{JOURNAL_FILE}"
-    known = read_topics(files.read_all(path)).get(topic) if files.exists(path) else None
-    if known is None or partition >= known.partitions:
-        return data_dir
-    return worker_path(data_dir, known.worker_of(partition))
+    return read_topics(files.read_all(path)).get(topic) if files.exists(path) else None
 
 
 class _Repair:
     """One run over one partition directory; `end` and `start` are those of the checkpoints."""
 
-    def __init__(self, directory: str, files: Files, *, end: int, start: int) -> None:
+    def __init__(
+        self, directory: str, files: Files, *, end: int, start: int, is_tiered: bool
+    ) -> None:
         self._directory = directory
         self._files = files
         self._manifest = manifest = Manifest(directory, files)
@@ -130,6 +135,9 @@ class _Repair:
             (end, manifest.durable_offset, manifest.log_start_offset, 0, *ends, *snapshots)
         )
         self._start = max(start, manifest.log_start_offset)
+        if self._start == NO_OFFSET and is_tiered and not manifest.facts:
+            # The names of its objects are gone, as `storage.recovery.loss` has it.
+            self._start = 0
         self._remote = sorted(manifest.remote_only(self._bases))
 
     def _check_remote(self) -> None:

@@ -149,7 +149,7 @@ def _audit_worker(
             recovery_point=recovery_points.get(key, 0),
             log_start=log_starts.get(key, 0),
             is_compacted=key[0] in gaps,
-            is_tiered=key[0] in topics and _is_tiered(topics[key[0]]),
+            is_tiered=key[0] in topics and topics[key[0]].is_tiered,
             deep=deep,
         )
         one.run()
@@ -162,10 +162,6 @@ def _audit_worker(
 
 def _is_compacted(topic: TopicMetadata) -> bool:
     return "compact" in topic.overrides.get("cleanup.policy", "")
-
-
-def _is_tiered(topic: TopicMetadata) -> bool:
-    return topic.overrides.get("remote.storage.enable") == "true"
 
 
 def _check_identity(report: AuditReport, files: Files) -> None:

@@ -50,6 +50,11 @@ class TopicMetadata:
         """The worker that keeps the partition."""
         return self.workers[partition] if self.workers else FIRST_WORKER
 
+    @property
+    def is_tiered(self) -> bool:
+        """Whether closed segments may be in an object store only."""
+        return self.overrides.get("remote.storage.enable") == "true"
+
     def of_worker(self, worker: int) -> list[int]:
         """The partitions that the worker keeps."""
         return [number for number in range(self.partitions) if self.worker_of(number) == worker]

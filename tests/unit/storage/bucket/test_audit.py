@@ -9,6 +9,7 @@ import pytest
 from config import load
 from protocol.records.builder import build_batch
 from protocol.records.record import Record
+from storage.audit.accept_loss import accept_loss
 from storage.audit.fsck import audit_directory
 from storage.bucket import differences, shipping
 from storage.bucket.audit import audit_bucket
@@ -172,6 +173,26 @@ def test_a_damaged_partition_holds_up_no_other(machine: Machine) -> None:
     kept = {key: value for key, value in before.items() if place in key}
     assert len(kept) > 3
     assert {key: value for key, value in after.items() if place in key} == kept
+
+
+def test_a_loss_of_names_of_objects_can_be_accepted(machine: Machine) -> None:
+    """The quarantine names this command; it used to find no damage."""
+    log = machine.dir.topics["t"].logs[0]
+    drop_expired_locally(log, 10_000_000)
+    first = next(one.base_offset for one in log.segments if not one.is_remote)
+    machine.dir.close(1_000)
+    machine.disk.unlink(f"{ROOT}/t-0/segment-manifest")
+    report = accept_loss(ROOT, "t", 0, machine.disk)
+    assert [(lost.first_offset, lost.next_offset) for lost in report.lost] == [(0, first)]
+    assert not accept_loss(ROOT, "t", 0, machine.disk).lost
+    late = Machine(machine.disk, machine.store)
+    log = late.dir.topics["t"].logs[0]
+    assert log.offline is None
+    assert log.log_start_offset == first
+    late.fill(1)
+    late.ship()
+    assert audit(late) == []
+    assert [log.log_start_offset, log.log_end_offset] == [first, 8]
 
 
 def test_a_local_copy_that_goes_while_a_start_compares_it(monkeypatch: pytest.MonkeyPatch) -> None:
