@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import select
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -397,10 +398,15 @@ async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:
             yield chunk
             await asyncio.sleep(0)
         return
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
     try:
         while True:
             await readable.wait()
             readable.clear()
+            # The loop may call twice for one chunk: a read for the second would block it.
+            if not poll.poll(0):
+                continue
             chunk = os.read(descriptor, _CHUNK_BYTES)
             if not chunk:
                 return

@@ -1,8 +1,10 @@
 """From lines of input to records."""
 
+import asyncio
 import json
 import os
 import re
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -111,4 +113,22 @@ async def test_files_and_pipes_are_read_to_their_end(tmp_path: Path) -> None:
     os.write(writing, b"hello")
     os.close(writing)
     assert [chunk async for chunk in read_chunks(reading)] == [b"hello"]
+    os.close(reading)
+
+
+async def test_waiting_for_a_chunk_holds_up_nothing() -> None:
+    """A loop may report one chunk twice; a read for the second report blocked it."""
+    reading, writing = os.pipe()
+    chunks = read_chunks(reading)
+    late = threading.Timer(5, os.write, (writing, b"late"))
+    late.start()
+    for number in range(20):
+        waiting = asyncio.ensure_future(anext(chunks))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(waiting), 0.02)
+        os.write(writing, b"%d" % number)
+        assert await waiting == b"%d" % number
+    late.cancel()
+    os.close(writing)
+    assert [chunk async for chunk in chunks] == []
     os.close(reading)
