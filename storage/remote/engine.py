@@ -33,7 +33,7 @@ from protocol.records.checksums import crc32c
 from storage.disk.files import Bytes
 from storage.errors import ObjectExists, ObjectMissing, StoreFailed
 from storage.remote.folder import Folder, FolderUpload
-from storage.remote.object_store import ObjectStore, StoredObject
+from storage.remote.object_store import ObjectStore, ObjectUpload, StoredObject
 from values.store_url import check_store_url, without_credentials
 
 PART_BYTES: Final = 8 * 1024 * 1024
@@ -172,7 +172,7 @@ class _Engine:
         self._store = store
         self._prefix = prefix
 
-    def begin_put(self, key: str, size: int) -> "_Upload":
+    def begin_put(self, key: str, size: int) -> ObjectUpload:
         """See `ObjectStore.begin_put`."""
         return _Upload(self._store, self._prefix + key, size)
 
@@ -276,7 +276,7 @@ class _FolderEngine(_Engine):
         super().__init__(store)
         self._folder = folder
 
-    def begin_put(self, key: str, size: int) -> "_FolderPut":
+    def begin_put(self, key: str, size: int) -> ObjectUpload:
         """See `ObjectStore.begin_put`."""
         return _FolderPut(self._folder, key)
 
