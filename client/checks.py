@@ -88,6 +88,12 @@ def check_text(name: str, value: object, *, errors: str = "strict") -> None:
         raise InvalidUse(f"{name} has {size} bytes in UTF-8: give {_TEXT_BYTES_MAX} at most")
 
 
+def check_group(group_id: object) -> None:
+    """Refuse what names no group, as `check_text`; old clients may have one with an empty name."""
+    if group_id != "":
+        check_text("group_id", group_id)
+
+
 def check_texts(**values: object) -> None:
     """Each named value is None or passes `check_text`."""
     for name, value in values.items():

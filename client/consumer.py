@@ -174,6 +174,7 @@ class Consumer(Generic[KeyT, ValueT]):
             session_timeout_ms=session_timeout_ms, heartbeat_interval_ms=heartbeat_interval_ms,
         )  # fmt: skip
         self._isolation, self._wait_for_topics = Isolation.named(isolation), wait_for_topics
+        self._has_assigned = False
         self._cluster = open_cluster(ClusterOptions(
             bootstrap=parse_bootstrap(bootstrap), client_id=client_id, security=security,
             request_timeout_ms=request_timeout_ms, timeout_ms=timeout_ms,
@@ -442,6 +443,11 @@ class Consumer(Generic[KeyT, ValueT]):
     def _polled(self) -> Fetcher:
         """Note the poll; raise errors of background tasks; open the next auto-commit."""
         fetcher = self._running()
+        if self._subscribed.is_empty and not self._has_assigned:
+            raise InvalidUse(
+                "the consumer has no topic: name some, Consumer('t', ...), or call subscribe or "
+                "assign first"
+            )
         if self._group.member is not None:
             self._group.member.polled()
         self._mark_consumed()
@@ -464,6 +470,7 @@ class Consumer(Generic[KeyT, ValueT]):
         if self._group.member is not None:
             raise InvalidUse("a group assigns the partitions: give no topics to assign yourself")
         self._running().set_partitions([partition_of(partition) for partition in partitions])
+        self._has_assigned = True
 
     def assignment(self) -> frozenset[TopicPartition]:
         """The partitions that are read now."""

@@ -7,6 +7,10 @@ from cli.shell import COMPLETION_VARIABLE
 
 SHELLS = ("bash", "zsh", "fish")
 
+_HEAD = "#compdef tidelog\n"
+_ZSH = _HEAD + "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }\n"
+"""Many a .zshrc has not set up completion before: without it zsh knows no `compdef`."""
+
 
 @click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
@@ -23,4 +27,5 @@ def command(*, shell: str) -> None:
     root = click.get_current_context().find_root().command
     # Not source(): for bash it runs one first, to look at the version.
     completer = found(root, {}, "tidelog", COMPLETION_VARIABLE)
-    click.echo(completer.source_template % completer.source_vars())
+    script = completer.source_template % completer.source_vars()
+    click.echo(_ZSH + script.removeprefix(_HEAD) if shell == "zsh" else script)

@@ -4,6 +4,8 @@ Requests only, one attempt each. Used by the admin client and by Spark's planner
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from socket import SOCK_DGRAM, getaddrinfo, socket
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -78,12 +80,26 @@ def metrics_address(listener: str | None, broker_host: str) -> str:
     host = url.hostname or ""
     if host in _ANY_HOST:
         host = broker_host
-    elif is_loopback(host) and not is_loopback(broker_host):
+    elif is_loopback(host) and not is_loopback(broker_host) and not _is_here(broker_host):
         raise UnsupportedByBroker(
             f"the metrics port of {broker_host} listens on {listener}, for that machine only: "
-            f"ask there, or set {METRICS_LISTENER} to an address that others reach"
+            f"ask there, or set {METRICS_LISTENER} to an address that others reach, or say where "
+            "it is reached from here: metrics_url=HOST:PORT, for commands --metrics HOST:PORT"
         )
     return format_address(host, url.port or 0)
+
+
+def _is_here(host: str) -> bool:
+    """Whether a name or an address is one of this machine: only then can a socket be bound to it.
+
+    The client is connected to it, so its name was looked up a moment ago.
+    """
+    with suppress(OSError, UnicodeError):
+        for family, kind, protocol, _, address in getaddrinfo(host, 0, type=SOCK_DGRAM):
+            with suppress(OSError), socket(family, kind, protocol) as probe:
+                probe.bind(address)
+                return True
+    return False
 
 
 async def find_metrics_url(connection: Connection, node_id: int, broker_host: str) -> str:

@@ -5,7 +5,7 @@ The coordinator of a group answers for it; the list of groups is the union of al
 
 from collections.abc import Iterable, Mapping
 
-from client.checks import positions_of
+from client.checks import check_group, positions_of
 from client.core.cluster import Cluster, CoordinatorType
 from client.core.offsets import commit_offsets, fetch_committed
 from client.core.parts import check
@@ -58,6 +58,7 @@ class GroupAdmin:
         Raises:
             BrokerRefused: GROUP_ID_NOT_FOUND if it does not exist.
         """
+        check_group(group_id)
 
         async def attempt() -> GroupInfo:
             response, address = await self._cluster.call_coordinator(
@@ -83,6 +84,7 @@ class GroupAdmin:
         Raises:
             BrokerRefused: it has members, or does not exist.
         """
+        check_group(group_id)
         await self._cluster.ask_group(
             group_id,
             DeleteGroupsRequest(groups_names=[group_id]),
@@ -91,6 +93,7 @@ class GroupAdmin:
 
     async def group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """All committed positions of a group, in order of partition."""
+        check_group(group_id)
         committed = await fetch_committed(self._cluster, group_id)
         return dict(sorted(committed.items()))
 
@@ -116,6 +119,7 @@ class GroupAdmin:
             InvalidUse: a key is not a partition, or a value not an offset.
             BrokerRefused: the group has members.
         """
+        check_group(group_id)
         group = GroupMetadata(group_id=group_id)
         await commit_offsets(self._cluster, group, positions_of(offsets))
 

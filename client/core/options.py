@@ -65,6 +65,11 @@ class Security:
                 raise InvalidType(f"{name}={path!r} is no text: give the path as a str")
             if path and not self.tls and name != "token_file":
                 raise InvalidUse(f"{name}={path!r} has no effect without TLS: give tls=True too")
+        for name in ("key_password", "username", "password"):
+            text = getattr(self, name)
+            if not isinstance(text, str):
+                # Without the value, which may be a secret.
+                raise InvalidType(f"{name} is of the type {type(text).__name__}: give a str")
         if self.key_file and not self.certificate_file:
             raise InvalidUse(
                 f"key_file={self.key_file!r} belongs to no certificate: give certificate_file too"

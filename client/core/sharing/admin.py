@@ -6,7 +6,7 @@ Listing and deleting them is as for all groups: `client.core.groups`.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from client.checks import numbers_of
+from client.checks import check_group, numbers_of
 from client.core.cluster import Cluster
 from client.core.groups import members_of
 from client.core.parts import by_topic, check
@@ -42,6 +42,7 @@ class ShareGroupAdmin:
             BrokerRefused: GROUP_ID_NOT_FOUND if it does not exist, or is of another type.
             UnsupportedByBroker: the broker has no share groups.
         """
+        check_group(group_id)
 
         def judge(response: Any, address: str) -> GroupInfo:
             group = response.groups[0]
@@ -63,6 +64,7 @@ class ShareGroupAdmin:
         Raises:
             BrokerRefused: the broker does not know yet.
         """
+        check_group(group_id)
 
         what = f"reading the offsets of share group {group_id}"
         request = DescribeShareGroupOffsetsRequest(
@@ -94,6 +96,7 @@ class ShareGroupAdmin:
             BrokerRefused: the group has members, or a partition does not exist.
             InvalidUse: `offsets` gives no offsets for partitions.
         """
+        check_group(group_id)
         offsets = numbers_of("offsets", offsets, 0)
         topics = by_topic(
             offsets,
@@ -124,6 +127,7 @@ class ShareGroupAdmin:
         Raises:
             BrokerRefused: the group has members or does not exist, or has not read a topic.
         """
+        check_group(group_id)
         request = DeleteShareGroupOffsetsRequest(
             group_id=group_id,
             topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics],

@@ -75,6 +75,22 @@ def test_bash_completes_with_the_script(server: RunningBroker) -> None:
     assert done.stdout.split() == ["harbour"], done.stderr
 
 
+def test_zsh_takes_the_script_without_a_set_up(tmp_path: Path) -> None:
+    """Where no .zshrc has run compinit; a file of functions may have it already."""
+    if shutil.which("zsh") is None:
+        return
+    place = Path(sys.executable).parent
+    line = f'PATH={place}:$PATH; eval "$(tidelog completion zsh)"; echo $_comps[tidelog]'
+    done = subprocess.run(
+        ["zsh", "-f", "-c", line],
+        capture_output=True,
+        text=True,
+        env=environment(None) | {"HOME": str(tmp_path)},
+        check=False,
+    )
+    assert (done.stdout.strip(), done.stderr) == ("_tidelog_completion", "")
+
+
 def test_a_profile_says_how_to_connect(server: RunningBroker, tmp_path: Path) -> None:
     home: dict[str, Any] = {"XDG_CONFIG_HOME": str(tmp_path)}
     empty = tidelog("profile", "list", **home)

@@ -438,6 +438,17 @@ async def test_a_bad_argument_of_a_consumer_is_refused(
                 await call(consumer)
 
 
+async def test_a_consumer_of_nothing_says_so(broker: RunningBroker) -> None:
+    """`async for` used to wait for ever."""
+    async with asyncio.timeout(LIMIT_S), Consumer(bootstrap=broker.bootstrap) as consumer:
+        with pytest.raises(InvalidUse, match="has no topic: name some"):
+            await anext(aiter(consumer))
+        with pytest.raises(InvalidUse, match="call subscribe or assign first"):
+            await consumer.getmany(timeout_ms=0)
+        consumer.assign([])
+        assert await consumer.getmany(timeout_ms=0) == {}
+
+
 async def test_a_bad_partition_or_offset_is_refused(broker: RunningBroker) -> None:
     async with Producer(broker.bootstrap) as producer:
         await producer.send_and_wait("t", b"")
@@ -480,6 +491,9 @@ async def test_a_bad_partition_or_offset_is_refused(broker: RunningBroker) -> No
         lambda admin: admin.audit_times("t", size_bytes=0),
         lambda admin: admin.audit_times("t", partition="0"),
         lambda admin: admin.count_by_time(["t"]),
+        lambda admin: admin.delete_group(["g"]),
+        lambda admin: admin.group_offsets(None),
+        lambda admin: admin.describe_share_group(5),
         lambda admin: admin.count_by_time("t", from_ms="yesterday"),
     ],
 )

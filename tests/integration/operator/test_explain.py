@@ -1,8 +1,10 @@
 """Explained lookups: over HTTP, by the client, on the command line."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from cli.exit_codes import ExitCode
 from cli.main import run
 from client.admin import Admin
 from client.aio.explain import MetricsPort
+from client.core import configs
 from client.core.configs import metrics_address
 from client.errors import BrokerUnreachable, InvalidUse, UnsupportedByBroker
 from client.types import TopicPartition
@@ -148,5 +151,18 @@ def test_where_the_port_is_reached(listener: str, host: str, address: str) -> No
 
 
 def test_a_port_for_its_own_machine_is_not_asked_from_another() -> None:
-    with pytest.raises(UnsupportedByBroker, match="for that machine only"):
-        metrics_address("127.0.0.1:9464", "broker-1")
+    with pytest.raises(UnsupportedByBroker, match=r"for that machine only.*--metrics HOST:PORT"):
+        metrics_address("127.0.0.1:9464", "198.51.100.7")
+
+
+def test_a_port_for_its_own_machine_is_asked_there_whatever_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker that others reach announces a name that is not loopback."""
+
+    def found(host: str, _: int, *, type: socket.SocketKind) -> list[Any]:
+        assert host == "broker-1"
+        return [(socket.AF_INET, type, 0, "", ("127.0.0.3", 0))]
+
+    monkeypatch.setattr(configs, "getaddrinfo", found)
+    assert metrics_address("127.0.0.1:9464", "broker-1") == "127.0.0.1:9464"

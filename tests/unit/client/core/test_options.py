@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from client.core.options import ClusterOptions, Security, parse_bootstrap
-from client.errors import InvalidUse
+from client.errors import InvalidType, InvalidUse
 
 
 @pytest.mark.parametrize(
@@ -92,3 +92,16 @@ def test_the_user_of_a_token_or_a_certificate_has_a_name_that_only_the_broker_kn
     fields: dict[str, Any], proof: str
 ) -> None:
     assert Security(**fields).proof == proof
+
+
+@pytest.mark.parametrize("name", ["password", "username", "key_password"])
+def test_a_secret_of_another_type_is_refused_and_not_shown(name: str) -> None:
+    given: dict[str, Any] = {
+        "mechanism": "PLAIN",
+        "username": "u",
+        "password": "p",
+        name: b"hidden",
+    }
+    with pytest.raises(InvalidType, match=f"{name} is of the type bytes: give a str") as refused:
+        Security(**given)
+    assert "hidden" not in str(refused.value)
