@@ -8,16 +8,17 @@ written here; the library reads, lists and deletes them.
 The order is what counts:
 
 1. The bytes go into a file beside the object, which is synced.
-2. A link gives it the object's name, if that is free: nobody finds an object that is not whole.
+2. A link gives it the object's name, if that is free: no request finds an object that is not whole.
 3. The directory is synced, and the directories above that were made for it.
 
 A file that a crash has left beside has a name as the library's own have, ``NAME#NUMBER``, which no
 listing shows. A directory that holds no object any more is removed by the library; the next object
-makes it anew.
+makes it again.
 
 Source: POSIX `link`, `fsync`; the layout is that of `LocalFileSystem` of the crate object_store.
 """
 
+import errno
 import os
 from contextlib import suppress
 from itertools import count
@@ -29,6 +30,8 @@ from storage.errors import ObjectExists
 
 _TRIES: Final = 10
 """How often a directory is made that a deletion removes at the same moment."""
+
+_NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP)
 
 _FILE_MODE: Final = 0o666
 """As the library has it: the user's umask says who else may read, such as Spark's workers."""
@@ -65,13 +68,15 @@ class Folder:
     def sync_name(self, path: str) -> None:
         """Make the name of a file in this store durable, with those of its directories.
 
-        Above the store that ends where this user may not look: such a directory was there before.
+        Above the store that ends at a directory that cannot be synced, such as another user's: it
+        was there before.
         """
         directory = os.path.dirname(path)
         try:
             _sync_directory(directory)
-        except PermissionError:
-            if len(directory) >= len(self.path):
+        except OSError as error:
+            # Some file systems that are shared with a virtual machine have no sync of directories.
+            if len(directory) >= len(self.path) and error.errno != errno.EINVAL:
                 raise
             return
         if directory not in self._durable and directory != path:
@@ -107,6 +112,11 @@ class FolderUpload:
             os.link(self._aside, self._path)
         except FileExistsError as error:
             raise ObjectExists(f"PUT {self._path}: there is such an object") from error
+        except OSError as error:
+            if error.errno in _NO_LINKS:
+                reason = "the file system of the folder has no hard links: choose another folder"
+                raise OSError(error.errno, reason, self._path) from error
+            raise
         finally:
             self.abort()
         try:

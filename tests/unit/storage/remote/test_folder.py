@@ -137,6 +137,27 @@ def test_a_full_disk_leaves_nothing(
     assert os.listdir(tmp_path / "b/cluster") == []
 
 
+def test_a_file_system_without_hard_links_is_named(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    with pytest.raises(StoreFailed, match="has no hard links: choose another folder"):
+        store.put_new("k", b"x")
+    assert os.listdir(tmp_path / "b/cluster") == []
+
+
+def test_a_directory_above_that_cannot_be_synced_is_left_alone(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is another user's, so this store did not make it."""
+    monkeypatch.setattr(os, "fsync", failing(lambda path: path == str(tmp_path)))
+    store.put_new("k", b"x")
+    assert store.get("k", 0, 1) == b"x"
+
+
 def test_objects_are_made_while_others_are_deleted(store: ObjectStore) -> None:
     """A directory goes with its last object, while the next one is made in it."""
 
