@@ -15,7 +15,7 @@ from storage.disk.checkpoints import (
     parse_meta_properties,
 )
 from storage.disk.files import RealFiles
-from storage.remote.engine import BadStoreUrl, open_store
+from storage.remote.engine import BadStoreUrl, ExtraMissing, open_store
 from storage.remote.object_store import ObjectStore
 
 GETS_AT_ONCE = 16
@@ -53,4 +53,10 @@ def open_bucket(url: str, cluster_id: str) -> ObjectStore:
     try:
         return open_store(url, cluster_id)
     except BadStoreUrl as error:
-        raise CommandFailed(str(error), ExitCode.USAGE) from error
+        raise not_opened(error) from error
+
+
+def not_opened(error: BadStoreUrl) -> CommandFailed:
+    """Why a command ends that cannot open its store: a wrong address, or no library for it."""
+    code = ExitCode.FAILED if isinstance(error, ExtraMissing) else ExitCode.USAGE
+    return CommandFailed(str(error), code)

@@ -16,7 +16,7 @@ from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import json_option
 from cli.output import format_count, format_size, print_json
-from cli.stores import open_bucket, run_all
+from cli.stores import not_opened, open_bucket, run_all
 from storage.bucket.clusters import clusters_in
 from storage.bucket.emptied import Hole, name_entries, name_unreadable, read_to_hole
 from storage.bucket.journal import BucketJournal, last_write_ms
@@ -205,7 +205,7 @@ def choose_cluster(url: str, cluster_id: str | None) -> str:
     try:
         found = clusters_in(url) if cluster_id is None else list_clusters(url)
     except BadStoreUrl as error:
-        raise CommandFailed(str(error), ExitCode.USAGE) from error
+        raise not_opened(error) from error
     except StoreFailed as error:
         raise CommandFailed(str(error), ExitCode.UNREACHABLE) from error
     if cluster_id is not None:

@@ -67,6 +67,10 @@ class BadStoreUrl(ValueError):
     """The address of a store cannot be used; the sentence says why."""
 
 
+class ExtraMissing(BadStoreUrl):
+    """The library for object stores is not installed."""
+
+
 def open_store(url: str, cluster_id: str) -> ObjectStore:
     """The store at `url`, below the prefix of the cluster. No request is made.
 
@@ -94,7 +98,7 @@ def _open(url: str, cluster_id: str) -> "_Engine":
     try:
         from obstore import store as stores
     except ImportError as error:
-        raise BadStoreUrl("the extra is missing: pip install 'tidelog[remote]'") from error
+        raise ExtraMissing("the extra is missing: pip install 'tidelog[remote]'") from error
     parts = urlsplit(url)
     prefix = "/".join(part for part in (parts.path.strip("/"), cluster_id) if part)
     try:

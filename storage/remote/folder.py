@@ -28,8 +28,8 @@ from storage.disk.file_end import write_fully
 from storage.disk.files import Bytes
 from storage.errors import ObjectExists
 
-_TRIES: Final = 10
-"""How often a directory is made that a deletion removes at the same moment."""
+_TRIES: Final = 100
+"""How often a directory is made that deletions remove at the same moment."""
 
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP)
 
@@ -50,8 +50,8 @@ class Folder:
         """Begin an object. Raises OSError."""
         path = f"{self.path}/{key}"
         for tries_left in reversed(range(_TRIES)):
-            os.makedirs(os.path.dirname(path), exist_ok=True)
             try:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
                 return FolderUpload(self, path)
             except FileNotFoundError:
                 if not tries_left:
