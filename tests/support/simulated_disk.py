@@ -346,6 +346,8 @@ class SimulatedFile:
     def pread(self, size: int, position: int) -> bytes:
         """See `File.pread`."""
         self._disk._count(Operation.READ, self.path)
+        if size < 0 or position < 0:
+            raise OSError(errno.EINVAL, "Invalid argument", self.path)
         return bytes(self._node.live[position : position + size])
 
     def truncate(self, size: int) -> None:
