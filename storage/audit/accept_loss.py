@@ -16,6 +16,7 @@ the lost records and covers their offsets, so that the log has no gap and consum
 | a log whose first segments are gone      | it starts at the first one that exists             |
 | the names of its objects in a store, too | the same                                           |
 | a log without any segment                | it starts, empty, where it had ended               |
+| none after those in an object store      | an empty batch up to where the log had ended       |
 
 No offset is assigned a second time: the log ends after every offset that the manifest, the
 checkpoints or the producer snapshots know to have been assigned.
@@ -157,6 +158,12 @@ class _Repair:
 
     def run(self) -> LossReport:
         self._check_remote()
+        if self._remote and not self._bases:
+            # The records after those in the store are gone: their segment has none to begin with.
+            base = self._manifest.facts[self._remote[-1]].next_offset
+            path = file_names.segment_file_path(self._directory, base, file_names.LOG_SUFFIX)
+            self._files.replace_atomically(path, b"")
+            self._bases = [base]
         following = [*self._bases[1:], None]
         for base, next_base in zip(self._bases, following, strict=False):
             end = self._mend(base, next_base)

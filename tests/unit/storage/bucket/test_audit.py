@@ -195,6 +195,27 @@ def test_a_loss_of_names_of_objects_can_be_accepted(machine: Machine) -> None:
     assert [log.log_start_offset, log.log_end_offset] == [first, 8]
 
 
+def test_a_loss_of_all_local_records_can_be_accepted(machine: Machine) -> None:
+    """What the store has stays; the log used to end at 0."""
+    log = machine.dir.topics["t"].logs[0]
+    drop_expired_locally(log, 10_000_000)
+    (active,) = [one.base_offset for one in log.segments if not one.is_remote]
+    machine.dir.close(1_000)
+    machine.disk.unlink(f"{ROOT}/t-0/{active:020d}.log")
+    assert Machine(machine.disk, machine.store).dir.topics["t"].logs[0].offline is not None
+    disk = machine.disk.power_cut(0, Survival.KEPT)
+    report = accept_loss(ROOT, "t", 0, disk)
+    assert [(lost.first_offset, lost.next_offset) for lost in report.lost] == [(active, 7)]
+    assert report.log_end_offset == 7
+    log = Machine(disk, machine.store).dir.topics["t"].logs[0]
+    assert log.offline is None
+    assert [log.log_start_offset, log.log_end_offset] == [0, 7]
+    log.append(memoryview(batch(1_000, size=150)), now_ms=1_000)
+    log.flush()
+    found = [record.offset for record in read_everything(log, machine.store)]
+    assert found == [*range(active), 7]
+
+
 def test_a_local_copy_that_goes_while_a_start_compares_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The segment has its object, and the map has still its piece."""
     monkeypatch.setattr(reading, "SLICE_BYTES", 100)
