@@ -132,7 +132,8 @@ class FolderUpload:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-            os.unlink(self._aside)
+            with suppress(OSError):  # the object counts without it
+                os.unlink(self._aside)
 
 
 def _sync_directory(path: str) -> None:
