@@ -53,7 +53,8 @@ class Folder:
             try:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 return FolderUpload(self, path)
-            except FileNotFoundError:
+            except (FileNotFoundError, FileExistsError):
+                # Also "exists": it went before `makedirs` looked whether it is a directory.
                 if not tries_left:
                     raise
         raise AssertionError
