@@ -53,6 +53,7 @@ from client.descriptions import (
     ResourceType,
 )
 from client.errors import BrokerRefused, InvalidType
+from client.this_machine import is_here
 from client.types import (
     Broker,
     OffsetAndTimestamp,
@@ -534,7 +535,7 @@ class Admin(GroupAdmin, ShareGroupAdmin, SecurityAdmin, TokenAdmin):
             node_id = (await self.brokers())[0].node_id
         connection = await self._connection_for(ResourceType.BROKER, str(node_id))
         host = self._cluster.brokers[node_id].host
-        return MetricsPort(await find_metrics_url(connection, node_id, host), security)
+        return MetricsPort(await find_metrics_url(connection, node_id, host, is_here), security)
 
     async def first_records(
         self,

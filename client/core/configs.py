@@ -3,9 +3,7 @@
 Requests only, one attempt each. Used by the admin client and by Spark's planner and jobs.
 """
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from socket import SOCK_DGRAM, getaddrinfo, socket
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -65,8 +63,10 @@ async def describe_configs(
     }
 
 
-def metrics_address(listener: str | None, broker_host: str) -> str:
+def metrics_address(listener: str | None, broker_host: str, is_here: Callable[[str], bool]) -> str:
     """Where the metrics port of a broker is reached, from its setting and its advertised host.
+
+    `is_here` says whether a host is this machine.
 
     Raises:
         UnsupportedByBroker: it has none, or none that can be reached from other machines.
@@ -80,7 +80,7 @@ def metrics_address(listener: str | None, broker_host: str) -> str:
     host = url.hostname or ""
     if host in _ANY_HOST:
         host = broker_host
-    elif is_loopback(host) and not is_loopback(broker_host) and not _is_here(broker_host):
+    elif is_loopback(host) and not is_loopback(broker_host) and not is_here(broker_host):
         raise UnsupportedByBroker(
             f"the metrics port of {broker_host} listens on {listener}, for that machine only: "
             f"ask there, or set {METRICS_LISTENER} to an address that others reach, or say where "
@@ -89,21 +89,12 @@ def metrics_address(listener: str | None, broker_host: str) -> str:
     return format_address(host, url.port or 0)
 
 
-def _is_here(host: str) -> bool:
-    """Whether a name or an address is one of this machine: only then can a socket be bound to it.
-
-    The client is connected to it, so its name was looked up a moment ago.
-    """
-    with suppress(OSError, UnicodeError):
-        for family, kind, protocol, _, address in getaddrinfo(host, 0, type=SOCK_DGRAM):
-            with suppress(OSError), socket(family, kind, protocol) as probe:
-                probe.bind(address)
-                return True
-    return False
-
-
-async def find_metrics_url(connection: Connection, node_id: int, broker_host: str) -> str:
+async def find_metrics_url(
+    connection: Connection, node_id: int, broker_host: str, is_here: Callable[[str], bool]
+) -> str:
     """`http://HOST:PORT` (or https) of the metrics port of a broker, by its own settings.
+
+    `is_here` as for `metrics_address`.
 
     Raises:
         BrokerRefused: the user must not see the settings.
@@ -113,7 +104,7 @@ async def find_metrics_url(connection: Connection, node_id: int, broker_host: st
         connection, ResourceType.BROKER, str(node_id), (METRICS_LISTENER, METRICS_SECURITY)
     )
     listener, security = found.get(METRICS_LISTENER), found.get(METRICS_SECURITY)
-    address = metrics_address(listener.value if listener else None, broker_host)
+    address = metrics_address(listener.value if listener else None, broker_host, is_here)
     scheme = "https" if security is not None and security.value == "tls" else "http"
     return f"{scheme}://{address}"
 

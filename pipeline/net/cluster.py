@@ -204,13 +204,15 @@ class Cluster:
         """
         # As in `settings`.
         from client.core.configs import find_metrics_url
+        from client.this_machine import is_here
 
         if len(self.core.brokers) != 1:
             raise UnsupportedByBroker(f"the cluster has {len(self.core.brokers)} brokers")
         ((node_id, broker),) = self.core.brokers.items()
 
         async def attempt() -> str:
-            return await find_metrics_url(await self.core.connection(node_id), node_id, broker.host)
+            connection = await self.core.connection(node_id)
+            return await find_metrics_url(connection, node_id, broker.host, is_here)
 
         return run(attempt())
 

@@ -10,11 +10,12 @@ import pytest
 
 from cli.exit_codes import ExitCode
 from cli.main import run
+from client import this_machine
 from client.admin import Admin
 from client.aio.explain import MetricsPort
-from client.core import configs
 from client.core.configs import metrics_address
 from client.errors import BrokerUnreachable, InvalidUse, UnsupportedByBroker
+from client.this_machine import is_here
 from client.types import TopicPartition
 from tests.support.broker import RunningBroker, batch, running_broker
 from tests.support.explain import explain_lookup
@@ -147,12 +148,12 @@ async def test_a_broker_without_a_metrics_port_says_so(tmp_path: Path) -> None:
     ],
 )
 def test_where_the_port_is_reached(listener: str, host: str, address: str) -> None:
-    assert metrics_address(listener, host) == address
+    assert metrics_address(listener, host, is_here) == address
 
 
 def test_a_port_for_its_own_machine_is_not_asked_from_another() -> None:
     with pytest.raises(UnsupportedByBroker, match=r"for that machine only.*--metrics HOST:PORT"):
-        metrics_address("127.0.0.1:9464", "198.51.100.7")
+        metrics_address("127.0.0.1:9464", "198.51.100.7", is_here)
 
 
 def test_a_port_for_its_own_machine_is_asked_there_whatever_its_name(
@@ -164,5 +165,5 @@ def test_a_port_for_its_own_machine_is_asked_there_whatever_its_name(
         assert host == "broker-1"
         return [(socket.AF_INET, type, 0, "", ("127.0.0.3", 0))]
 
-    monkeypatch.setattr(configs, "getaddrinfo", found)
-    assert metrics_address("127.0.0.1:9464", "broker-1") == "127.0.0.1:9464"
+    monkeypatch.setattr(this_machine, "getaddrinfo", found)
+    assert metrics_address("127.0.0.1:9464", "broker-1", is_here) == "127.0.0.1:9464"
