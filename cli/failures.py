@@ -23,6 +23,8 @@ class CommandFailed(Exception):
 
 def exit_code_of(error: Exception) -> ExitCode | None:
     """The exit code of an error that a user can cause, None for a defect of ours."""
+    if isinstance(error, CommandFailed):
+        return error.code
     from client.errors import (
         AddressUnusable,
         BrokerRefused,

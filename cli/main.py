@@ -13,7 +13,6 @@ import click
 
 from cli.exit_codes import ExitCode
 from cli.failures import (
-    CommandFailed,
     complain,
     exit_code_of,
     leave_broken_pipe,
@@ -149,9 +148,6 @@ def run(arguments: list[str] | None = None) -> int:
     except click.ClickException as error:
         complain(error.format_message())
         return error.exit_code
-    except CommandFailed as error:
-        complain(str(error))
-        return error.code
     except BrokenPipeError:
         return leave_broken_pipe()
     except Exception as error:

@@ -131,7 +131,7 @@ def command(
     try:
         return _serve(config_file, settings, protocol=protocol, clock=clock, as_json=as_json)
     except Exception as error:
-        code = error.code if isinstance(error, CommandFailed) else exit_code_of(error)
+        code = exit_code_of(error)
         if code is not None and (log_file is not None or log_format == "json"):
             logger.critical("%s", "; ".join(sentence_of(error).splitlines()))
             if log_file is None:  # who collects JSON lines finds no other text

@@ -25,7 +25,7 @@ from itertools import count
 from typing import Final
 
 from storage.disk.file_end import write_fully
-from storage.disk.files import Bytes
+from storage.disk.files import Bytes, RealFiles
 from storage.errors import ObjectExists
 
 _TRIES: Final = 100
@@ -74,7 +74,7 @@ class Folder:
         """
         directory = os.path.dirname(path)
         try:
-            _sync_directory(directory)
+            RealFiles().sync_directory(directory)
         except OSError as error:
             # Some file systems that are shared with a virtual machine have no sync of directories.
             if len(directory) >= len(self.path) and error.errno != errno.EINVAL:
@@ -135,11 +135,3 @@ class FolderUpload:
             self._fd = -1
             with suppress(OSError):  # the object counts without it
                 os.unlink(self._aside)
-
-
-def _sync_directory(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -61,18 +61,18 @@ class HeadWalk:
         self._block_position = 0
 
     def head(self, position: int) -> Entry:
-        """The head of the entry at `position`, which must be below `end`.
+        """The head of the entry at `position`.
 
         Raises:
             CorruptLog: there is no whole entry of a known format at this position.
         """
         at = position - self._block_position
         left = self.end - position
+        if left < _PREFIX_BYTES:
+            raise self.corrupt(position, f"{_PREFIX_BYTES} bytes at least", f"{max(left, 0)}")
         if at < 0 or at + min(BATCH_OVERHEAD, left) > len(self._block):
             self._load(position)
             at = 0
-        if left < _PREFIX_BYTES:
-            raise self.corrupt(position, f"{_PREFIX_BYTES} bytes at least", f"{left}")
         magic = self._block[at + MAGIC_AT]
         _, size = _FRAME.unpack_from(self._block, at)
         if magic > MAGIC_V2:

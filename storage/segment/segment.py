@@ -473,12 +473,8 @@ class Segment(SegmentEnd):
         self.records = UNKNOWN
         walk = self.walk()
         offset, position = self.offset_index.last()
-        if self.offset_index.count:
-            wanted = f"the entry that ends at offset {offset}"
-            if position >= self.size:
-                raise walk.corrupt(position, wanted, f"the end of the file at {self.size}")
-            if walk.head(position).last_offset != offset:
-                raise walk.corrupt(position, wanted, "another")
+        if self.offset_index.count and walk.head(position).last_offset != offset:
+            raise walk.corrupt(position, f"the entry that ends at offset {offset}", "another")
         timestamp, at_offset = self.time_index.last()
         start, self.max_timestamp, self.max_timestamp_offset = 0, NO_TIMESTAMP, self.base_offset
         if self.time_index.count:
