@@ -20,6 +20,7 @@ import click
 from cli.failures import CommandFailed
 from cli.output import Progress, format_size, print_json
 from storage.disk.checkpoints import MetaProperties
+from storage.disk.files import RealFiles
 from storage.kafka.kafka_export import CHECKPOINT_FILES
 
 _CHUNK_BYTES = 64 << 20
@@ -74,7 +75,7 @@ def copy_partitions(
     """
     check_new(target)
     target.mkdir(parents=True, exist_ok=True)
-    names = list(directories)
+    names, files = list(directories), RealFiles()
     copied_bytes = 0
     with Progress("copying partitions", len(names), is_quiet=is_quiet) as progress:
         for name in names:
@@ -83,12 +84,12 @@ def copy_partitions(
                 for file in sorted((source / name).iterdir()):
                     if is_wanted(file.name):
                         copied_bytes += copy_file(file, target / name / file.name)
-            sync_directory(target / name)
+            files.sync_directory(str(target / name))
             progress.advance(1, name)
     for name in CHECKPOINT_FILES:
         if (source / name).exists():
             copy_file(source / name, target / name)
-    sync_directory(target)
+    files.sync_directory(str(target))
     return copied_bytes
 
 
@@ -126,15 +127,6 @@ def copy_file(source: Path, target: Path) -> int:
         os.fsync(writer.fileno())
     shutil.copystat(source, target)
     return size
-
-
-def sync_directory(directory: Path) -> None:
-    """Make the names in `directory` durable."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _copy_some(source_fd: int, target_fd: int, count: int) -> int:

@@ -17,7 +17,6 @@ from cli.directory.directory_copy import (
     check_new,
     copy_partitions,
     report,
-    sync_directory,
 )
 from cli.directory.kraft_security import security_for_kafka
 from cli.exit_codes import ExitCode
@@ -171,7 +170,7 @@ def _convert(directory: Path, plan: ExportPlan, files: RealFiles) -> None:
         f"{directory}/{META_PROPERTIES_FILE}", format_meta_properties(plan.meta)
     )
     files.rename(f"{directory}/{JOURNAL_FILE}", f"{directory}/{EXPORTED_JOURNAL}")
-    sync_directory(directory)
+    files.sync_directory(str(directory))
 
 
 def _set_ages(directory: Path, plan: ExportPlan) -> None:
