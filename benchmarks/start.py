@@ -25,6 +25,7 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks.harness import brokers, loads, machine, report, wire
+from values.words import format_count
 
 TOPIC = "first"
 LONG_TOPIC = "long"
@@ -113,7 +114,7 @@ def tables(document: report.Document) -> str:
     runs = max(len(found) for by_name in document["starts"].values() for found in by_name.values())
     return (
         f"{report.table(head, rows)}\n\nMeasured {document['when']}, medians (and worst) of "
-        f"{report.plural(runs, 'run')}."
+        f"{format_count(runs, 'run')}."
     )
 
 

@@ -31,6 +31,7 @@ from pathlib import Path
 
 from benchmarks import request_cost
 from benchmarks.harness import brokers, loads, machine, report, wire
+from values.words import format_count
 
 WORKERS = (1, 2, 4, 8)
 ROUNDS = 5
@@ -125,7 +126,7 @@ def tables(document: report.Document) -> str:
     head = [f"{name} worker{'s' * (name != '1')}" for name in names]
     rounds = max((len(found) for found in document["rates"].values()), default=0)
     parts = [
-        f"Measured {document['when']}, medians of {report.plural(rounds, 'round')}, "
+        f"Measured {document['when']}, medians of {format_count(rounds, 'round')}, "
         f"`flush.policy=os`, {request_cost.IN_FLIGHT} requests in flight on each connection. "
         "CPU in microseconds for a request, of all workers together."
     ]

@@ -180,8 +180,8 @@ class Broker:
         if fresh is None:
             return
         plan = plan_reload(self.topics.broker_config, self._given, fresh)
-        if plan.needs_restart:
-            logger.warning("changed, but needs a restart: %s", ", ".join(plan.needs_restart))
+        for warning in plan.warnings:
+            logger.warning("%s", warning)
         try:
             await self.topics.make(self._apply(plan.config))
         except (ConfigErrors, TlsUnusable) as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.operator.machine_figures import build_facts
 from config import shown_value
+from values.words import format_count
 
 if TYPE_CHECKING:
     from broker.net.addresses import ReadyInfo
@@ -36,16 +37,21 @@ def started(
     config: "BrokerConfig", data_dir: "DataDir", logs: Sequence["Log"], ready: "ReadyInfo"
 ) -> list[str]:
     """What was found in the data directory, what a start after a crash did, who may connect."""
-    found = f"data directory {data_dir.path}: {len(data_dir.topics)} topics, {len(logs)} partitions"
+    found = (
+        f"data directory {data_dir.path}: {format_count(len(data_dir.topics), 'topic')}, "
+        f"{format_count(len(logs), 'partition')}"
+    )
     if data_dir.stopped_cleanly:
         found += ", stopped cleanly"
     else:
         reports = [log.recovery_report for log in logs]
+        rebuilt = sum(len(it.rebuilt_indexes) for it in reports)
+        offline = sum(log.quarantine is not None for log in logs)
         found += (
             f", new or not stopped cleanly: {sum(it.scanned_bytes for it in reports)} B of logs "
             f"checked, {sum(it.truncated_bytes for it in reports)} B cut, "
-            f"{sum(len(it.rebuilt_indexes) for it in reports)} indexes rebuilt, "
-            f"{sum(log.quarantine is not None for log in logs)} partitions offline"
+            f"{format_count(rebuilt, 'index', 'indexes')} rebuilt, "
+            f"{format_count(offline, 'partition')} offline"
         )
     listening = [
         f"{it.name} ({it.protocol}) at {it.host or '*'}:{ready.ports[it.name]}"

@@ -36,7 +36,7 @@ def exit_code_of(error: Exception) -> ExitCode | None:
     from config import ConfigErrors
     from protocol.error_codes import ErrorCode
     from protocol.errors import ProtocolError
-    from storage.errors import StorageError
+    from storage.errors import ForeignDataDir, StorageError
 
     missing = (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -45,6 +45,8 @@ def exit_code_of(error: Exception) -> ExitCode | None:
     )
     if isinstance(error, BrokerRefused) and error.code in missing:
         return ExitCode.NOT_FOUND
+    if isinstance(error, BrokerRefused) and error.code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+        return ExitCode.USAGE
     table: tuple[tuple[type[Exception], ExitCode], ...] = (
         (BrokerUnreachable, ExitCode.UNREACHABLE),
         (AddressUnusable, ExitCode.UNREACHABLE),
@@ -54,6 +56,7 @@ def exit_code_of(error: Exception) -> ExitCode | None:
         (ConfigErrors, ExitCode.CONFIG),
         (FileNotFoundError, ExitCode.NOT_FOUND),
         (IsADirectoryError, ExitCode.USAGE),
+        (ForeignDataDir, ExitCode.USAGE),
         (StorageError, ExitCode.FAILED),
         (ProtocolError, ExitCode.FAILED),
         (OSError, ExitCode.FAILED),

@@ -114,11 +114,6 @@ def format_size(size_bytes: int) -> str:
     return f"{size:.1f} {unit}"
 
 
-def format_count(count: int, one: str, many: str = "") -> str:
-    """A number with its noun, such as ``1 record`` or ``1,204 records``."""
-    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
-
-
 class Progress(AbstractContextManager["Progress"]):
     """A bar on stderr during a long operation; silent where stderr is not a terminal."""
 

@@ -24,6 +24,8 @@ and silently wrong for data of 1971. A local time that a clock change skips or r
 well, for the same reason.
 """
 
+import functools
+import os
 import re
 from datetime import date, datetime, timedelta, timezone, tzinfo
 
@@ -61,6 +63,9 @@ _STEP = re.compile(r"(\d+)(ms|[smhdw])", re.I)
 _NAMED_ZONE = re.compile(
     r"(?P<time>\S.*?)(?:\s*\[(?P<brackets>[^\]]+)\]|\s+(?P<word>[A-Za-z][\w+/-]*))"
 )
+
+_ZONE_RULE = re.compile(r"(<[\w+-]{3,}>|[A-Za-z]{3,})[+-]?\d")
+"""A zone that TZ states by itself (POSIX), such as CET-1CEST."""
 
 _TEXT_MAX = 200
 """Longer texts are not times; Python refuses to parse numbers of several thousand digits."""
@@ -370,6 +375,7 @@ def _resolve(naive: datetime, zone: tzinfo | None, word: str, *, lenient: bool =
 def _localised(naive: datetime, zone: tzinfo | None) -> datetime:
     if zone is not None:
         return naive.replace(tzinfo=zone)
+    _check_local_zone(os.environ.get("TZ", "").removeprefix(":"))
     try:
         return naive.astimezone()
     except (OverflowError, ValueError):
@@ -382,3 +388,17 @@ def _localised(naive: datetime, zone: tzinfo | None) -> datetime:
 def _epoch_ms(moment: datetime) -> int:
     # Whole numbers throughout: a float of today's microseconds cannot hold every millisecond.
     return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+@functools.cache
+def _check_local_zone(name: str) -> None:
+    """Refuse a TZ that the system does not know: it takes it for UTC, and says nothing."""
+    if not name or name.upper() in ("UTC", "GMT") or _ZONE_RULE.match(name):
+        return
+    from zoneinfo import TZPATH
+
+    if not any(os.path.isfile(os.path.join(folder, name)) for folder in TZPATH):
+        raise InvalidTime(
+            f"TZ={name} names no time zone of this machine, and local times would count as UTC: "
+            "correct it (or install the package tzdata), or write the offset or Z with the time"
+        )

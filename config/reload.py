@@ -4,6 +4,7 @@ The same settings may change as through the protocol (``dynamic`` in `config.bro
 names the others, which wait for a restart.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -18,12 +19,21 @@ class ReloadPlan:
     """The next configuration, without the settings made at run time, and the names that differ.
 
     The fields of `config` have their old values: `config.load.with_dynamic` derives new ones from
-    its settings. `changed` and `needs_restart` are names of settings.
+    its settings. `changed` and `needs_restart` are names of settings, `notices` the new ones
+    about settings that do not apply.
     """
 
     config: BrokerConfig
     changed: tuple[str, ...]
     needs_restart: tuple[str, ...]
+    notices: tuple[str, ...]
+
+    @property
+    def warnings(self) -> Iterator[str]:
+        """What the operator has to know of the new configuration."""
+        if self.needs_restart:
+            yield f"changed, but needs a restart: {', '.join(self.needs_restart)}"
+        yield from self.notices
 
 
 def plan_reload(running: BrokerConfig, given: BrokerConfig, fresh: BrokerConfig) -> ReloadPlan:
@@ -59,6 +69,7 @@ def plan_reload(running: BrokerConfig, given: BrokerConfig, fresh: BrokerConfig)
         ),
         changed=tuple(changed),
         needs_restart=tuple(needs_restart),
+        notices=tuple(one for one in fresh.notices if one not in running.notices),
     )
 
 

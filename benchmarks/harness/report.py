@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import machine
+from values.words import format_count
 
 Document = dict[str, Any]
 """A run as JSON; every benchmark's document has "kind", "when" and "machine"."""
@@ -119,12 +120,7 @@ def rounds(document: Document) -> str:
     if not counted:
         return "0 rounds"
     few, many = min(counted), max(counted)
-    return plural(many, "round") if few == many else f"{few} to {many} rounds"
-
-
-def plural(count: int, noun: str) -> str:
-    """The number with its noun."""
-    return f"{count} {noun}{'s' * (count != 1)}"
+    return format_count(many, "round") if few == many else f"{few} to {many} rounds"
 
 
 def mean_of_rates(

@@ -250,6 +250,10 @@ class _Paced:
         """See `ObjectStore.list_objects`."""
         return self._store.list_objects(prefix)
 
+    def list_unfinished(self) -> Iterator[StoredObject]:
+        """See `ObjectStore.list_unfinished`."""
+        return self._store.list_unfinished()
+
 
 class _PacedUpload:
     """An upload that sleeps, in its thread, when it is ahead of its rate."""

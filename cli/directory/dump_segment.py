@@ -27,7 +27,7 @@ import click
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import json_option
-from cli.output import format_count, json_line, say
+from cli.output import json_line, say
 from cli.record_format import text_of
 from client.times import format_time
 from protocol.errors import ProtocolError
@@ -48,6 +48,7 @@ from storage.segment.offset_index import OffsetIndex
 from storage.segment.time_index import TimeIndex
 from storage.segment.txn_index import ENTRY as TXN_ENTRY
 from values.dataclasses import dataclass
+from values.words import format_count
 
 _WINDOW_BYTES = 4 * 1024 * 1024
 """How much of a log is scanned at a time."""

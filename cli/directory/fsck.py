@@ -13,7 +13,7 @@ import click
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import DirectoryType, json_option
-from cli.output import Progress, format_count, format_size, print_json
+from cli.output import Progress, format_size, print_json
 from cli.stores import cluster_of, open_bucket
 from storage.audit.accept_loss import accept_loss
 from storage.audit.fsck import AuditReport, audit_directory
@@ -24,6 +24,7 @@ from storage.disk.checkpoints import META_PROPERTIES_FILE
 from storage.disk.file_names import parse_partition_directory_name, parse_segment_file_name
 from storage.disk.files import RealFiles
 from storage.errors import DataDirLocked, StoreFailed
+from values.words import format_count
 
 
 @click.command()

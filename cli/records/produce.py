@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from cli.broker_options import TIME, TOPIC, BrokerOptions, ask_admin, broker_options, run_async
 from cli.failures import CommandFailed
 from cli.options import WholeNumber, check_contradiction, now_ms
-from cli.output import Progress, format_count, format_size, note
+from cli.output import Progress, format_size, note
 from cli.record_format import Outgoing, field_of, from_json, read_time, unescape
 from cli.records.template import line_reader
 from client.admin import Admin
@@ -24,6 +24,7 @@ from client.producer import Producer
 from client.times import format_duration, format_time
 from protocol.error_codes import ErrorCode
 from values.dataclasses import dataclass
+from values.words import format_count
 
 RAW: Final = "raw"
 JSON: Final = "json"

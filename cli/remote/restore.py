@@ -15,7 +15,7 @@ import click
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import json_option
-from cli.output import format_count, format_size, print_json
+from cli.output import format_size, print_json
 from cli.stores import not_opened, open_bucket, run_all
 from storage.bucket.clusters import clusters_in
 from storage.bucket.emptied import Hole, name_entries, name_unreadable, read_to_hole
@@ -29,6 +29,7 @@ from storage.disk.steps import run_steps
 from storage.errors import StorageError, StoreFailed
 from storage.remote.engine import BadStoreUrl, list_clusters
 from storage.remote.object_store import ObjectStore
+from values.words import format_count
 
 ALIVE_MS = 60_000
 """A bucket that was written to within this time, and not released, has a broker that runs."""

@@ -13,7 +13,7 @@ import click
 from cli.exit_codes import ExitCode
 from cli.failures import CommandFailed
 from cli.options import DirectoryType, WholeNumber, json_option
-from cli.output import format_count, format_size, print_json, print_table
+from cli.output import format_size, print_json, print_table
 from cli.stores import cluster_of, directory_id_of, open_bucket
 from client.times import format_duration
 from storage.audit.remote import (
@@ -32,6 +32,7 @@ from storage.directory.claim import LOCK_FILE
 from storage.disk.files import RealFiles
 from storage.errors import StoreFailed
 from storage.remote.object_store import ObjectStore
+from values.words import format_count
 
 _MS_PER_HOUR = 3_600_000
 PRICE = 0.023
@@ -195,6 +196,7 @@ def _compare(
         return compare(
             partitions,
             store.list_objects(),
+            unfinished=store.list_unfinished(),
             named_there=objects_in(state),
             journal=read_journal(str(directory), RealFiles()),
             now_ms=time.time_ns() // 1_000_000,

@@ -40,6 +40,7 @@ from protocol.acl import WILDCARD, Acl, Permission
 from storage.directory.metadata import KIND_BROKER_OVERRIDES, ONLY_KEY
 from storage.directory.metadata_journal import JOURNAL_FILE, read_documents
 from values.dataclasses import dataclass
+from values.words import format_count
 
 ITERATIONS_GOOD = 8192
 SALT_BYTES_GOOD = 8
@@ -469,7 +470,7 @@ def _rules(place: _Place) -> Iterator[Finding]:
     if place.acls and not place.has_authorizer:
         yield warn(
             "rules",
-            f"there are {len(place.acls)} rules, but no authorizer: none of them counts",
+            f"{format_count(len(place.acls), 'rule')}, but no authorizer: none of them counts",
             "set authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         )
     if place.has_authorizer and place.config.allow_everyone_if_no_acl_found:

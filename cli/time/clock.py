@@ -7,11 +7,11 @@ import click
 
 from cli.broker_options import DURATION, BrokerOptions, TimeType, ask_admin
 from cli.options import now_ms
-from cli.output import format_count
 from cli.time.options import metrics_options, print_document
 from client.admin import Admin
 from client.times import format_duration, format_time, parse_time
 from values.limits import CLOCK_STEP_MAX_MS
+from values.words import format_count
 
 
 def _checked(text: str) -> str:

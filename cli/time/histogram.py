@@ -6,9 +6,10 @@ import click
 
 from cli.broker_options import TIME, BrokerOptions
 from cli.options import WholeNumber
-from cli.output import format_count, format_size, print_table
+from cli.output import format_size, print_table
 from cli.time.options import ask_about, note_unanswered, print_document, topic_options
 from client.times import format_duration, format_time
+from values.words import format_count
 
 _BARS: Final = 24
 _LONGEST: Final = 40

@@ -7,10 +7,11 @@ import click
 from cli.broker_options import BrokerOptions
 from cli.changes import check_topic_settings
 from cli.options import parse_pairs
-from cli.output import format_count, format_size, print_table
+from cli.output import format_size, print_table
 from cli.time.options import ask_about, note_unanswered, print_document, topic_options
 from client.errors import InvalidUse
 from client.times import format_duration, format_time
+from values.words import format_count
 
 _ROWS = 20
 

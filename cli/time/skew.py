@@ -6,9 +6,10 @@ import click
 
 from cli.broker_options import BrokerOptions
 from cli.options import WholeNumber
-from cli.output import format_count, format_size, print_table
+from cli.output import format_size, print_table
 from cli.time.options import ask_about, note_unanswered, print_document, topic_options
 from client.times import find_unit_mistake, format_duration, format_time
+from values.words import format_count
 
 _AHEAD_MS = 60_000
 """A clock that is so far ahead is named; less is ordinary."""

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from cli.output import format_count
 from client.times import format_time
+from values.words import format_count
 
 SHIPPED_INDEX = "timeindex"
 """The index of a topic without an auxiliary index; older brokers did not report it."""

@@ -16,6 +16,7 @@ from client.descriptions import GroupInfo
 from client.errors import BrokerRefused, BrokerUnreachable, InvalidUse, UnsupportedByBroker
 from client.times import format_duration
 from client.types import TopicPartition
+from values.words import format_count
 
 _UNKNOWN_LAG: Final = GroupLag(None, None)
 _STEADY: Final = 0.05
@@ -71,7 +72,7 @@ def describe(*, group_id: str, broker: BrokerOptions, as_json: bool) -> None:
         print_json(document_of(info, rows))
         return
     say(
-        f"{info.group_id}: {info.state}, {len(info.members)} members"
+        f"{info.group_id}: {info.state}, {format_count(len(info.members), 'member')}"
         + (f", assignor {info.assignor}" if info.assignor else "")
     )
     if rows:

@@ -35,6 +35,7 @@ from client.errors import BrokerRefused
 from client.share_consumer import ShareConsumer
 from client.types import TopicPartition
 from protocol.error_codes import ErrorCode
+from values.words import format_count
 
 _BATCH_RECORDS = 500
 
@@ -160,7 +161,7 @@ def describe(*, group_id: str, broker: BrokerOptions, as_json: bool) -> None:
     if as_json:
         print_json(document_of(info, rows))
         return
-    say(f"{info.group_id}: {info.state}, {len(info.members)} members")
+    say(f"{info.group_id}: {info.state}, {format_count(len(info.members), 'member')}")
     if rows:
         print_table(
             "TOPIC,>PARTITION,>START,>LAG,MEMBERS",
@@ -249,7 +250,7 @@ async def _reset(admin: Admin, group_id: str, move: Move) -> list[Moved]:
         members = ()
     if members:
         raise BrokerRefused(
-            f"moving share group {group_id}, which has {len(members)} members",
+            f"moving share group {group_id}, which has {format_count(len(members), 'member')}",
             ErrorCode.NON_EMPTY_GROUP,
         )
     positions = await admin.share_group_offsets(group_id)

@@ -40,6 +40,7 @@ from protocol.api.metadata import (
     MetadataResponseTopic,
 )
 from protocol.error_codes import ErrorCode
+from values.words import format_count
 
 logger = logging.getLogger("tidelog.client.core.cluster")
 
@@ -417,10 +418,8 @@ class Cluster:
         topic = await self.topic_with(*partition)
         info = topic.partitions.get(partition.partition)
         if info is None:
-            count = len(topic.partitions)
-            raise self._missing(
-                f"{partition} does not exist ({partition.topic} has {count} partitions)"
-            )
+            count = format_count(len(topic.partitions), "partition")
+            raise self._missing(f"{partition} does not exist ({partition.topic} has {count})")
         if info.leader == NO_LEADER:
             self.forget_topic(partition.topic)
             raise BrokerRefused(f"{partition} has no leader", ErrorCode.LEADER_NOT_AVAILABLE)

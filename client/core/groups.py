@@ -24,6 +24,7 @@ from protocol.api.describe_groups import (
 from protocol.api.list_groups import ListGroupsRequest
 from protocol.api.share_group_describe import DescribedGroup as ShareGroupInfo
 from protocol.error_codes import ErrorCode
+from values.words import format_count
 
 
 class GroupAdmin:
@@ -106,7 +107,7 @@ class GroupAdmin:
         members = (await self.describe_group(group_id)).members
         if members:
             raise BrokerRefused(
-                f"moving group {group_id}, which has {len(members)} members",
+                f"moving group {group_id}, which has {format_count(len(members), 'member')}",
                 ErrorCode.NON_EMPTY_GROUP,
             )
 

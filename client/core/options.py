@@ -109,6 +109,11 @@ class Security:
             )
         elif self.mechanism:
             check_text("username", self.username)
+            if not self.password:
+                raise InvalidUse(
+                    f"password is empty, and {self.mechanism} needs one: give the password of "
+                    f"{self.username!r}"
+                )
         elif self.username or self.password:
             raise InvalidUse(
                 f"username={self.username!r} is sent by no mechanism: give mechanism, one of "

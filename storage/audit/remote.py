@@ -14,6 +14,8 @@ a PUT that a store carried out after its deadline. An object counts as garbage o
   name it; or its topic is known neither to a directory nor to the journal. Without a journal no
   topic is unknown: the directory may be that of another worker, or a part of a backup.
 
+What an upload has left beside the objects of a folder is garbage by its age alone.
+
 So the objects of a partition whose directory or manifest is lost are never garbage: they are the
 only copy. Nothing is garbage by the directory of a former owner: the one that took the bucket over
 writes there. The caller checks that (`cli.remote.tier`).
@@ -127,6 +129,7 @@ def compare(
     partitions: Iterable[TieredPartition],
     stored: Iterable[StoredObject],
     *,
+    unfinished: Iterable[StoredObject] = (),
     named_there: Iterable[RemoteObject] = (),
     journal: bytes,
     now_ms: int,
@@ -134,7 +137,8 @@ def compare(
 ) -> Comparison:
     """Compare what the directory names with a listing of the bucket.
 
-    `named_there` are the objects that the bucket's journal names; `journal` is the content of the
+    `unfinished` is what uploads have left that did not end. `named_there` are the objects that the
+    bucket's journal names; `journal` is the content of the
     metadata journal. Both and the directory must have been read before the listing began: an object
     that was named since is too new to be garbage.
     """
@@ -162,6 +166,7 @@ def compare(
             journal and not is_known and None not in known_topics
         ):
             result.garbage.append(one)
+    result.garbage += (one for one in unfinished if one.modified_ms <= now_ms - older_than_ms)
     wanted = [one for part in partitions if part.partition is not None for one in part.wanted]
     result.missing = [one for one in wanted if seen.get(one.key) != one.object_bytes]
     return result

@@ -41,6 +41,7 @@ from storage.errors import (
     StorageFailed,
 )
 from values.dataclasses import dataclass
+from values.words import format_count
 
 LOCK_FILE: Final = ".lock"
 STANDBY_FILE: Final = "standby"
@@ -226,12 +227,13 @@ def plan_adoption(
     notices = []
     if topics:
         notices.append(
-            f"adopted {len(topics)} topics by their directories; their own settings are not in "
-            "there: retention.ms is -1 for each until you set them"
+            f"adopted {format_count(len(topics), 'topic')} by their directories; their own "
+            "settings are not in there: retention.ms is -1 for each until you set them"
         )
     if others:
         notices.append(
-            f"{len(others)} partitions belong to topics of which other brokers hold the rest"
+            f"{format_count(len(others), 'partition')} of topics of which other brokers hold "
+            "the rest"
         )
     return topics, notices
 

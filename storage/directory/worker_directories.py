@@ -34,6 +34,7 @@ from storage.disk.checkpoints import (
 from storage.disk.file_names import partition_directory_name
 from storage.disk.files import Files
 from storage.errors import DataDirLocked, ForeignDataDir
+from values.words import format_count
 
 _PREFIX: Final = "worker."
 _LOCK_FILE: Final = ".lock"
@@ -85,7 +86,9 @@ def gather_partitions(
     notices = []
     for worker, partitions in moving.items():
         _move(path, worker, partitions, files)
-        notices.append(f"{len(partitions)} partitions of worker {worker} are worker 1's now")
+        notices.append(
+            f"worker 1 has {format_count(len(partitions), 'partition')} of worker {worker} now"
+        )
     if all(set(topic.workers) <= {FIRST_WORKER} for topic in journal.topics().values()):
         journal.forget_workers()
     return notices

@@ -32,7 +32,7 @@ from urllib.parse import urlsplit
 from protocol.records.checksums import crc32c
 from storage.disk.files import Bytes
 from storage.errors import ObjectExists, ObjectMissing, StoreFailed
-from storage.remote.folder import Folder, FolderUpload
+from storage.remote.folder import Folder, FolderUpload, is_unfinished
 from storage.remote.object_store import ObjectStore, ObjectUpload, StoredObject
 from values.store_url import check_store_url, without_credentials
 
@@ -272,6 +272,10 @@ class _Engine:
                         int(found["last_modified"].timestamp() * 1000),
                     )
 
+    def list_unfinished(self) -> Iterator[StoredObject]:
+        """See `ObjectStore.list_unfinished`."""
+        return iter(())
+
 
 class _FolderEngine(_Engine):
     """A folder, whose objects are on the disk when they count (`storage.remote.folder`)."""
@@ -297,8 +301,17 @@ class _FolderEngine(_Engine):
 
     def delete(self, key: str) -> None:
         """See `ObjectStore.delete`."""
+        if is_unfinished(key):
+            with _translated("DELETE", key):
+                self._folder.remove_unfinished(key)
+            return
         self._folder.forget(key)
         super().delete(key)
+
+    def list_unfinished(self) -> Iterator[StoredObject]:
+        """See `ObjectStore.list_unfinished`."""
+        with _translated("LIST", ""):
+            yield from self._folder.unfinished()
 
 
 class _FolderPut:

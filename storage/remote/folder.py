@@ -12,14 +12,16 @@ The order is what counts:
 3. The directory is synced, and the directories above that were made for it.
 
 A file that a crash has left beside has a name as the library's own have, ``NAME#NUMBER``, which no
-listing shows. A directory that holds no object any more is removed by the library; the next object
-makes it again.
+listing of objects shows; `Folder.unfinished` does, for ``tidelog tier gc``. A directory that holds
+no object any more is removed by the library; the next object makes it again.
 
 Source: POSIX `link`, `fsync`; the layout is that of `LocalFileSystem` of the crate object_store.
 """
 
 import errno
 import os
+import re
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
 from typing import Final
@@ -27,14 +29,22 @@ from typing import Final
 from storage.disk.file_end import write_fully
 from storage.disk.files import Bytes, RealFiles
 from storage.errors import ObjectExists
+from storage.remote.object_store import StoredObject
 
 _TRIES: Final = 100
 """How often a directory is made that deletions remove at the same moment."""
 
 _NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP)
 
+_UNFINISHED: Final = re.compile(r".+#[0-9]+")
+
 _FILE_MODE: Final = 0o666
 """As the library has it: the user's umask says who else may read, such as Spark's workers."""
+
+
+def is_unfinished(key: str) -> bool:
+    """Whether it is the name of a file beside an object, not of an object."""
+    return _UNFINISHED.fullmatch(key) is not None
 
 
 class Folder:
@@ -65,6 +75,20 @@ class Folder:
         while len(directory) > len(self.path):
             self._durable.discard(directory)
             directory = os.path.dirname(directory)
+
+    def unfinished(self) -> Iterator[StoredObject]:
+        """The files of uploads that are under way or were cut off. Raises OSError."""
+        for directory, _, names in os.walk(self.path):
+            for path in (f"{directory}/{name}" for name in names if is_unfinished(name)):
+                with suppress(FileNotFoundError):
+                    found = os.stat(path)
+                    key = path.removeprefix(f"{self.path}/")
+                    yield StoredObject(key, found.st_size, found.st_mtime_ns // 1_000_000)
+
+    def remove_unfinished(self, key: str) -> None:
+        """Remove the file of an upload that was cut off, if it is there. Raises OSError."""
+        with suppress(FileNotFoundError):
+            os.unlink(f"{self.path}/{key}")
 
     def sync_name(self, path: str) -> None:
         """Make the name of a file in this store durable, with those of its directories.

@@ -76,3 +76,9 @@ class ObjectStore(Protocol):
 
     def list_objects(self, prefix: str = "") -> Iterator[StoredObject]:
         """All objects whose names begin with `prefix`, in any order."""
+
+    def list_unfinished(self) -> Iterator[StoredObject]:
+        """What broken uploads have left beside the objects, under names that `delete` takes.
+
+        A folder has them; the parts of an upload to a bucket expire by the bucket's own rules.
+        """

@@ -136,6 +136,9 @@ class SimulatedStore:
             if is_there and key not in self.unlisted:
                 yield StoredObject(key, len(data), self._modified_ms[key])
 
+    def list_unfinished(self) -> Iterator[StoredObject]:
+        return iter(())
+
     def create(self, key: str, data: bytes) -> None:
         """Put an object there, as a PUT does; an existing name is refused."""
         if key in self.objects:

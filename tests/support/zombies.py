@@ -14,9 +14,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from tests.support.broker import BrokerProcess, RawClient, batch
+from tests.support.broker import ANSWER_TIMEOUT_S, BrokerProcess, RawClient, batch
 from tests.support.cli import tidelog
-from tests.support.requests import create_topic, fetch, list_offset, produce, values_of
+from tests.support.requests import (
+    PRODUCE_VERSION,
+    create_topic,
+    fetch,
+    list_offset,
+    produce_request,
+    values_of,
+)
 
 TOPIC = {
     "segment_bytes": "2000",
@@ -24,6 +31,7 @@ TOPIC = {
     "remote_acks_enable": "true",
     "retention_ms": "-1",
 }
+_CYCLE_S = 120
 _BEFORE, _AFTER, _LATE = 20_000, 30_000, 40_000
 """First numbers of what the new owner gets before and after the other continues, and that one."""
 
@@ -37,12 +45,16 @@ async def client_of(port: int) -> AsyncIterator[RawClient]:
         await client.close()
 
 
-async def write(port: int, numbers: range, acknowledged: list[int]) -> None:
+async def write(
+    port: int, numbers: range, acknowledged: list[int], *, wait_s: float = ANSWER_TIMEOUT_S
+) -> None:
     """Produce one number after the other, with acks=all, until one is refused."""
     async with client_of(port) as client:
         for number in numbers:
-            answer = await produce(client, "t", batch(str(number), timestamp=number))
-            if answer.error_code:
+            records = batch(str(number), timestamp=number)
+            client.send(produce_request("t", records), PRODUCE_VERSION)
+            (topic,) = (await client.receive(wait_s)).responses
+            if topic.partition_responses[0].error_code:
                 return
             acknowledged.append(number)
 
@@ -74,7 +86,8 @@ async def zombie_cycle(folder: Path, url: str, *, seed: int) -> None:
         second = BrokerProcess(folder / "second", **standby, **settings)
         brokers.append(second)
         other = await asyncio.to_thread(second.wait_ready)
-        writing = asyncio.create_task(write(port, range(40, 10_000), acknowledged))
+        # One of its requests waits while the owner is stopped, however long a promotion takes.
+        writing = asyncio.create_task(write(port, range(40, 10_000), acknowledged, wait_s=_CYCLE_S))
         while len(acknowledged) <= 40 and not writing.done():
             await asyncio.sleep(0.05)
         await asyncio.sleep(rng.random())
@@ -84,7 +97,8 @@ async def zombie_cycle(folder: Path, url: str, *, seed: int) -> None:
         fresh: list[int] = []
         await write(other, range(_BEFORE, _BEFORE + 20), fresh)
         first.process.send_signal(signal.SIGCONT)
-        await writing
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            await writing
         # What was under way when it was stopped was in the bucket or is refused.
         assert len(acknowledged) <= count + 1
         late: list[int] = []

@@ -459,7 +459,7 @@ def test_a_share_group_reads_is_described_moved_and_deleted(
         (["produce", "t", "--format", "xml"], ExitCode.USAGE, "raw, json, or a template"),
         (["produce", "t", "--format", "{value}{key}"], ExitCode.USAGE, "no text between"),
         (["produce", "t", "--format", "{key} {value}", "-K", ":"], ExitCode.USAGE, "contradict"),
-        (["topic", "create", "a b"], ExitCode.FAILED, "INVALID_TOPIC"),
+        (["topic", "create", "a b"], ExitCode.USAGE, "INVALID_TOPIC"),
         (["group", "describe", "nope"], ExitCode.NOT_FOUND, "GROUP_ID_NOT_FOUND"),
         (["topic", "list", "-b", "127.0.0.1:1"], ExitCode.UNREACHABLE, "nothing listens"),
         (["topic", "list", "-b", "h:x"], ExitCode.USAGE, "write host:port"),

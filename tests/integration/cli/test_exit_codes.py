@@ -277,7 +277,7 @@ CASES: list[tuple[list[str], ExitCode]] = [
     (["token", "list"], ExitCode.FAILED),
     (["token", "renew", "id"], ExitCode.FAILED),
     (["token", "expire", "id"], ExitCode.FAILED),
-    (["topic", "create", "a b"], ExitCode.FAILED),
+    (["topic", "create", "a b"], ExitCode.USAGE),
     (["topic", "create", "there"], ExitCode.FAILED),
     (["topic", "alter", "there", "--set", "retention.ms=x"], ExitCode.FAILED),
     (["topic", "create", "new", "--set", "retention.ms=x"], ExitCode.FAILED),

@@ -60,14 +60,18 @@ def test_status_and_gc(tiered: tuple[Path, str, Path]) -> None:
 
     orphan = folder / objects[0].name.replace("-0-", "-9-")
     orphan.write_bytes(b"cut off")
+    beside = folder / f"{objects[0].name}#1"
+    beside.write_bytes(b"cut off by a crash")
     assert "0 objects" in tidelog("tier", "gc", str(directory), "--url", url).stdout
     old_s = orphan.stat().st_mtime - 2 * DAY_S
-    for path in (orphan, *objects):
+    for path in (orphan, beside, *objects):
         os.utime(path, (old_s, old_s))
     listed = tidelog("tier", "gc", str(directory), "--url", url)
     assert orphan.name in listed.stdout
-    assert "1 object" in listed.stdout
+    assert beside.name in listed.stdout
+    assert "2 objects" in listed.stdout
     assert orphan.exists()
+    assert beside.exists()
     done = tidelog("tier", "gc", str(directory), "--url", url, "--delete", "--json")
     assert json.loads(done.stdout)["deleted"] is True
     assert sorted(folder.iterdir()) == objects

@@ -94,10 +94,11 @@ async def test_sighup_reloads_what_may_change_and_never_kills(tmp_path: Path) ->
     with serving(tmp_path, "--config", str(file)) as served:
         async with Admin(served.bootstrap) as admin:
             await admin.create_topic("t")
-            file.write_text("log.retention.ms=2000000\nnum.partitions=3\n")
+            file.write_text("log.retention.ms=2000000\nnum.partitions=3\nzookeeper.connect=z\n")
             served.process.send_signal(signal.SIGHUP)
             served.wait_for_line("the configuration is reloaded: log.retention.ms")
             served.wait_for_line("changed, but needs a restart: num.partitions")
+            served.wait_for_line("does not apply: there is no ZooKeeper")
             assert (await admin.topic_configs("t"))["retention.ms"].value == "2000000"
             file.write_text("nope=1\nnum.partitions=zero\n")
             served.process.send_signal(signal.SIGHUP)

@@ -280,7 +280,7 @@ def test_a_foreign_mechanism_is_answered_with_those_offered(
 ) -> None:
     broker = brokers(sasl("SCRAM-SHA-256", "ann", "secret"))
     with pytest.raises(BrokerRefused, match="the broker offers: SCRAM-SHA-256"):
-        face(options(broker.port, mechanism="PLAIN", username="ann"), ask)
+        face(options(broker.port, mechanism="PLAIN", username="ann", password="secret"), ask)
 
 
 @pytest.mark.parametrize(

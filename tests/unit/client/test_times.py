@@ -1,6 +1,7 @@
 """The grammar of times: what is understood, and how mistakes are named."""
 
 import time
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -173,6 +174,19 @@ def test_the_calendars_last_day_is_a_time_in_every_local_zone(
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("zone", "is_known"),
+    [("Nope/Zone", False), ("Berlin", False), ("CET-1CEST", True), ("<+03>-3", True), ("", True)],
+)
+def test_local_times_are_refused_in_a_zone_that_the_system_would_take_for_utc(
+    zone: str, is_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+    with nullcontext() if is_known else pytest.raises(InvalidTime, match=f"TZ={zone} names no"):
+        parse_time("2013-07-04", now_ms=NOW_MS)
+    assert parse_time("2013-07-04T00:00Z", now_ms=NOW_MS)
 
 
 @pytest.mark.parametrize(

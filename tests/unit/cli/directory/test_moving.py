@@ -127,7 +127,7 @@ def test_targets_that_hold_something_are_refused(
     (tmp_path / "full" / "x").touch()
     assert run(["export-kraft", str(directory), str(tmp_path / "full")]) == ExitCode.FAILED
     assert "not empty" in capsys.readouterr().err
-    assert run(["import", str(directory), str(tmp_path / "new")]) == ExitCode.FAILED
+    assert run(["import", str(directory), str(tmp_path / "new")]) == ExitCode.USAGE
     assert "Tidelog's already" in capsys.readouterr().err
 
 

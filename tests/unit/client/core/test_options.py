@@ -47,6 +47,7 @@ def test_several_addresses_may_come_as_a_list() -> None:
             "choose PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTH",
         ),
         ({"mechanism": "PLAIN"}, "username is empty"),
+        ({"mechanism": "PLAIN", "username": "ann"}, "password is empty, and PLAIN needs one"),
         ({"mechanism": "OAUTHBEARER"}, "give either token_file, or token, a function"),
         ({"mechanism": "OAUTHBEARER", "token_file": "t", "token": str}, "give either token_file"),
         ({"mechanism": "OAUTHBEARER", "token": "abc"}, "token is no function"),
@@ -67,7 +68,8 @@ def test_security_that_contradicts_itself_is_refused(fields: Any, message: str) 
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("mechanism", ["", "PLAIN"])
 def test_the_protocol_is_named_as_listeners_are(tls: bool, mechanism: str) -> None:
-    security = Security(tls=tls, mechanism=mechanism, username="ann" if mechanism else "")
+    username, password = ("ann", "hush") if mechanism else ("", "")
+    security = Security(tls=tls, mechanism=mechanism, username=username, password=password)
     sasl, below = "SASL_" if mechanism else "", "SSL" if tls else "PLAINTEXT"
     assert security.protocol == sasl + below
 

@@ -658,7 +658,7 @@ def test_directory_of_apache_kafka_is_adopted() -> None:
     assert found.topic_id == topic.topic_id
     assert [log.log_end_offset for log in found.logs] == [0, 6]
     assert list(adopted.topics) == ["flights"]
-    assert any("adopted 1 topics" in notice for notice in adopted.notices)
+    assert any("adopted 1 topic by" in notice for notice in adopted.notices)
     assert any("other brokers hold the rest" in notice for notice in adopted.notices)
     assert found.config.retention_ms == -1, "what was set is not known, so nothing is deleted"
 
