@@ -400,5 +400,5 @@ def _check_local_zone(name: str) -> None:
     if not any(os.path.isfile(os.path.join(folder, name)) for folder in TZPATH):
         raise InvalidTime(
             f"TZ={name} names no time zone of this machine, and local times would count as UTC: "
-            "correct it (or install the package tzdata), or write the offset or Z with the time"
+            "correct it, install the system's package tzdata, or write Z or an offset with the time"
         )

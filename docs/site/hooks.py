@@ -48,7 +48,7 @@ _WEIGHTS = (
 
 _LINK = re.compile(r"(\[(?:[^\]\[]|\[[^\]]*\])*\]\()(?!https?://|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
-_OURS = ("iframe-worker.js", "tables.css")
+_OURS = ("iframe-worker.js", "style.css")
 """Files beside this one that the site has below ``assets``; mkdocs.yml names them."""
 
 _LOADED = re.compile(
