@@ -105,6 +105,8 @@ def parse_time(
     timestamp_ms = _parse_word(word, now_ms, zone)
     if timestamp_ms > TIMESTAMP_MS_MAX:
         raise InvalidTime(f"'{word}' is beyond the largest timestamp, {TIMESTAMP_MS_MAX} ms")
+    if timestamp_ms < -TIMESTAMP_MS_MAX:
+        raise InvalidTime(f"'{word}' is before the smallest timestamp, {-TIMESTAMP_MS_MAX} ms")
     if timestamp_ms < 0 and not before_1970:
         raise InvalidTime(
             f"'{word}' lies before 1970, which a broker cannot be asked for: "

@@ -23,8 +23,8 @@ from client.core.options import MECHANISMS, TOKEN_MECHANISM, ClusterOptions, Sec
 from client.errors import InvalidTime, InvalidUse
 from client.times import UTC, parse_time
 from pipeline.options.narrowing import NO_LIMITS, Narrowing, read_narrowing
-from pipeline.options.reader import OptionReader
-from protocol.records.layout import NO_TIMESTAMP
+from pipeline.options.reader import OptionReader, is_number, is_port
+from protocol.records.layout import INT32_MAX, INT64_MAX, INT64_MIN, NO_TIMESTAMP
 
 EARLIEST_OFFSET: Final = -2
 LATEST_OFFSET: Final = -1
@@ -189,22 +189,33 @@ def parse_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sour
         max_bytes_per_trigger=reader.size("maxBytesPerTrigger", None),
         min_offsets_per_trigger=reader.number("minOffsetsPerTrigger", None),
         max_trigger_delay_ms=reader.duration("maxTriggerDelay", 15 * 60_000),
-        min_partitions=reader.number("minPartitions", None),
+        min_partitions=reader.number("minPartitions", None, INT32_MAX),
         max_records_per_partition=reader.number("maxRecordsPerPartition", None),
         target_bytes_per_task=reader.size("targetBytesPerTask", 128 * _MIB),
         on_malformed=reader.choice("onMalformedTimestamp", ("error", "null", "clamp"), "error"),
         journal_dir=reader.place("journalDir"),
         verify_checksums=reader.flag("kafka.check.crcs", True),
-        fetch_bytes=reader.number("kafka.max.partition.fetch.bytes", 8 * _MIB),
+        fetch_bytes=reader.number("kafka.max.partition.fetch.bytes", 8 * _MIB, INT32_MAX),
         read_from=_read_from(reader),
         segments_path=reader.directory("segments.path"),
         segments_remote=reader.text("segments.remote"),
-        segments_statistics=reader.text("segments.statistics"),
+        segments_statistics=_statistics_address(reader),
         archive=reader.place("archive"),
         narrowing=read_narrowing(reader, is_stream=is_stream),
     )
+    least, most = parsed.min_offsets_per_trigger, parsed.max_offsets_per_trigger
+    if least is not None and most is not None and least > most:
+        reader.refuse("minOffsetsPerTrigger", f"maxOffsetsPerTrigger={most} is less: lower it")
     reader.raise_problems()
     return parsed
+
+
+def _statistics_address(reader: OptionReader) -> str:
+    name = "segments.statistics"
+    host, _, port = reader.text(name).rpartition(":")
+    if reader.has(name) and not (host and is_port(port)):
+        reader.refuse(name, "write host:port of the broker's metrics.listener")
+    return reader.text(name)
 
 
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
@@ -231,9 +242,13 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
             ("none", "gzip", "snappy", "lz4", "zstd"),
             "none",
         ),
-        batch_bytes=reader.size(reader.given("batchBytes", "kafka.batch.size"), 256 * 1024),
+        batch_bytes=reader.size(
+            reader.given("batchBytes", "kafka.batch.size"), 256 * 1024, INT32_MAX
+        ),
         max_rows_per_second=reader.number("maxRowsPerSecond", None),
-        transaction_timeout_ms=reader.number("kafka.transaction.timeout.ms", 15 * 60_000),
+        transaction_timeout_ms=reader.number(
+            "kafka.transaction.timeout.ms", 15 * 60_000, INT32_MAX
+        ),
         verify_repeats=reader.flag("verifyRepeats", True),
     )
     reader.raise_problems()
@@ -270,7 +285,7 @@ def parse_connection(reader: OptionReader) -> ClusterOptions:
         return ClusterOptions(
             bootstrap=bootstrap,
             client_id=reader.text("kafka.client.id", "tidelog-spark"),
-            request_timeout_ms=reader.number("kafka.request.timeout.ms", 30_000),
+            request_timeout_ms=reader.number("kafka.request.timeout.ms", 30_000, INT32_MAX),
             timeout_ms=_TIMEOUT_MS,
             security=security,
             software="tidelog-spark",
@@ -289,8 +304,9 @@ def _bootstrap(reader: OptionReader) -> tuple[tuple[str, int], ...]:
         return ()
     addresses = []
     for part in reader.text(name).split(","):
-        host, colon, port = part.strip().rpartition(":")
-        if not colon or not host or not port.isdigit() or not 0 < int(port) < 65_536:
+        # A prefix such as PLAINTEXT:// is taken and has no meaning, as in Kafka's clients.
+        host, _, port = part.rpartition("://")[2].strip().rpartition(":")
+        if not host or not is_port(port):
             reader.refuse(name, form)
             return ()
         addresses.append((host.strip("[]"), int(port)))
@@ -356,8 +372,12 @@ def _assignment(reader: OptionReader) -> TopicChoice:
     return TopicChoice(assigned=frozenset(pairs))
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+def _is_whole(value: object, lowest: int = 0, highest: int = INT32_MAX) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and lowest <= value <= highest
+
+
+def _is_partition(key: str) -> bool:
+    return is_number(key) and _is_whole(int(key))
 
 
 def _json_object(reader: OptionReader, name: str, form: str) -> dict[str, Any]:
@@ -404,7 +424,7 @@ def _times(reader: OptionReader, name: str) -> Boundary:
             reader.refuse(name, form)
             break
         for partition, value in partitions.items():
-            if not partition.isdigit():
+            if not _is_partition(partition):
                 reader.refuse(name, form)
                 continue
             try:
@@ -422,7 +442,8 @@ def _time_value(value: object) -> int:
     """
     # Long.MaxValue and similar values request "no such record", as in Spark's own tests. Below -1
     # there are only times before 1970, whatever the unit.
-    if isinstance(value, int) and (value >= 1 << 62 or value < NO_TIMESTAMP):
+    is_long = _is_whole(value, INT64_MIN, INT64_MAX)
+    if isinstance(value, int) and is_long and (value >= 1 << 62 or value < NO_TIMESTAMP):
         return value
     text = str(value)
     first = time_of(text, 4_000_000_000_000)
@@ -447,7 +468,7 @@ def _offsets(reader: OptionReader, name: str, side: str) -> Boundary:
             break
         for partition, offset in partitions.items():
             lowest = EARLIEST_OFFSET if side == "starting" else LATEST_OFFSET
-            if not partition.isdigit() or not isinstance(offset, int) or offset < lowest:
+            if not _is_partition(partition) or not _is_whole(offset, lowest, INT64_MAX):
                 reader.refuse(name, form)
                 continue
             offsets[topic, int(partition)] = offset
@@ -511,6 +532,8 @@ def _columns(reader: OptionReader) -> tuple[str, ...]:
     by_lower: Mapping[str, str] = {name.lower(): name for name in allowed}
     names = [part.strip() for part in reader.text("columns").split(",") if part.strip()]
     find: Callable[[str], str | None] = lambda name: by_lower.get(name.lower())  # noqa: E731
+    if reader.has("columns") and (not names or len({*map(str.lower, names)}) < len(names)):
+        reader.refuse("columns", f"write each wanted column once, some of {', '.join(allowed)}")
     if unknown := [name for name in names if find(name) is None]:
         reader.refuse("columns", f"{', '.join(unknown)} is none of {', '.join(allowed)}")
         return ()

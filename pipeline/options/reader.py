@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from pipeline.errors import BadOptions
+from protocol.records.layout import INT64_MAX
 
 _T = TypeVar("_T")
 _UNUSED_NAMES: Final = frozenset(
@@ -46,6 +47,7 @@ _SECRET: Final = ("jaas", "password", "secret", "certificate", "keystore.key")
 _UNITS_MS: Final = {
     "": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000,
 }  # fmt: skip
+_DURATION_MAX_MS: Final = 36_500 * 86_400_000
 _USED_KAFKA: Final = (
     "kafka.bootstrap.servers", "kafka.security.protocol", "kafka.client.id",
     "kafka.request.timeout.ms", "kafka.isolation.level", "kafka.sasl.mechanism",
@@ -107,38 +109,39 @@ class OptionReader:
         """True or false."""
         return self.choice(name, ("true", "false"), str(default)).lower() == "true"
 
-    def number(self, name: str, default: _T, lowest: int = 1) -> int | _T:
-        """A whole number not below `lowest`."""
+    def number(self, name: str, default: _T, highest: int = INT64_MAX) -> int | _T:
+        """A whole number from 1 to `highest`."""
         if not self.has(name):
             return default
-        try:
-            value = int(self.text(name))
-        except ValueError:
-            value = lowest - 1
-        if value < lowest:
-            self.refuse(name, f"write a whole number of at least {lowest}")
+        digits = self.text(name).removeprefix("+")
+        value = int(digits) if is_number(digits) else 0
+        if not 1 <= value <= highest:
+            self.refuse(name, f"write a whole number from 1 to {highest}")
             return default
         return value
 
-    def size(self, name: str, default: _T) -> int | _T:
-        """A number of bytes, with k, m, g (or kb, KiB, ...) for powers of 1024."""
-        match = re.fullmatch(r"(\d+)\s*([kmg]?)(i?b)?", self.text(name), re.IGNORECASE)
+    def size(self, name: str, default: _T, highest: int = INT64_MAX) -> int | _T:
+        """A number of bytes up to `highest`, with k, m, g (or kb, KiB, ...) for powers of 1024."""
+        match = re.fullmatch(r"([0-9]{1,19})\s*([kmg]?)(i?b)?", self.text(name), re.IGNORECASE)
         if not self.has(name):
             return default
-        if match is None or int(match[1]) == 0:
-            self.refuse(name, "write a size such as 64m, 1g or 1048576")
+        shifts = {"": 0, "k": 10, "m": 20, "g": 30}
+        size = 0 if match is None else int(match[1]) << shifts[match[2].lower()]
+        if not 1 <= size <= highest:
+            self.refuse(name, f"write a size such as 64m, 1g or 1048576, up to {highest} bytes")
             return default
-        return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2].lower()]
+        return size
 
     def duration(self, name: str, default: _T) -> int | _T:
         """Milliseconds, with ms, s, m, h or d."""
-        match = re.fullmatch(r"(\d+)\s*(ms|s|m|h|d|)", self.text(name), re.IGNORECASE)
+        match = re.fullmatch(r"([0-9]{1,19})\s*(ms|s|m|h|d|)", self.text(name), re.IGNORECASE)
         if not self.has(name):
             return default
-        if match is None:
-            self.refuse(name, "write a duration such as 500ms, 30s, 15m, 1h or 2d")
+        duration_ms = int(match[1]) * _UNITS_MS[match[2].lower()] if match else _DURATION_MAX_MS + 1
+        if duration_ms > _DURATION_MAX_MS:
+            self.refuse(name, "write a duration such as 500ms, 30s, 15m, 1h or 2d, up to 36500d")
             return default
-        return int(match[1]) * _UNITS_MS[match[2].lower()]
+        return duration_ms
 
     def check_names(self, known: tuple[str, ...], others: tuple[str, ...]) -> None:
         """Refuse names outside `known`; `others` are good names of the other direction."""
@@ -170,6 +173,16 @@ class OptionReader:
         """Raise the collected problems, if any."""
         if self.problems:
             raise BadOptions(*self.problems)
+
+
+def is_number(text: str) -> bool:
+    """Whether it is at most 19 digits; Python's own test takes those of other scripts, too."""
+    return re.fullmatch(r"[0-9]{1,19}", text) is not None
+
+
+def is_port(text: str) -> bool:
+    """Whether it is the number of a port."""
+    return is_number(text) and 0 < int(text) < 65_536
 
 
 def local_path(address: str) -> Path:

@@ -315,7 +315,8 @@ def window_of(options: SourceOptions, now_ms: int) -> tuple[int, int]:
     newest = time_of(end, now_ms) if end else NO_UPPER_TIME
     if newest < oldest:
         raise BadOptions(
-            f"option endingTimestamp={end!r}: the window would end before it starts at {start!r}"
+            f"option endingTimestamp={end!r}: the window would end before it starts, at "
+            f"startingTimestamp={start!r}: give a later end"
         )
     return oldest, newest
 

@@ -118,13 +118,38 @@ def test_all_problems_come_at_once_each_with_option_value_form_and_cure() -> Non
         ({"kafka.bootstrap.server": "a:1"}, "did you mean kafka.bootstrap.servers?"),
         ({"kafka.ssl.truststore.location": "/x/trust.jks"}, "give a PEM file"),
         ({"timeWindow": "strict", "startingOffsets": '{"t":{"0":1}}'}, "startingTimestamp instead"),
-        ({"minPartitions": "0"}, "at least 1"),
+        ({"minPartitions": "0"}, "from 1 to 2147483647"),
+        ({"minPartitions": "99999999999999999999"}, "from 1 to 2147483647"),
+        ({"maxOffsetsPerTrigger": "1_000"}, "write a whole number from 1 to 9223372036854775807"),
+        ({"maxOffsetsPerTrigger": "\u0663"}, "write a whole number"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger=5 is"),
+        ({"kafka.max.partition.fetch.bytes": "99999999999"}, "from 1 to 2147483647"),
+        ({"targetBytesPerTask": "9999999999999g"}, "up to 9223372036854775807 bytes"),
+        ({"maxLateness": "99999999999999999999d"}, "up to 36500d"),
+        ({"maxLateness": "36501d"}, "up to 36500d"),
+        ({"startingTimestamp": "-99999999999999999999d"}, "before the smallest timestamp"),
+        ({"kafka.bootstrap.servers": "h:\u00b2"}, "write host:port"),
+        ({"kafka.bootstrap.servers": "h:70000"}, "write host:port"),
+        ({"startingOffsets": '{"t":{"\u00b2":1}}'}, "-2 earliest, -1 latest"),
+        ({"startingOffsets": '{"t":{"0":true}}'}, "-2 earliest, -1 latest"),
+        ({"startingOffsets": '{"t":{"0":9223372036854775808}}'}, "-2 earliest, -1 latest"),
+        ({"startingOffsetsByTimestamp": '{"t":{"\u00b2":5}}'}, "write JSON such as"),
+        ({"startingOffsetsByTimestamp": '{"t":{"0":99999999999999999999999}}'}, "beyond"),
+        ({"columns": ","}, "write each wanted column once, some of key, value"),
+        ({"columns": "key,KEY"}, "write each wanted column once"),
+        ({"segments.statistics": "h:99999"}, "write host:port of the broker's metrics.listener"),
+        ({"segments.statistics": "h"}, "write host:port of the broker's metrics.listener"),
         ({"kafka.security.protocol": "SASL_SSL"}, 'required username="NAME"'),
     ],
 )
 def test_a_bad_option_is_answered_with_its_cure(options: dict[str, Any], expected: str) -> None:
     named: dict[str, Any] = {name.replace(".", "__"): text for name, text in options.items()}
     assert expected in problems(**named)
+
+
+def test_a_kafka_address_may_name_the_protocol() -> None:
+    parsed = parse(kafka__bootstrap__servers="PLAINTEXT://a:1, SASL_SSL://[::1]:2,b:3")
+    assert parsed.connection.bootstrap == (("a", 1), ("::1", 2), ("b", 3))
 
 
 def test_a_stream_has_no_end() -> None:
