@@ -132,6 +132,11 @@ def _accept_loss(directory: Path, name: str, *, as_json: bool) -> int:
     for lost in report.lost:
         kept = f"; the bytes are kept as {lost.kept_as}" if lost.kept_as else ""
         click.echo(f"{name}: lost offsets {lost.first_offset} to {lost.next_offset - 1}{kept}")
+    if report.lost and report.is_tiered:
+        click.echo(
+            f"{name}: if the bucket has these records, the broker appends nothing now: "
+            "tidelog restore gives them back, in a new directory"
+        )
     if not report.lost:
         click.echo(f"{name}: nothing is damaged, nothing was changed")
     click.echo(f"{name}: the log ends at {report.log_end_offset}")

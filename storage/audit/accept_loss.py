@@ -63,10 +63,14 @@ class LostRange:
 
 @dataclass(slots=True, kw_only=True)
 class LossReport:
-    """The losses accepted in one partition, and where its log ends now."""
+    """The losses accepted in one partition, and where its log ends now.
+
+    With `is_tiered` a bucket has records of its topic, those that are lost perhaps among them.
+    """
 
     lost: list[LostRange] = field(default_factory=list)
     log_end_offset: int = 0
+    is_tiered: bool = False
 
 
 def accept_loss(data_dir: str, topic: str, partition: int, files: Files) -> LossReport:
@@ -103,7 +107,9 @@ def accept_loss(data_dir: str, topic: str, partition: int, files: Files) -> Loss
             files.sync_directory(data_dir)
         is_tiered = known is not None and known.is_tiered
         repair = _Repair(directory, files, end=max(stored), start=stored[-1], is_tiered=is_tiered)
-        return repair.run()
+        report = repair.run()
+        report.is_tiered = is_tiered
+        return report
     finally:
         lock.release()
 
