@@ -284,9 +284,9 @@ class BucketWriter:
             self._failures += 1
             self._paused_until_ms = self._live.monotonic_ms() + pause_ms
             self._metrics.errors["ship"] += 1
-            if self._journal.is_owner:
-                # A look at the bucket comes first, and fails each time while the store is down.
-                self._measure()
+            # A look at the bucket comes first, and fails each time while the store is down. Where
+            # none has succeeded yet, all that no object has counts as waiting.
+            self._measure()
             logger.warning(
                 "the bucket's journal was not written, the next try is in %d ms: %s",
                 pause_ms,

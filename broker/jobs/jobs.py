@@ -17,6 +17,7 @@
 | certificates  | 10 s                                      | read changed ones, warn        |
 | identity-keys | 1 s                                       | read keys that tokens need     |
 | tiering       | 1 s                                       | uploads to the object store    |
+| tiering-watch | 1 s                                       | what waits for it; local room  |
 | bucket        | 0.2 s                                     | the bucket's journal and tails |
 | standby       | 0.5 s                                     | what the owner has shipped     |
 
@@ -162,6 +163,7 @@ class BackgroundJobs:
             from broker.jobs.tiering import INTERVAL_MS as TIERING_INTERVAL_MS
 
             scheduler.add("tiering", TIERING_INTERVAL_MS, self.tiering.run)
+            scheduler.add("tiering-watch", TIERING_INTERVAL_MS, self.tiering.watch)
         if self.bucket is not None:
             from broker.jobs.bucket import INTERVAL_MS as BUCKET_INTERVAL_MS
 

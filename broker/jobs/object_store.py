@@ -83,6 +83,7 @@ def serve_store(
         live=live,
         metrics=metrics.remote,
         threads=threads.uploads,
+        disk_threads=threads.jobs,
         random=source,
     )
     return StoreParts(reads, bucket, tiering)

@@ -1,9 +1,14 @@
-"""The job that keeps the object store in step with the logs: uploads and deletions.
+"""The jobs that keep the object store in step with the logs: uploads and deletions.
+
+    run      round by round, as long as anything is uploaded: deletions, then a turn for each log
+    watch    measure what waits; where the disk is nearly full, remove what the store has
 
 One segment is uploaded at a time, so the memory of an upload is that of one part, and the rate is
-bounded (`remote.log.manager.copy.max.bytes.per.second`). Appends never wait for it: requests to the
-store are made in a thread of their own. When the store fails, the job pauses, longer after each
-failure in a row, and appends continue; the backlog shows in the metrics.
+bounded (`remote.log.manager.copy.max.bytes.per.second`). A log with many segments has a turn of
+`TURN_MS`: one that grows faster than the store takes must not hold up the others, nor deletions.
+Appends never wait for it: requests to the store are made in a thread of their own. When the store
+fails, the job pauses, longer after each failure in a row, and appends continue; the backlog shows
+in the metrics. An upload may take hours, so `watch` is a job of its own.
 
 `storage.remote` decides what is due and in which order it becomes durable.
 """
@@ -42,6 +47,9 @@ INTERVAL_MS: Final = 1_000
 PRESSED_BYTES: Final = 128 * 1024 * 1024
 """When clients may append less than this before `log.reserved.bytes`, local copies go early."""
 
+TURN_MS: Final = 1_000
+"""A log begins no further segment after so much of a round, if others may wait."""
+
 _LOGS_AT_ONCE: Final = 64
 """Logs that are looked at before other work has a turn."""
 
@@ -53,7 +61,7 @@ _PAUSE_MAX_MS: Final = 60_000
 
 
 class Tiering:
-    """The background job of one broker; in the loop thread.
+    """The background jobs of one broker; in the loop thread.
 
     Attributes:
         stored_logs: the store, for compaction; its calls belong to `threads`.
@@ -72,9 +80,13 @@ class Tiering:
         live: Clock,
         metrics: RemoteMetrics,
         threads: Pool,
+        disk_threads: Pool,
         random: Random,
     ) -> None:
-        """Upload to `store`; `live` counts the pauses, `clock` is the broker's."""
+        """Upload to `store`; `live` counts the pauses, `clock` is the broker's.
+
+        Local copies are removed in `disk_threads`, which wait for no store.
+        """
         self._data_dir = data_dir
         self._bucket = bucket
         self._store = store
@@ -84,6 +96,7 @@ class Tiering:
         self._live = live
         self._metrics = metrics
         self.threads = threads
+        self._disk_threads = disk_threads
         self.stored_logs = StoredLogs(store, bucket.shipped_end)
         self._random = random
         self._erased_up_to: WeakKeyDictionary[Log, tuple[int, ...]] = WeakKeyDictionary()
@@ -92,26 +105,32 @@ class Tiering:
         self._failures = 0
         self._paused_until_ms = 0
 
-    async def run(self) -> None:
-        """Upload and delete until nothing is due, or the store fails."""
+    async def watch(self) -> None:
+        """Measure what waits for its upload, and make room where the disk is nearly full."""
         await self._measure()
         if self._space.left_bytes() < PRESSED_BYTES and not self._bucket.is_emptied:
             await self._make_room()
+
+    async def run(self) -> None:
+        """Upload and delete until nothing is due, or the store fails."""
+        await self.watch()
         if self._live.monotonic_ms() < self._paused_until_ms:
             return
         if not self._bucket.is_owner:
             await self._bucket.run()
             if not self._bucket.is_owner:
                 return
-        operation = "delete"
+        operation, has_uploaded = "delete", True
         try:
-            await self._erase()
-            if self._is_named:
-                # The bucket's journal first, then the objects: a restore reads what it names.
-                await self._bucket.ship()
+            while has_uploaded:
+                operation = "delete"
                 await self._erase()
-            operation = "upload"
-            await self._upload_all()
+                if self._is_named:
+                    # The bucket's journal first, then the objects: a restore reads what it names.
+                    await self._bucket.ship()
+                    await self._erase()
+                operation = "upload"
+                has_uploaded = await self._upload_all()
             self._failures = 0
         except StorageError as error:
             pause_ms = min(_PAUSE_MAX_MS, _PAUSE_MS << min(self._failures, 10))
@@ -133,7 +152,7 @@ class Tiering:
             try:
                 gone = drop_expired_locally(log, now_ms, is_named=is_named, is_pressed=True)
                 dropped += len(gone)
-                await self.threads.drive(log.delete_pending_files(now_ms))
+                await self._disk_threads.drive(log.delete_pending_files(now_ms))
             except StorageError as error:
                 logger.error("%s-%d: no room was made: %s", log.topic, log.partition, error)
         if dropped:
@@ -163,11 +182,12 @@ class Tiering:
         self._is_named |= is_named
         return self._bucket.is_owner and not is_named
 
-    async def _upload_all(self) -> None:
-        """Upload what is due, beginning after the log that failed last: none holds up the others.
+    async def _upload_all(self) -> bool:
+        """A turn for each log, beginning after the one that failed last; whether any had uploads.
 
         Raises StoreFailed.
         """
+        uploaded = self._metrics.uploaded
         logs = list(self._tiered())
         first = self._turn % max(1, len(logs))
         for number, (topic, log) in enumerate((*logs[first:], *logs[:first])):
@@ -181,15 +201,19 @@ class Tiering:
             except StorageError as error:
                 logger.error("%s-%d: upload failed: %s", log.topic, log.partition, error)
         self._turn = 0
+        return self._metrics.uploaded > uploaded
 
     async def _upload(self, topic: Topic, log: "Log") -> None:
         if log.has_unsynced_files and log.offline_reason is None:
             # Nothing else syncs what local retention renames in a log that gets no appends.
             self._group_commit.mark_dirty(log)
+        end_ms = self._live.monotonic_ms() + TURN_MS
         while self._bucket.is_owner and (segment := next_to_upload(log)) is not None:
             try:
                 await self._upload_segment(topic, log, segment)
             except UploadStopped:
+                return
+            if self._live.monotonic_ms() >= end_ms:
                 return
 
     async def _upload_segment(self, topic: Topic, log: "Log", segment: "Segment") -> None:

@@ -243,7 +243,7 @@ def _show(partitions: list[TieredPartition], found: Comparison | None) -> None:
     if rows:
         print_table("PARTITION,>OBJECTS,>ONLY THERE,>SIZE,>WAITS,>SINCE", rows)
     else:
-        click.echo("nothing is in an object store")
+        click.echo("nothing is in an object store, or waits for it")
     if found is None:
         return
     for one in found.missing:

@@ -26,7 +26,7 @@ from contextlib import suppress
 from dataclasses import field
 from typing import Final
 
-from storage.directory.metadata_journal import JOURNAL_FILE
+from storage.directory.metadata_journal import JOURNAL_FILE, read_topics
 from storage.disk.checkpoints import (
     PARTITION_METADATA_FILE,
     CorruptCheckpoint,
@@ -60,7 +60,8 @@ class TieredPartition:
         objects: what it names.
         wanted: those of them that are part of the log; the others are being deleted.
         remote_only: how many of these segments have no `.log` here.
-        waiting_bytes: closed segments without an object, if anything of the log is in the store.
+        waiting_bytes: closed segments without an object, if the topic is tiered or anything of the
+            log is in the store.
         waiting_since_ms: the last append to the oldest of them.
     """
 
@@ -88,15 +89,21 @@ class Comparison:
 def read_partitions(path: str, files: Files) -> list[TieredPartition]:
     """All partition directories, deleted and stray ones included. Raises OSError."""
     found = []
+    topics = read_topics(read_journal(path, files))
     for name in files.list_directory(path):
         key = parse_partition_directory_name(name)
         is_kept = name.endswith((DELETED_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX))
         if (key is not None or is_kept) and files.is_directory(f"{path}/{name}"):
-            found.append(_read(path, name, None if key is None else key[1], files))
+            topic = None if key is None else topics.get(key[0])
+            partition = None if key is None else key[1]
+            is_tiered = topic is not None and topic.is_tiered
+            found.append(_read(path, name, partition, files, is_tiered=is_tiered))
     return found
 
 
-def _read(path: str, name: str, partition: int | None, files: Files) -> TieredPartition:
+def _read(
+    path: str, name: str, partition: int | None, files: Files, *, is_tiered: bool
+) -> TieredPartition:
     directory = f"{path}/{name}"
     topic_id = None
     # Without an id nothing of an unknown topic is garbage.
@@ -110,7 +117,8 @@ def _read(path: str, name: str, partition: int | None, files: Files) -> TieredPa
     waiting = [facts for facts in here if facts.base_offset not in manifest.remote]
     newest = max(manifest.facts, default=-1)
     # The last one may be the active segment of a log that was stopped.
-    waiting = [facts for facts in waiting if manifest.remote and facts.base_offset != newest]
+    uploads = is_tiered or bool(manifest.remote)
+    waiting = [facts for facts in waiting if uploads and facts.base_offset != newest]
     objects = tuple(manifest.remote[base] for base in sorted(manifest.remote))
     return TieredPartition(
         name=name,
@@ -191,5 +199,5 @@ def _owner(key: str) -> tuple[bytes, int] | None:
 
 
 def tiered(partitions: Iterable[TieredPartition]) -> Iterator[TieredPartition]:
-    """Those that have something in the store."""
-    return (part for part in partitions if part.objects)
+    """Those that have something in the store, or wait for it."""
+    return (part for part in partitions if part.objects or part.waiting_bytes)

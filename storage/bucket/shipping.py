@@ -271,8 +271,12 @@ class Shipper:
         if self._ends.get(log) == end.offset or log.offline is not None:
             # Most of many partitions are idle, and the job asks often.
             return 0
-        found = self._in_bucket(part)
-        objects = objects_up_to(log, end.offset) if is_noted else found.named(log)
+        found = self._logs.get(part) or ShippedLog()
+        if self._journal.state.number < 0:
+            # The bucket has not been read, or has nothing: what an object has does not wait.
+            objects = log.segments.uploaded
+        else:
+            objects = objects_up_to(log, end.offset) if is_noted else found.named(log)
         return sum(
             max(0, durable_bytes(log, segment, end) - found.shipped(segment))
             for segment in unsealed(log, found, objects)

@@ -82,6 +82,21 @@ def test_status_and_gc(tiered: tuple[Path, str, Path]) -> None:
     assert "missing: " in done.stdout
 
 
+async def test_status_shows_what_waits_although_nothing_is_there(tmp_path: Path) -> None:
+    """As with a bucket that does not exist."""
+    directory, url = tmp_path / "data", f"file://{tmp_path}/bucket"
+    async with running_broker(directory, remote_storage_url=url) as running:
+        client = await running.client()
+        for name, enabled in (("t", "true"), ("local", "false")):
+            await create_topic(client, name, segment_bytes="400", remote_storage_enable=enabled)
+            for _ in range(3):
+                await produce(client, name, batch("x" * 250))
+        done = tidelog("tier", "status", str(directory), "--json")
+    (part,) = json.loads(done.stdout)["partitions"]
+    assert (part["name"], part["objects"]) == ("t-0", 0)
+    assert part["waiting_bytes"] > 300
+
+
 def test_garbage_is_not_collected_from_the_directory_of_a_former_owner(
     tiered: tuple[Path, str, Path], tmp_path: Path
 ) -> None:

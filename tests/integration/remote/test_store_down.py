@@ -47,6 +47,24 @@ async def numbers(client: RawClient, count: int) -> list[int]:
     return found
 
 
+async def test_a_store_that_was_never_reached_shows_in_the_metrics(tmp_path: Path) -> None:
+    """Such as a bucket that does not exist: no segment is closed yet, so none waits."""
+    store = SimulatedStore()
+    store.is_down = True
+    async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
+        await create_topic(client, "t", 1, **TOPIC)
+        await append(client, clock, 0)
+        await running.broker.jobs.run_now("bucket")
+        remote = running.broker.metrics.remote
+        assert remote.backlog_bytes == 0
+        assert remote.tail_bytes > 400
+        assert remote.errors["ship"] == 1
+        store.is_down = False
+        clock.advance(60_000)
+        await running.broker.jobs.run_now("bucket")
+        assert remote.tail_bytes == 0
+
+
 async def test_ten_minutes_without_the_store(tmp_path: Path) -> None:
     store = SimulatedStore()
     async with tiered_broker(tmp_path / "data", store) as (running, client, clock):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.jobs import tiering
 from broker.node import Broker
 from broker.remote import reads
 from broker.space import SpaceGuard
@@ -353,6 +354,48 @@ async def test_a_full_disk_makes_local_copies_go_early(
         assert len(logs_in(directory)) == 1
         assert list((directory / "t-0").glob("*.deleted")) == []
         assert await read_all(client) == list(range(BATCHES))
+
+
+async def test_room_is_made_while_an_upload_is_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of a large segment, at a bounded rate, takes minutes."""
+    store, directory = SimulatedStore(), tmp_path / "data"
+    hangs = threading.Event()
+    async with tiered_broker(directory, store) as (running, client, clock):
+        await fill(client, clock, local_retention_ms="-2", file_delete_delay_ms="60000")
+        await running.broker.jobs.run_now("tiering")
+        assert running.broker.bucket is not None
+        assert await running.broker.bucket.ship()
+        for _ in range(2):
+            await produce(client, "t", batch("x" * 150, timestamp=clock.wall_ms()))
+        store.before = lambda kind: _wait(hangs) if kind == "PUT" else None
+        upload = asyncio.create_task(running.broker.jobs.run_now("tiering"))
+        monkeypatch.setattr(SpaceGuard, "left_bytes", lambda self: 1_000)
+        try:
+            await running.broker.jobs.run_now("tiering-watch")
+            assert logs_in(directory)[0] == f"{8:020d}.log", "what is uploaded has gone"
+            assert not upload.done()
+        finally:
+            hangs.set()
+        await upload
+
+
+async def test_a_log_with_many_segments_takes_turns_with_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that grows faster than the store takes has always a next one."""
+    monkeypatch.setattr(tiering, "TURN_MS", 0)
+    store = SimulatedStore()
+    async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
+        await create_topic(client, "t", 2, segment_bytes="400", remote_storage_enable="true")
+        for partition, count in ((0, 6), (1, 3)):
+            for _ in range(count):
+                records = batch("x" * 250, timestamp=clock.wall_ms())
+                await produce(client, "t", records, partition=partition)
+        await running.broker.jobs.run_now("tiering")
+        order = [key.split("/")[1] for key in store.segments]
+        assert order == ["0", "1", "0", "1", "0", "0", "0"]
 
 
 async def test_retention_deletes_objects_after_a_failed_try(tmp_path: Path) -> None:
