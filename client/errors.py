@@ -274,7 +274,7 @@ CURES: dict[ErrorCode, str] = {
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: "choose another compression",
     ErrorCode.INVALID_CONFIG: "correct the named setting",
     ErrorCode.KAFKA_STORAGE_ERROR: (
-        "look into the broker's log: its disk is full or has failed, or it may not write to its "
-        "bucket"
+        "look into the broker's log: its disk is full or has failed, the partition is in "
+        "quarantine, or it may not write to its bucket"
     ),
 }
