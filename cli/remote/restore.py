@@ -79,8 +79,8 @@ def command(
     store = open_bucket(url, cluster_id)
     directory_id = random_uuid(os.urandom)
     began_s = time.monotonic()
+    journal = BucketJournal(store, format_uuid(directory_id), Random(os.urandom(16)))
     try:
-        journal = BucketJournal(store, format_uuid(directory_id), Random(os.urandom(16)))
         state, hole = _read(store)
         _check_whole(store, state, hole, despite_hole=despite_hole)
         voids, damage = list(state.voids), name_unreadable(state)
@@ -97,10 +97,15 @@ def command(
             directory_id=directory_id,
             run_all=run_all,
         )
-    except StoreFailed as error:
-        raise CommandFailed(str(error), ExitCode.FAILED) from error
     except (OSError, StorageError) as error:
-        raise CommandFailed(f"{directory}: {error}", ExitCode.FAILED) from error
+        where = "" if isinstance(error, StoreFailed) else f"{directory}: "
+        advice = ""
+        if journal.is_owner:
+            advice = (
+                ". The bucket was taken over, so its former broker appends nothing any more: "
+                f"remove {directory}, and restore again"
+            )
+        raise CommandFailed(f"{where}{error}{advice}", ExitCode.FAILED) from error
     if as_json:
         missing = list(hole.missing if hole else ())
         facts = {"missing_entries": missing, "damaged_entries": voids}

@@ -66,6 +66,7 @@ def audit_bucket(
     for one in stored.values():
         if one.key.endswith(OBJECT_SUFFIX) and one.key not in named:
             report.orphans.append(one)
+    report.orphans += store.list_unfinished()
     report.problems += _problems_of_journal(state, store, stored, hole or find_hole(state, store))
     return report
 

@@ -74,10 +74,13 @@ async def test_everything_comes_back(tmp_path: Path) -> None:
     refused = tidelog("restore", url, "--data-dir", str(second))
     assert refused.returncode == ExitCode.FENCED
     assert "--take-over" in refused.stderr
+    failed = tidelog("restore", url, "--data-dir", "/proc/none", "--take-over")
+    assert failed.returncode == ExitCode.FAILED
+    assert "remove /proc/none, and restore again" in failed.stderr, "the owner is fenced by then"
     done = tidelog("restore", url, "--data-dir", str(second), "--take-over", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     report = json.loads(done.stdout)
-    assert (report["topics"], report["epoch"], report["empty"]) == (topics, 2, ["local"])
+    assert (report["topics"], report["epoch"], report["empty"]) == (topics, 3, ["local"])
     again = tidelog("restore", url, "--data-dir", str(second), "--take-over")
     assert again.returncode == ExitCode.USAGE
     assert "is not empty" in again.stderr
