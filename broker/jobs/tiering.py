@@ -6,9 +6,12 @@
 One segment is uploaded at a time, so the memory of an upload is that of one part, and the rate is
 bounded (`remote.log.manager.copy.max.bytes.per.second`). A log with many segments has a turn of
 `TURN_MS`: one that grows faster than the store takes must not hold up the others, nor deletions.
-Appends never wait for it: requests to the store are made in a thread of their own. When the store
-fails, the job pauses, longer after each failure in a row, and appends continue; the backlog shows
-in the metrics. An upload may take hours, so `watch` is a job of its own.
+Appends never wait for it: requests to the store are made in a thread of their own. When an upload
+fails, its log waits, longer after each failure in a row, and all uploads wait, longer after each
+failure that no upload came between: so a store that is down is asked seldom, and one log that
+fails costs the others little. Deletions wait by themselves, as a bucket may refuse them for good.
+Appends continue; the backlog shows in the metrics. An upload may take hours, so `watch` is a job of
+its own.
 
 `storage.remote` decides what is due and in which order it becomes durable.
 """
@@ -60,6 +63,29 @@ _PAUSE_MS: Final = 1_000
 _PAUSE_MAX_MS: Final = 60_000
 
 
+class _Pause:
+    """How long something that has failed waits: longer after each failure in a row."""
+
+    __slots__ = ("_failures", "_until_ms")
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._until_ms = 0
+
+    def is_over(self, now_ms: int) -> bool:
+        return now_ms >= self._until_ms
+
+    def failed(self, now_ms: int) -> int:
+        """Wait from now on; returns how many ms."""
+        pause_ms = min(_PAUSE_MAX_MS, _PAUSE_MS << min(self._failures, 10))
+        self._failures += 1
+        self._until_ms = now_ms + pause_ms
+        return pause_ms
+
+    def succeeded(self) -> None:
+        self._failures = 0
+
+
 class Tiering:
     """The background jobs of one broker; in the loop thread.
 
@@ -102,8 +128,8 @@ class Tiering:
         self._erased_up_to: WeakKeyDictionary[Log, tuple[int, ...]] = WeakKeyDictionary()
         self._turn = 0
         self._is_named = False
-        self._failures = 0
-        self._paused_until_ms = 0
+        self._pause, self._pause_of_deletions = _Pause(), _Pause()
+        self._pauses: WeakKeyDictionary[Log, _Pause] = WeakKeyDictionary()
 
     async def watch(self) -> None:
         """Measure what waits for its upload, and make room where the disk is nearly full."""
@@ -114,36 +140,35 @@ class Tiering:
     async def run(self) -> None:
         """Upload and delete until nothing is due, or the store fails."""
         await self.watch()
-        if self._live.monotonic_ms() < self._paused_until_ms:
+        if not self._pause.is_over(self._live.monotonic_ms()):
             return
         if not self._bucket.is_owner:
             await self._bucket.run()
             if not self._bucket.is_owner:
                 return
-        operation, has_uploaded = "delete", True
-        try:
-            while has_uploaded:
-                operation = "delete"
-                await self._erase()
-                if self._is_named:
-                    # The bucket's journal first, then the objects: a restore reads what it names.
-                    await self._bucket.ship()
-                    await self._erase()
-                operation = "upload"
-                has_uploaded = await self._upload_all()
-            self._failures = 0
-        except StorageError as error:
-            pause_ms = min(_PAUSE_MAX_MS, _PAUSE_MS << min(self._failures, 10))
-            self._failures += 1
-            self._paused_until_ms = self._live.monotonic_ms() + pause_ms
-            self._metrics.errors[operation] += 1
-            logger.warning(
-                "%s to the object store failed, the next try is in %d s: %s",
-                operation,
-                pause_ms // 1000,
-                error,
-            )
+        has_uploaded = True
+        while has_uploaded:
+            await self._delete()
+            has_uploaded = await self._upload_all()
         await self._measure()
+
+    async def _delete(self) -> None:
+        """Delete the objects that nothing needs, unless that has just failed."""
+        if not self._pause_of_deletions.is_over(self._live.monotonic_ms()):
+            return
+        try:
+            await self._erase()
+            if self._is_named:
+                # The bucket's journal first, then the objects: a restore reads what it names.
+                await self._bucket.ship()
+                await self._erase()
+            self._pause_of_deletions.succeeded()
+        except StorageError as error:
+            pause_ms = self._pause_of_deletions.failed(self._live.monotonic_ms())
+            self._metrics.errors["delete"] += 1
+            logger.warning(
+                "objects were not deleted, the next try is in %d s: %s", pause_ms // 1000, error
+            )
 
     async def _make_room(self) -> None:
         """Remove the local copies of all that the store has: the disk is nearly full."""
@@ -183,9 +208,8 @@ class Tiering:
         return self._bucket.is_owner and not is_named
 
     async def _upload_all(self) -> bool:
-        """A turn for each log, beginning after the one that failed last; whether any had uploads.
-
-        Raises StoreFailed.
+        """A turn for each log, beginning after the one that failed last; whether all went well and
+        any had an upload.
         """
         uploaded = self._metrics.uploaded
         logs = list(self._tiered())
@@ -194,14 +218,31 @@ class Tiering:
             if number % _LOGS_AT_ONCE == 0:
                 await asyncio.sleep(0)
             self._turn = first + number + 1
+            pause = self._pauses.get(log)
+            if pause is not None and not pause.is_over(self._live.monotonic_ms()):
+                continue
             try:
                 await self._upload(topic, log)
-            except StoreFailed:
-                raise
+            except StoreFailed as error:
+                self._upload_failed(log, error)
+                return False
             except StorageError as error:
                 logger.error("%s-%d: upload failed: %s", log.topic, log.partition, error)
         self._turn = 0
         return self._metrics.uploaded > uploaded
+
+    def _upload_failed(self, log: "Log", error: StoreFailed) -> None:
+        now_ms = self._live.monotonic_ms()
+        pause_ms = self._pauses.setdefault(log, _Pause()).failed(now_ms)
+        self._pause.failed(now_ms)
+        self._metrics.errors["upload"] += 1
+        logger.warning(
+            "%s-%d: upload to the object store failed, the next try is in %d s: %s",
+            log.topic,
+            log.partition,
+            pause_ms // 1000,
+            error,
+        )
 
     async def _upload(self, topic: Topic, log: "Log") -> None:
         if log.has_unsynced_files and log.offline_reason is None:
@@ -222,6 +263,8 @@ class Tiering:
             log, segment, topic.topic_id, _Paced(self._store, rate), self._random
         )
         where = await self.threads.drive(steps)
+        self._pause.succeeded()
+        self._pauses.pop(log, None)
         self._metrics.uploaded += 1
         self._metrics.uploaded_bytes += where.object_bytes
         logger.info(

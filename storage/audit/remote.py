@@ -35,8 +35,10 @@ from storage.disk.checkpoints import (
 )
 from storage.disk.file_names import (
     DELETED_DIRECTORY_SUFFIX,
+    LOG_SUFFIX,
     STRAY_DIRECTORY_SUFFIX,
     parse_partition_directory_name,
+    parsed_names,
 )
 from storage.disk.files import Files
 from storage.remote.object_store import StoredObject
@@ -115,10 +117,11 @@ def _read(
     names = set(files.list_directory(directory))
     here = [facts for base, facts in manifest.facts.items() if f"{base:020d}.log" in names]
     waiting = [facts for facts in here if facts.base_offset not in manifest.remote]
-    newest = max(manifest.facts, default=-1)
-    # The last one may be the active segment of a log that was stopped.
+    # There may be facts of the active one, too: a stop has written them.
+    parsed = (one for one in parsed_names(names) if one.kind == LOG_SUFFIX and not one.stage)
+    active = max((one.base_offset for one in parsed), default=-1)
     uploads = is_tiered or bool(manifest.remote)
-    waiting = [facts for facts in waiting if uploads and facts.base_offset != newest]
+    waiting = [facts for facts in waiting if uploads and facts.base_offset != active]
     objects = tuple(manifest.remote[base] for base in sorted(manifest.remote))
     return TieredPartition(
         name=name,

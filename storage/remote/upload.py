@@ -79,8 +79,11 @@ def _is_clean(log: Log, segment: Segment) -> bool:
 
 
 def backlog_of(log: Log) -> tuple[int, int]:
-    """Bytes of closed segments that wait for an object, and when the oldest one was appended to."""
-    if not log.config.remote_storage_enable:
+    """Bytes of closed segments that wait for an object, and when the oldest one was appended to.
+
+    While `remote.log.copy.disable` is set none waits.
+    """
+    if not log.config.remote_storage_enable or log.config.remote_log_copy_disable:
         return 0, 0
     segments = log.segments
     closed = (segments[number] for number in range(segments.uploaded, len(segments) - 1))

@@ -416,6 +416,24 @@ async def test_retention_deletes_objects_after_a_failed_try(tmp_path: Path) -> N
         assert store.segments == {}
 
 
+async def test_a_bucket_that_refuses_deletions_gets_uploads(tmp_path: Path) -> None:
+    """As one does whose objects must not be deleted before a date."""
+    store = SimulatedStore()
+    async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
+        await fill(client, clock, retention_ms="60000")
+        await tier(running, clock)
+        clock.advance(running.broker.config.log_clock_trust_delay_ms)
+        await running.broker.jobs.run_now("retention")
+        store.faults["DELETE"] = [StoreFault.REFUSED] * 20
+        before = set(store.segments)
+        for _ in range(4):
+            await produce(client, "t", batch("x" * 250, timestamp=clock.wall_ms()))
+        for _ in range(2):
+            await running.broker.jobs.run_now("tiering")
+        assert len(store.segments.keys() - before) >= 3
+        assert running.broker.metrics.remote.errors["delete"] == 1, "the next try has to wait"
+
+
 class RefusesFirstPartition(SimulatedStore):
     """A store that takes nothing of partition 0."""
 
@@ -438,3 +456,23 @@ async def test_a_log_that_fails_holds_up_no_other(tmp_path: Path) -> None:
             await running.broker.jobs.run_now("tiering")
             clock.advance(60_000)
         assert [len(log.manifest.remote) for log in logs] == [0, 2, 2]
+
+
+async def test_a_log_that_fails_costs_the_turns_of_the_others_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked again after 1, 2, 4 seconds, and the others go on in between."""
+    monkeypatch.setattr(tiering, "TURN_MS", 0)
+    store = RefusesFirstPartition()
+    async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
+        await create_topic(client, "t", 2, segment_bytes="400", remote_storage_enable="true")
+        for partition, count in ((0, 3), (1, 9)):
+            for _ in range(count):
+                records = batch("x" * 250, timestamp=clock.wall_ms())
+                await produce(client, "t", records, partition=partition)
+        for _ in range(3):
+            await running.broker.jobs.run_now("tiering")
+            clock.advance(1_000)
+        logs = running.broker.data_dir.topics["t"].logs
+        assert [len(log.manifest.remote) for log in logs] == [0, 8]
+        assert running.broker.metrics.remote.errors["upload"] == 2
