@@ -135,7 +135,7 @@ class Cluster:
                 f"topic {', '.join(missing)}",
                 "create it, or correct the option subscribe or assign",
             )
-        everything = sorted((name, index) for name in names for index in known[name].partitions)
+        everything = sorted({(name, index) for name in names for index in known[name].partitions})
         if not choice.assigned:
             return everything
         if absent := sorted(choice.assigned - set(everything)):

@@ -352,7 +352,7 @@ def _topic_choice(reader: OptionReader) -> TopicChoice:
         if not value:
             reader.refuse("subscribePattern", "write a regular expression such as events-.*")
         return TopicChoice(pattern=value)
-    names = tuple(part.strip() for part in value.split(",") if part.strip())
+    names = tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
     if not names:
         reader.refuse("subscribe", "write topic names with commas, for example a,b")
     return TopicChoice(names=names)

@@ -86,6 +86,8 @@ class OptionReader:
 
     def directory(self, name: str) -> str:
         """A path, given as it is or as a `file:` URL; empty if it was not given."""
+        if self.has(name) and not self.text(name):
+            self.refuse(name, "it is empty: give a directory, or leave the option out")
         try:
             return str(local_path(self.text(name))) if self.text(name) else ""
         except BadOptions as error:

@@ -120,7 +120,7 @@ def _plan(
     starts = resolve_starts(cluster, options, partitions, now_ms, archive)
     latest = Boundary(option="endingOffsets", place="latest")
     ending = latest if options.strict_window else options.ending
-    ends = resolve(cluster, options, ending, partitions, now_ms, archive)
+    ends = _resolve_ends(cluster, options, ending, partitions, now_ms, archive)
     ranges = [
         OffsetRange(*tp, starts[tp], max(ends[tp], starts[tp]))
         for tp in partitions
@@ -260,18 +260,49 @@ def resolve_starts(
         return starts
     first = _at_place(cluster, options, "earliest", partitions, archive)
     last = _at_place(cluster, options, "latest", partitions)
-    lost = {tp for tp in partitions if not first[tp] <= starts[tp] <= last[tp]}
-    if lost and options.fail_on_data_loss:
+    if options.fail_on_data_loss:
+        _check_inside("startingOffsets", starts, first, last)
+    return {tp: min(max(start, first[tp]), last[tp]) for tp, start in starts.items()}
+
+
+def _resolve_ends(
+    cluster: Cluster,
+    options: SourceOptions,
+    ending: Boundary,
+    partitions: Sequence[TopicPartition],
+    now_ms: int,
+    archive: Archive | None,
+) -> dict[TopicPartition, int]:
+    """Where each partition ends, explicit offsets not after the log's. Raises as `plan_batch`."""
+    ends = resolve(cluster, options, ending, partitions, now_ms, archive)
+    if not ending.offsets:
+        return ends
+    last = _at_place(cluster, options, "latest", partitions)
+    beyond = {tp: end for tp, end in ends.items() if end > last[tp]}
+    if beyond and options.fail_on_data_loss:
+        first = _at_place(cluster, options, "earliest", partitions, archive)
+        _check_inside("endingOffsets", beyond, first, last)
+    return {tp: min(end, last[tp]) for tp, end in ends.items()}
+
+
+def _check_inside(
+    option: str,
+    offsets: Mapping[TopicPartition, int],
+    first: Mapping[TopicPartition, int],
+    last: Mapping[TopicPartition, int],
+) -> None:
+    """Raises DataLoss: an offset lies outside `first` to `last`, the ends of the log."""
+    lost = sorted(tp for tp, offset in offsets.items() if not first[tp] <= offset <= last[tp])
+    if lost:
+        verb = "starts" if option.startswith("starting") else "ends"
         shown = "; ".join(
-            f"{topic}-{index} starts at {starts[topic, index]} and the log holds "
-            f"{first[topic, index]} to {last[topic, index]}"
-            for topic, index in sorted(lost)[:10]
+            f"{tp[0]}-{tp[1]} {verb} at {offsets[tp]} and the log holds {first[tp]} to {last[tp]}"
+            for tp in lost[:10]
         )
         raise DataLoss(
-            f"startingOffsets lie outside the log: {shown}. Correct them, or set "
+            f"{option} lie outside the log: {shown}. Correct them, or set "
             "failOnDataLoss=false to read what is there"
         )
-    return {tp: min(max(start, first[tp]), last[tp]) for tp, start in starts.items()}
 
 
 def resolve(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -30,13 +31,16 @@ LOCAL_SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
-    "spark.driver.defaultJavaOptions": "-Darrow.enable_null_check_for_get=false",
 }
-"""For masters that start with `local`; event dates are days of UTC whatever the machine's zone.
+"""For masters that start with `local`; event dates are days of UTC whatever the machine's zone."""
 
-Arrow's check of every value for null is off: Spark itself checks each column that may have nulls,
-and the second check costs a fifth of the CPU of a read.
+JAVA_OPTIONS: Final = "spark.driver.defaultJavaOptions"
+NO_NULL_CHECK: Final = "-Darrow.enable_null_check_for_get=false"
+"""For local masters: Arrow checks no value for null. Spark itself checks each column that may have
+nulls, and the second check costs a fifth of the CPU of a read.
 """
+
+_JAVA_OPTIONS_LINE: Final = re.compile(rf"\s*{re.escape(JAVA_OPTIONS)}(?:\s*[=:]\s*|\s+)(.*)")
 
 _IMPORT_TIMEOUT_S: Final = 120
 
@@ -112,17 +116,37 @@ def session(
     existing = SparkSession.getActiveSession()
     if existing is None:
         builder = SparkSession.builder.appName(app_name)
-        defaults: Mapping[str, str] = {}
+        chosen = settings or {}
         # Under spark-submit the Java side runs already, with a master of its own.
         if "PYSPARK_GATEWAY_PORT" not in os.environ:
             prepare_environment()
             builder = builder.master(master)
-            defaults = LOCAL_SETTINGS if master.startswith("local") else {}
-        for name, value in {**defaults, **(settings or {})}.items():
+            if master.startswith("local"):
+                chosen = _local_settings(chosen)
+        for name, value in chosen.items():
             builder = builder.config(name, value)
         existing = builder.getOrCreate()
     register(existing)
     return existing
+
+
+def _local_settings(given: Mapping[str, str]) -> dict[str, str]:
+    """Those of a local session; what is `given` wins, also over our switch of the JVM."""
+    options = given.get(JAVA_OPTIONS) or _java_options_of_the_site()
+    return {**LOCAL_SETTINGS, **given, JAVA_OPTIONS: f"{NO_NULL_CHECK} {options}".rstrip()}
+
+
+def _java_options_of_the_site() -> str:
+    """What `spark-defaults.conf` has for the JVM; a setting of the session would replace it."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(_find_spark_home(), "conf")
+    try:
+        lines = Path(folder, "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    found = [match[1].strip() for line in lines if (match := _JAVA_OPTIONS_LINE.fullmatch(line))]
+    return found[-1] if found else ""
 
 
 def where(session: SparkSession, options: Mapping[str, str], condition: str) -> DataFrame:

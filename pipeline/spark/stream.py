@@ -148,11 +148,9 @@ class StreamReader(DataSourceStreamReader):
         """What was lost between `known` and `ends` of the topics of `start`, if anything."""
         if gone := set(known) - set(ends):
             return f"{describe_partitions(gone)} no longer exists"
-        ids = start.get("topicIds", {})
-        for topic, topic_id in ids.items():
-            now = self.connected().topic_id(topic)
-            if now and topic_id and now != topic_id:
-                return f"topic {topic} was deleted and created again: its old records are gone"
+        for topic, topic_id in start.get("topicIds", {}).items():
+            if self._has_other_id(topic, topic_id):
+                return _made_again_sentence(topic)
         lower = [tp for tp, offset in known.items() if ends[tp] < offset]
         if lower:
             topic, index = lower[0]
@@ -163,12 +161,30 @@ class StreamReader(DataSourceStreamReader):
 
     # --- what it reads -----------------------------------------------------------------------
 
+    def _made_again(self, ids: Mapping[str, str]) -> set[str]:
+        """The topics that have other ids now: the records of a batch that is repeated are gone.
+
+        Raises:
+            DataLoss: there is one, and `failOnDataLoss` is on.
+        """
+        made = {topic for topic, known in ids.items() if self._has_other_id(topic, known)}
+        if made and self.options.fail_on_data_loss:
+            raise DataLoss(f"{_made_again_sentence(min(made))}. {CURE}")
+        return made
+
+    def _has_other_id(self, topic: str, known: str) -> bool:
+        now = self.connected().topic_id(topic)
+        return bool(now and known and now != known)
+
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """The tasks between two offsets: a function of them and the options, the rows at least."""
         starts, ends = parse_offset(start), parse_offset(end)
         old_ids, new_ids = start.get("topicIds", {}), end.get("topicIds", {})
         ranges = []
+        gone = self._made_again(new_ids)
         for (topic, index), stop in sorted(ends.items()):
+            if topic in gone:
+                continue
             begin = starts.get((topic, index), 0)
             if old_ids.get(topic, new_ids.get(topic)) != new_ids.get(topic):
                 begin = 0
@@ -265,6 +281,10 @@ class StreamReader(DataSourceStreamReader):
             },
         }
         return offset if oldest_ms is None else {**offset, "oldestMs": oldest_ms}
+
+
+def _made_again_sentence(topic: str) -> str:
+    return f"topic {topic} was deleted and created again: its old records are gone"
 
 
 def parse_offset(offset: Offset) -> dict[TopicPartition, int]:

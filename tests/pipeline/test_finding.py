@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql.datasource import DataSource
 
-from pipeline.spark.session import prepare_environment
+from pipeline.spark.session import (
+    JAVA_OPTIONS,
+    NO_NULL_CHECK,
+    _local_settings,
+    prepare_environment,
+)
 from tests.pipeline.conftest import Broker
 
 ROOT = Path(__file__).parents[2]
@@ -148,3 +153,15 @@ def test_the_class_travels_by_its_name() -> None:
 
     assert issubclass(DefaultSource, DataSource)
     assert pickle.loads(pickle.dumps(DefaultSource)) is DefaultSource
+
+
+def test_the_java_options_of_the_site_and_of_the_caller_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = "# a comment\nspark.master local\nspark.driver.defaultJavaOptions  -Da=1 -Db=2 \n"
+    (tmp_path / "spark-defaults.conf").write_text(site)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert _local_settings({})[JAVA_OPTIONS] == f"{NO_NULL_CHECK} -Da=1 -Db=2"
+    assert _local_settings({JAVA_OPTIONS: "-Dc=3"})[JAVA_OPTIONS] == f"{NO_NULL_CHECK} -Dc=3"
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "none"))
+    assert _local_settings({})[JAVA_OPTIONS] == NO_NULL_CHECK

@@ -172,6 +172,35 @@ def test_a_topic_made_again_between_batches(
     assert sorted(seen(spark, tmp_path / "q")) == sorted(expected((0, 4), (100, 106)))
 
 
+def test_a_batch_that_is_repeated_after_its_topic_was_made_again(
+    broker: Broker, tmp_path: Path
+) -> None:
+    """Its records are gone; those of the new topic at these offsets are of a later batch."""
+    topic = broker.topic(1)
+    broker.produce(topic, 0, 10)
+
+    def reader(**more: str) -> MicroBatchReader:
+        given = {**broker.options, "subscribe": topic, "startingOffsets": "earliest"}
+        given |= {"journalDir": str(tmp_path / "journal"), **more}
+        options = parse_source_options(given, is_stream=True)
+        return MicroBatchReader(options, Columns(("offset", "value")))
+
+    first = reader()
+    start = first.initialOffset()
+    end = first.latestOffset(start, ReadAllAvailable())
+    assert len(first.partitions(start, end)) == 1
+    first.stop()
+    broker.delete_topic(topic)
+    broker.topic(1, name=topic)
+    broker.produce(topic, 0, 25, first=1000)
+    strict, forgiving = reader(), reader(failOnDataLoss="false")
+    with pytest.raises(DataLoss, match="deleted and created again"):
+        strict.partitions(start, end)
+    assert not forgiving.partitions(start, end)
+    strict.stop()
+    forgiving.stop()
+
+
 @pytest.mark.core
 def test_the_initial_offset_survives_a_crash_before_the_first_batch(
     broker: Broker, run: Run, tmp_path: Path

@@ -238,6 +238,18 @@ def test_start_offset_outside_the_log(topic: str, read: Any) -> None:
     assert read(topic, startingOffsets=outside, failOnDataLoss="false").count() == 11
 
 
+def test_end_offset_outside_the_log(topic: str, read: Any) -> None:
+    """Java's largest number too: tasks for as many offsets would have no end."""
+    outside = offsets_json(topic, p0=2**63 - 1, p1=0, p2=0)
+    with pytest.raises(FAILURES, match="endingOffsets lie outside the log"):
+        read(topic, endingOffsets=outside).count()
+    assert read(topic, endingOffsets=outside, failOnDataLoss="false").count() == 10
+
+
+def test_a_topic_that_is_named_twice_is_read_once(topic: str, read: Any) -> None:
+    assert read(f"{topic}, {topic}").count() == read(topic).count() > 0
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

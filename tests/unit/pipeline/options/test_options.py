@@ -135,6 +135,7 @@ def test_all_problems_come_at_once_each_with_option_value_form_and_cure() -> Non
         ({"startingOffsets": '{"t":{"0":9223372036854775808}}'}, "-2 earliest, -1 latest"),
         ({"startingOffsetsByTimestamp": '{"t":{"\u00b2":5}}'}, "write JSON such as"),
         ({"startingOffsetsByTimestamp": '{"t":{"0":99999999999999999999999}}'}, "beyond"),
+        ({"archive": ""}, "it is empty: give a directory"),
         ({"columns": ","}, "write each wanted column once, some of key, value"),
         ({"columns": "key,KEY"}, "write each wanted column once"),
         ({"segments.statistics": "h:99999"}, "write host:port of the broker's metrics.listener"),
@@ -150,6 +151,10 @@ def test_a_bad_option_is_answered_with_its_cure(options: dict[str, Any], expecte
 def test_a_kafka_address_may_name_the_protocol() -> None:
     parsed = parse(kafka__bootstrap__servers="PLAINTEXT://a:1, SASL_SSL://[::1]:2,b:3")
     assert parsed.connection.bootstrap == (("a", 1), ("::1", 2), ("b", 3))
+
+
+def test_a_topic_that_is_named_twice_counts_once() -> None:
+    assert parse(subscribe="a, b,a").choice.names == ("a", "b")
 
 
 def test_a_stream_has_no_end() -> None:
