@@ -6,12 +6,12 @@
 One segment is uploaded at a time, so the memory of an upload is that of one part, and the rate is
 bounded (`remote.log.manager.copy.max.bytes.per.second`). A log with many segments has a turn of
 `TURN_MS`: one that grows faster than the store takes must not hold up the others, nor deletions.
-Appends never wait for it: requests to the store are made in a thread of their own. When an upload
-fails, its log waits, longer after each failure in a row, and all uploads wait, longer after each
-failure that no upload came between: so a store that is down is asked seldom, and one log that
-fails costs the others little. Deletions wait by themselves, as a bucket may refuse them for good.
-Appends continue; the backlog shows in the metrics. An upload may take hours, so `watch` is a job of
-its own.
+Appends never wait for it: requests to the store are made in a thread of their own. A log whose
+upload fails waits, longer after each failure in a row. A round in which `FAILURES_AT_ONCE` logs
+fail, or all that are due, and none succeeds, has all uploads wait: so a store that is down is asked
+seldom, and logs that it refuses cost the others little. Deletions wait by themselves, as a bucket
+may refuse them for good. Appends continue; the backlog shows in the metrics. An upload may take
+hours, so `watch` is a job of its own.
 
 `storage.remote` decides what is due and in which order it becomes durable.
 """
@@ -59,16 +59,21 @@ _LOGS_AT_ONCE: Final = 64
 UPLOAD_S: Final = 12 * 3600
 """The longest upload: `tidelog tier gc` takes an older object that nothing names for garbage."""
 
+FAILURES_AT_ONCE: Final = 8
+"""Logs that may fail in a round, each perhaps after a timeout, before the round ends."""
+
 _PAUSE_MS: Final = 1_000
+_PAUSE_OF_ALL_MAX_MS: Final = 15_000
 _PAUSE_MAX_MS: Final = 60_000
 
 
 class _Pause:
     """How long something that has failed waits: longer after each failure in a row."""
 
-    __slots__ = ("_failures", "_until_ms")
+    __slots__ = ("_failures", "_max_ms", "_until_ms")
 
-    def __init__(self) -> None:
+    def __init__(self, max_ms: int = _PAUSE_MAX_MS) -> None:
+        self._max_ms = max_ms
         self._failures = 0
         self._until_ms = 0
 
@@ -77,7 +82,7 @@ class _Pause:
 
     def failed(self, now_ms: int) -> int:
         """Wait from now on; returns how many ms."""
-        pause_ms = min(_PAUSE_MAX_MS, _PAUSE_MS << min(self._failures, 10))
+        pause_ms = min(self._max_ms, _PAUSE_MS << min(self._failures, 10))
         self._failures += 1
         self._until_ms = now_ms + pause_ms
         return pause_ms
@@ -128,7 +133,8 @@ class Tiering:
         self._erased_up_to: WeakKeyDictionary[Log, tuple[int, ...]] = WeakKeyDictionary()
         self._turn = 0
         self._is_named = False
-        self._pause, self._pause_of_deletions = _Pause(), _Pause()
+        self._pause = _Pause(_PAUSE_OF_ALL_MAX_MS)
+        self._pause_of_deletions = _Pause()
         self._pauses: WeakKeyDictionary[Log, _Pause] = WeakKeyDictionary()
 
     async def watch(self) -> None:
@@ -208,15 +214,18 @@ class Tiering:
         return self._bucket.is_owner and not is_named
 
     async def _upload_all(self) -> bool:
-        """A turn for each log, beginning after the one that failed last; whether all went well and
-        any had an upload.
+        """A turn for each log, beginning after the one that failed last; whether any had an upload.
+
+        Without one, a failure has all of them wait.
         """
-        uploaded = self._metrics.uploaded
+        uploaded, failures = self._metrics.uploaded, 0
         logs = list(self._tiered())
         first = self._turn % max(1, len(logs))
         for number, (topic, log) in enumerate((*logs[first:], *logs[:first])):
             if number % _LOGS_AT_ONCE == 0:
                 await asyncio.sleep(0)
+            if failures == FAILURES_AT_ONCE:
+                break
             self._turn = first + number + 1
             pause = self._pauses.get(log)
             if pause is not None and not pause.is_over(self._live.monotonic_ms()):
@@ -225,16 +234,18 @@ class Tiering:
                 await self._upload(topic, log)
             except StoreFailed as error:
                 self._upload_failed(log, error)
-                return False
+                failures += 1
             except StorageError as error:
                 logger.error("%s-%d: upload failed: %s", log.topic, log.partition, error)
-        self._turn = 0
-        return self._metrics.uploaded > uploaded
+        else:
+            self._turn = 0
+        has_uploaded = self._metrics.uploaded > uploaded
+        if failures and not has_uploaded:
+            self._pause.failed(self._live.monotonic_ms())
+        return has_uploaded
 
     def _upload_failed(self, log: "Log", error: StoreFailed) -> None:
-        now_ms = self._live.monotonic_ms()
-        pause_ms = self._pauses.setdefault(log, _Pause()).failed(now_ms)
-        self._pause.failed(now_ms)
+        pause_ms = self._pauses.setdefault(log, _Pause()).failed(self._live.monotonic_ms())
         self._metrics.errors["upload"] += 1
         logger.warning(
             "%s-%d: upload to the object store failed, the next try is in %d s: %s",

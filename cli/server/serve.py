@@ -154,6 +154,7 @@ def _serve(
         from broker.server import run
         from cli.server.settings import load_settings, settings_given
         from config import ConfigErrors
+        from storage.errors import ForeignDataDir
     finally:
         gc.enable()
     is_secure = protocol == "SASL_SSL"
@@ -186,7 +187,9 @@ def _serve(
     try:
         return run(config, announce=announce, reread=reread, clock=clock)
     except StartError as error:
-        raise CommandFailed(str(error)) from None
+        is_foreign = isinstance(error.__cause__, ForeignDataDir)
+        code = ExitCode.USAGE if is_foreign else ExitCode.FAILED
+        raise CommandFailed(str(error), code) from None
 
 
 def warn_if_slow() -> None:

@@ -157,7 +157,7 @@ def test_a_directory_of_another_program_gets_nothing(tmp_path: Path) -> None:
     data.mkdir()
     (data / "server.txt").write_text("mine")
     done = tidelog("serve", "--secure", "--data-dir", str(data), "--listen", "127.0.0.1:0")
-    assert done.returncode == 1
+    assert done.returncode == ExitCode.USAGE
     assert sorted(path.name for path in data.iterdir() if not path.name.startswith(".")) == [
         "server.txt"
     ]

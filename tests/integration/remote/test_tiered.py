@@ -458,6 +458,38 @@ async def test_a_log_that_fails_holds_up_no_other(tmp_path: Path) -> None:
         assert [len(log.manifest.remote) for log in logs] == [0, 2, 2]
 
 
+async def test_many_logs_that_fail_hold_up_no_other(tmp_path: Path) -> None:
+    """As those of a topic that the store refuses; more than may fail in a round."""
+    store = RefusesTopics()
+    async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
+        for topic, partitions in (("refused", 2 * tiering.FAILURES_AT_ONCE + 1), ("t", 1)):
+            topic_id = await create_topic(
+                client, topic, partitions, segment_bytes="400", remote_storage_enable="true"
+            )
+            if topic == "refused":
+                store.refused = topic_id.hex()
+            for partition in range(partitions):
+                for _ in range(3):
+                    records = batch("x" * 250, timestamp=clock.wall_ms())
+                    await produce(client, topic, records, partition=partition)
+        (log,) = running.broker.data_dir.topics["t"].logs
+        for _ in range(8):
+            await running.broker.jobs.run_now("tiering")
+            clock.advance(1_000)
+        assert len(log.manifest.remote) == 2
+
+
+class RefusesTopics(SimulatedStore):
+    """A store that takes nothing of a topic."""
+
+    refused = "-"
+
+    def begin_put(self, key: str, size: int) -> SimulatedUpload:
+        if self.refused in key:
+            raise StoreFailed(f"PUT {key}: refused")
+        return super().begin_put(key, size)
+
+
 async def test_a_log_that_fails_costs_the_turns_of_the_others_little(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
