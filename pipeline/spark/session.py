@@ -42,6 +42,9 @@ nulls, and the second check costs a fifth of the CPU of a read.
 
 _JAVA_OPTIONS_LINE: Final = re.compile(rf"\s*{re.escape(JAVA_OPTIONS)}(?:\s*[=:]\s*|\s+)(.*)")
 
+_CONTINUED: Final = re.compile(r"\\\r?\n[ \t]*")
+"""A line of Java's properties goes on after a backslash at its end."""
+
 _IMPORT_TIMEOUT_S: Final = 120
 
 
@@ -142,9 +145,10 @@ def _java_options_of_the_site() -> str:
 
     folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(_find_spark_home(), "conf")
     try:
-        lines = Path(folder, "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
+        text = Path(folder, "spark-defaults.conf").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+    lines = _CONTINUED.sub("", text).splitlines()
     found = [match[1].strip() for line in lines if (match := _JAVA_OPTIONS_LINE.fullmatch(line))]
     return found[-1] if found else ""
 
