@@ -162,7 +162,7 @@ def test_the_java_options_of_the_site_and_of_the_caller_stay(
     (tmp_path / "spark-defaults.conf").write_text(site)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     assert _local_settings({})[JAVA_OPTIONS] == f"{NO_NULL_CHECK} -Da=1 -Db=2"
-    other = b"# caf\xe9\nspark.driver.defaultJavaOptions=-Da=1 \\\n    -Db=2\nspark.x y\n"
+    other = b"# Z\xfcrich\nspark.driver.defaultJavaOptions=-Da=1 \\\n    -Db=2\nspark.x y\n"
     (tmp_path / "spark-defaults.conf").write_bytes(other)
     assert _local_settings({})[JAVA_OPTIONS] == f"{NO_NULL_CHECK} -Da=1 -Db=2"
     assert _local_settings({JAVA_OPTIONS: "-Dc=3"})[JAVA_OPTIONS] == f"{NO_NULL_CHECK} -Dc=3"
