@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.clocks.clock import Clock, TimerHandle
 from broker.errors import StartError
+from broker.jobs.pause import Pause
 from broker.metrics import RemoteMetrics
 from broker.threads import Pool
 from storage.bucket.journal import BucketJournal
@@ -118,8 +119,8 @@ class BucketWriter:
         self._metrics = metrics
         self._threads = threads
         self._fetch_waiters = fetch_waiters
-        self._failures = 0
-        self._paused_until_ms = 0
+        longest_ms = lease_ms // _TRIES_OF_LEASE if lease_ms else _PAUSE_MAX_MS
+        self._pause = Pause(live, first_ms=_PAUSE_MS, max_ms=min(_PAUSE_MAX_MS, longest_ms))
         self._checked_ms = 0
         self.is_emptied = False
         """Whether the bucket lacks what was put there: local copies may be the only ones."""
@@ -226,7 +227,7 @@ class BucketWriter:
             # A sync, or the creation of a topic, may have been under way when it was fenced.
             self._data_dir.refusal.stop(str(self.stopped))
             self._fail_held(self.stopped)
-        elif self._live.monotonic_ms() >= self._paused_until_ms:
+        elif self._pause.is_over:
             # Between two rounds others get the lock that wait for it.
             while await self._guarded(is_forced=False):
                 if not self._shipper.has_noted:
@@ -272,17 +273,13 @@ class BucketWriter:
                 if self.stopped is not None:
                     return False
                 await self._advance(is_forced)
-            self._failures = 0
+            self._pause.succeeded()
         except (Fenced, DirectoryOlder) as error:
             self._stop(error)
             return False
         except StorageError as error:
             self.is_emptied = isinstance(error, BucketEmptied) or self.is_emptied
-            pause_ms = min(_PAUSE_MAX_MS, _PAUSE_MS << min(self._failures, 10))
-            if self._lease.span_ms:
-                pause_ms = min(pause_ms, self._lease.span_ms // _TRIES_OF_LEASE)
-            self._failures += 1
-            self._paused_until_ms = self._live.monotonic_ms() + pause_ms
+            pause_ms = self._pause.failed()
             self._metrics.errors["ship"] += 1
             # A look at the bucket comes first, and fails each time while the store is down. Where
             # none has succeeded yet, all that no object has counts as waiting.

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from broker.clocks.clock import Clock
 from broker.errors import StartError
 from broker.groups.internal_topic import CoordinatorServices
+from broker.jobs.pause import Pause
 from broker.metrics import RemoteMetrics
 from broker.threads import Pool
 from broker.topics.registry import CONSUMER_OFFSETS
@@ -204,8 +205,7 @@ class Standby:
         self._watch = LeaseWatch()
         self._metadata: dict[str, dict[str, Json]] = {}
         self._parts: dict[Part, None] = {}
-        self._failures = 0
-        self._paused_until_ms = 0
+        self._pause = Pause(live, first_ms=_PAUSE_MS, max_ms=_PAUSE_MAX_MS)
         self._thorough_ms = self._followed_ms = live.monotonic_ms()
         for log in self._topics.logs():
             if log.topic == CONSUMER_OFFSETS:
@@ -216,7 +216,7 @@ class Standby:
 
         With a lease this broker takes over if the owner's has ended.
         """
-        if self.promoted.is_set() or self._live.monotonic_ms() < self._paused_until_ms:
+        if self.promoted.is_set() or not self._pause.is_over:
             return
         try:
             async with self._lock:
@@ -225,12 +225,10 @@ class Standby:
                 await self._advance()
                 if self._lease_ms:
                     await self._take_over_if_due()
-            self._failures = 0
+            self._pause.succeeded()
         except StorageError as error:
             self._watch.interrupted()
-            pause_ms = min(_PAUSE_MAX_MS, _PAUSE_MS << min(self._failures, 10))
-            self._failures += 1
-            self._paused_until_ms = self._live.monotonic_ms() + pause_ms
+            pause_ms = self._pause.failed()
             self._metrics.errors["follow"] += 1
             logger.warning(
                 "the bucket is not followed, the next try is in %d ms: %s", pause_ms, error

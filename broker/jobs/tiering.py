@@ -26,6 +26,7 @@ from weakref import WeakKeyDictionary
 
 from broker.clocks.clock import Clock
 from broker.jobs.bucket import BucketWriter
+from broker.jobs.pause import Pause
 from broker.metrics import RemoteMetrics
 from broker.space import SpaceGuard
 from broker.threads import Pool
@@ -65,30 +66,6 @@ FAILURES_AT_ONCE: Final = 8
 _PAUSE_MS: Final = 1_000
 _PAUSE_OF_ALL_MAX_MS: Final = 15_000
 _PAUSE_MAX_MS: Final = 60_000
-
-
-class _Pause:
-    """How long something that has failed waits: longer after each failure in a row."""
-
-    __slots__ = ("_failures", "_max_ms", "_until_ms")
-
-    def __init__(self, max_ms: int = _PAUSE_MAX_MS) -> None:
-        self._max_ms = max_ms
-        self._failures = 0
-        self._until_ms = 0
-
-    def is_over(self, now_ms: int) -> bool:
-        return now_ms >= self._until_ms
-
-    def failed(self, now_ms: int) -> int:
-        """Wait from now on; returns how many ms."""
-        pause_ms = min(self._max_ms, _PAUSE_MS << min(self._failures, 10))
-        self._failures += 1
-        self._until_ms = now_ms + pause_ms
-        return pause_ms
-
-    def succeeded(self) -> None:
-        self._failures = 0
 
 
 class Tiering:
@@ -133,9 +110,12 @@ class Tiering:
         self._erased_up_to: WeakKeyDictionary[Log, tuple[int, ...]] = WeakKeyDictionary()
         self._turn = 0
         self._is_named = False
-        self._pause = _Pause(_PAUSE_OF_ALL_MAX_MS)
-        self._pause_of_deletions = _Pause()
-        self._pauses: WeakKeyDictionary[Log, _Pause] = WeakKeyDictionary()
+        self._pause = self._new_pause(_PAUSE_OF_ALL_MAX_MS)
+        self._pause_of_deletions = self._new_pause()
+        self._pauses: WeakKeyDictionary[Log, Pause] = WeakKeyDictionary()
+
+    def _new_pause(self, max_ms: int = _PAUSE_MAX_MS) -> Pause:
+        return Pause(self._live, first_ms=_PAUSE_MS, max_ms=max_ms)
 
     async def watch(self) -> None:
         """Measure what waits for its upload, and make room where the disk is nearly full."""
@@ -146,7 +126,7 @@ class Tiering:
     async def run(self) -> None:
         """Upload and delete until nothing is due, or the store fails."""
         await self.watch()
-        if not self._pause.is_over(self._live.monotonic_ms()):
+        if not self._pause.is_over:
             return
         if not self._bucket.is_owner:
             await self._bucket.run()
@@ -160,7 +140,7 @@ class Tiering:
 
     async def _delete(self) -> None:
         """Delete the objects that nothing needs, unless that has just failed."""
-        if not self._pause_of_deletions.is_over(self._live.monotonic_ms()):
+        if not self._pause_of_deletions.is_over:
             return
         try:
             await self._erase()
@@ -170,7 +150,7 @@ class Tiering:
                 await self._erase()
             self._pause_of_deletions.succeeded()
         except StorageError as error:
-            pause_ms = self._pause_of_deletions.failed(self._live.monotonic_ms())
+            pause_ms = self._pause_of_deletions.failed()
             self._metrics.errors["delete"] += 1
             logger.warning(
                 "objects were not deleted, the next try is in %d s: %s", pause_ms // 1000, error
@@ -228,7 +208,7 @@ class Tiering:
                 break
             self._turn = first + number + 1
             pause = self._pauses.get(log)
-            if pause is not None and not pause.is_over(self._live.monotonic_ms()):
+            if pause is not None and not pause.is_over:
                 continue
             try:
                 await self._upload(topic, log)
@@ -241,11 +221,11 @@ class Tiering:
             self._turn = 0
         has_uploaded = self._metrics.uploaded > uploaded
         if failures and not has_uploaded:
-            self._pause.failed(self._live.monotonic_ms())
+            self._pause.failed()
         return has_uploaded
 
     def _upload_failed(self, log: "Log", error: StoreFailed) -> None:
-        pause_ms = self._pauses.setdefault(log, _Pause()).failed(self._live.monotonic_ms())
+        pause_ms = self._pauses.setdefault(log, self._new_pause()).failed()
         self._metrics.errors["upload"] += 1
         logger.warning(
             "%s-%d: upload to the object store failed, the next try is in %d s: %s",

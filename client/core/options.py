@@ -184,6 +184,11 @@ def parse_bootstrap(bootstrap: str | Iterable[str]) -> tuple[tuple[str, int], ..
     return addresses
 
 
+def is_port(text: str) -> bool:
+    """Whether it is the number of a port, in ASCII: `str.isdigit` takes other digits, too."""
+    return text.isascii() and text.isdigit() and len(text) < 20 and 0 < int(text) < 65_536
+
+
 def _parse_address(text: str) -> tuple[str, int]:
     _, _, text = text.rpartition("://")
     if text.startswith("["):
@@ -197,7 +202,7 @@ def _parse_address(text: str) -> tuple[str, int]:
         host, _, port = text.partition(":")
     if not port:
         return host or "127.0.0.1", DEFAULT_PORT
-    if not port.isdigit() or not 0 < int(port) < 65_536:
+    if not is_port(port):
         raise InvalidUse(
             f"'{text}' is no broker address: write host:port with a port from 1 to 65535"
         )

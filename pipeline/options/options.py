@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
-from client.core.options import MECHANISMS, TOKEN_MECHANISM, ClusterOptions, Security
+from client.core.options import MECHANISMS, TOKEN_MECHANISM, ClusterOptions, Security, is_port
 from client.errors import InvalidTime, InvalidUse
 from client.times import UTC, parse_time
 from pipeline.options.narrowing import NO_LIMITS, Narrowing, read_narrowing
-from pipeline.options.reader import OptionReader, is_number, is_port
+from pipeline.options.reader import OptionReader, is_number
 from protocol.records.layout import INT32_MAX, INT64_MAX, INT64_MIN, NO_TIMESTAMP
 
 EARLIEST_OFFSET: Final = -2

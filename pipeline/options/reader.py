@@ -182,11 +182,6 @@ def is_number(text: str) -> bool:
     return re.fullmatch(r"[0-9]{1,19}", text) is not None
 
 
-def is_port(text: str) -> bool:
-    """Whether it is the number of a port."""
-    return is_number(text) and 0 < int(text) < 65_536
-
-
 def local_path(address: str) -> Path:
     """The absolute path of a directory that is given as a path or a `file:` URL.
 

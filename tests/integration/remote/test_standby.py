@@ -211,7 +211,7 @@ async def test_what_was_read_before_the_store_failed_is_not_lost(
             monkeypatch.setattr(journal, "_read_entry", failing)
             await running.broker.jobs.run_now("standby")
             assert running.broker.metrics.remote.errors["follow"] == 1
-            running.broker.standby._paused_until_ms = 0  # type: ignore[union-attr]
+            running.broker.standby._pause._until_ms = 0  # type: ignore[union-attr]
             await running.broker.jobs.run_now("standby")
             assert await read(reader, 2) == [0, 1]
 
@@ -486,7 +486,7 @@ async def test_a_log_that_could_not_be_made_again_is_made_later(
             assert running.broker.metrics.remote.errors["follow"] == 1
             assert len(values_of(await fetch(reader, "u", 0))) == 1
             monkeypatch.setattr(BucketFollower, "_append", append)
-            following._paused_until_ms = 0
+            following._pause._until_ms = 0
             await running.broker.jobs.run_now("standby")
             assert await read(reader, 5) == list(range(5))
 

@@ -80,6 +80,14 @@ async def fill(client: RawClient, clock: FrozenClock, **settings: str) -> bytes:
     return topic_id
 
 
+async def append(client: RawClient, clock: FrozenClock, topic: str, *counts: int) -> None:
+    """So many batches to partition 0, 1, and so on; each fills a segment of 400 bytes."""
+    for partition, count in enumerate(counts):
+        for _ in range(count):
+            records = batch("x" * 250, timestamp=clock.wall_ms())
+            await produce(client, topic, records, partition=partition)
+
+
 async def tier(running: RunningBroker, clock: FrozenClock) -> None:
     """Upload, name the objects in the bucket's journal, then let local retention pass."""
     await running.broker.jobs.run_now("tiering")
@@ -389,10 +397,7 @@ async def test_a_log_with_many_segments_takes_turns_with_the_others(
     store = SimulatedStore()
     async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
         await create_topic(client, "t", 2, segment_bytes="400", remote_storage_enable="true")
-        for partition, count in ((0, 6), (1, 3)):
-            for _ in range(count):
-                records = batch("x" * 250, timestamp=clock.wall_ms())
-                await produce(client, "t", records, partition=partition)
+        await append(client, clock, "t", 6, 3)
         await running.broker.jobs.run_now("tiering")
         order = [key.split("/")[1] for key in store.segments]
         assert order == ["0", "1", "0", "1", "0", "0", "0"]
@@ -426,31 +431,29 @@ async def test_a_bucket_that_refuses_deletions_gets_uploads(tmp_path: Path) -> N
         await running.broker.jobs.run_now("retention")
         store.faults["DELETE"] = [StoreFault.REFUSED] * 20
         before = set(store.segments)
-        for _ in range(4):
-            await produce(client, "t", batch("x" * 250, timestamp=clock.wall_ms()))
+        await append(client, clock, "t", 4)
         for _ in range(2):
             await running.broker.jobs.run_now("tiering")
         assert len(store.segments.keys() - before) >= 3
         assert running.broker.metrics.remote.errors["delete"] == 1, "the next try has to wait"
 
 
-class RefusesFirstPartition(SimulatedStore):
-    """A store that takes nothing of partition 0."""
+class RefusingStore(SimulatedStore):
+    """A store that takes no object with these words in its name: at first those of partition 0."""
+
+    refused = "/0/"
 
     def begin_put(self, key: str, size: int) -> SimulatedUpload:
-        if "/0/" in key:
+        if self.refused in key:
             raise StoreFailed(f"PUT {key}: refused")
         return super().begin_put(key, size)
 
 
 async def test_a_log_that_fails_holds_up_no_other(tmp_path: Path) -> None:
-    store = RefusesFirstPartition()
+    store = RefusingStore()
     async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
         await create_topic(client, "t", 3, segment_bytes="400", remote_storage_enable="true")
-        for partition in range(3):
-            for _ in range(3):
-                records = batch("x" * 250, timestamp=clock.wall_ms())
-                await produce(client, "t", records, partition=partition)
+        await append(client, clock, "t", 3, 3, 3)
         logs = running.broker.data_dir.topics["t"].logs
         for _ in range(2):
             await running.broker.jobs.run_now("tiering")
@@ -460,7 +463,7 @@ async def test_a_log_that_fails_holds_up_no_other(tmp_path: Path) -> None:
 
 async def test_many_logs_that_fail_hold_up_no_other(tmp_path: Path) -> None:
     """As those of a topic that the store refuses; more than may fail in a round."""
-    store = RefusesTopics()
+    store = RefusingStore()
     async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
         for topic, partitions in (("refused", 2 * tiering.FAILURES_AT_ONCE + 1), ("t", 1)):
             topic_id = await create_topic(
@@ -468,10 +471,7 @@ async def test_many_logs_that_fail_hold_up_no_other(tmp_path: Path) -> None:
             )
             if topic == "refused":
                 store.refused = topic_id.hex()
-            for partition in range(partitions):
-                for _ in range(3):
-                    records = batch("x" * 250, timestamp=clock.wall_ms())
-                    await produce(client, topic, records, partition=partition)
+            await append(client, clock, topic, *[3] * partitions)
         (log,) = running.broker.data_dir.topics["t"].logs
         for _ in range(8):
             await running.broker.jobs.run_now("tiering")
@@ -479,29 +479,15 @@ async def test_many_logs_that_fail_hold_up_no_other(tmp_path: Path) -> None:
         assert len(log.manifest.remote) == 2
 
 
-class RefusesTopics(SimulatedStore):
-    """A store that takes nothing of a topic."""
-
-    refused = "-"
-
-    def begin_put(self, key: str, size: int) -> SimulatedUpload:
-        if self.refused in key:
-            raise StoreFailed(f"PUT {key}: refused")
-        return super().begin_put(key, size)
-
-
 async def test_a_log_that_fails_costs_the_turns_of_the_others_little(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is asked again after 1, 2, 4 seconds, and the others go on in between."""
     monkeypatch.setattr(tiering, "TURN_MS", 0)
-    store = RefusesFirstPartition()
+    store = RefusingStore()
     async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
         await create_topic(client, "t", 2, segment_bytes="400", remote_storage_enable="true")
-        for partition, count in ((0, 3), (1, 9)):
-            for _ in range(count):
-                records = batch("x" * 250, timestamp=clock.wall_ms())
-                await produce(client, "t", records, partition=partition)
+        await append(client, clock, "t", 3, 9)
         for _ in range(3):
             await running.broker.jobs.run_now("tiering")
             clock.advance(1_000)

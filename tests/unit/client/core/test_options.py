@@ -25,7 +25,7 @@ def test_addresses_are_understood(text: str, expected: list[tuple[str, int]]) ->
     assert list(parse_bootstrap(text)) == expected
 
 
-@pytest.mark.parametrize("text", ["", " , ", "h:port", "h:0", "h:65536"])
+@pytest.mark.parametrize("text", ["", " , ", "h:port", "h:0", "h:65536", "h:\u00b2"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(InvalidUse, match="host:port"):
         parse_bootstrap(text)
