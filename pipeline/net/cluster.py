@@ -89,7 +89,9 @@ class Cluster:
 
     @property
     def cluster_id(self) -> str:
-        """The cluster's id in the last metadata, empty before the first."""
+        """The cluster's id, asked for once; empty where the brokers have none."""
+        if self.core.cluster_id is None:
+            self.topics(())
         return self.core.cluster_id or ""
 
     def call(self, request: Any) -> Any:

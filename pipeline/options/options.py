@@ -454,13 +454,16 @@ def _time_value(value: object) -> int:
 
 def _offsets(reader: OptionReader, name: str, side: str) -> Boundary:
     form = (
-        f"write {'earliest, ' if side == 'starting' else ''}latest, or JSON such as "
-        '{"flights":{"0":23,"1":-2},"other":"latest"} (-2 earliest, -1 latest)'
+        'write earliest, latest, or JSON such as {"flights":{"0":23,"1":-2},"other":"latest"} '
+        "(-2 earliest, -1 latest)"
+        if side == "starting"
+        else 'write latest, or JSON such as {"flights":{"0":23,"1":-1},"other":"latest"} '
+        "(-1 latest)"
     )
     offsets: dict[TopicPartition, int] = {}
     topics: dict[str, str] = {}
     for topic, partitions in _json_object(reader, name, form).items():
-        if isinstance(partitions, str) and partitions in ("earliest", "latest"):
+        if partitions == "latest" or (partitions == "earliest" and side == "starting"):
             topics[topic] = partitions
             continue
         if not isinstance(partitions, dict):

@@ -258,11 +258,7 @@ def resolve_starts(
     starts = resolve(cluster, options, options.starting, partitions, now_ms, archive)
     if not options.starting.offsets:
         return starts
-    first = _at_place(cluster, options, "earliest", partitions, archive)
-    last = _at_place(cluster, options, "latest", partitions)
-    if options.fail_on_data_loss:
-        _check_inside("startingOffsets", starts, first, last)
-    return {tp: min(max(start, first[tp]), last[tp]) for tp, start in starts.items()}
+    return _inside(cluster, options, options.starting.option, starts, archive)
 
 
 def _resolve_ends(
@@ -273,36 +269,40 @@ def _resolve_ends(
     now_ms: int,
     archive: Archive | None,
 ) -> dict[TopicPartition, int]:
-    """Where each partition ends, explicit offsets not after the log's. Raises as `plan_batch`."""
+    """Where each partition ends, explicit offsets inside the log. Raises as `plan_batch`."""
     ends = resolve(cluster, options, ending, partitions, now_ms, archive)
     if not ending.offsets:
         return ends
-    last = _at_place(cluster, options, "latest", partitions)
-    beyond = {tp: end for tp, end in ends.items() if end > last[tp]}
-    if beyond and options.fail_on_data_loss:
-        first = _at_place(cluster, options, "earliest", partitions, archive)
-        _check_inside("endingOffsets", beyond, first, last)
-    return {tp: min(end, last[tp]) for tp, end in ends.items()}
+    return _inside(cluster, options, ending.option, ends, archive)
 
 
-def _check_inside(
+def _inside(
+    cluster: Cluster,
+    options: SourceOptions,
     option: str,
     offsets: Mapping[TopicPartition, int],
-    first: Mapping[TopicPartition, int],
-    last: Mapping[TopicPartition, int],
-) -> None:
-    """Raises DataLoss: an offset lies outside `first` to `last`, the ends of the log."""
+    archive: Archive | None,
+) -> dict[TopicPartition, int]:
+    """The offsets of `option`, the nearest that the log holds for those outside of it.
+
+    Raises:
+        DataLoss: an offset lies outside the log, and `failOnDataLoss` is on.
+    """
+    first = _at_place(cluster, options, "earliest", list(offsets), archive)
+    last = _at_place(cluster, options, "latest", list(offsets))
     lost = sorted(tp for tp, offset in offsets.items() if not first[tp] <= offset <= last[tp])
-    if lost:
+    if lost and options.fail_on_data_loss:
         verb = "starts" if option.startswith("starting") else "ends"
+        holds = "has committed offsets" if options.read_committed else "holds"
         shown = "; ".join(
-            f"{tp[0]}-{tp[1]} {verb} at {offsets[tp]} and the log holds {first[tp]} to {last[tp]}"
+            f"{tp[0]}-{tp[1]} {verb} at {offsets[tp]} and the log {holds} {first[tp]} to {last[tp]}"
             for tp in lost[:10]
         )
         raise DataLoss(
             f"{option} lie outside the log: {shown}. Correct them, or set "
             "failOnDataLoss=false to read what is there"
         )
+    return {tp: min(max(offset, first[tp]), last[tp]) for tp, offset in offsets.items()}
 
 
 def resolve(

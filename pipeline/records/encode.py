@@ -56,7 +56,7 @@ class Rows:
         """Look at the columns by name; a null time is `now_ms`.
 
         Raises:
-            BadOptions: a header is null.
+            BadOptions: a header, or the key of one, is null.
         """
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         self.micros = _times(columns.get(TIMESTAMP), now_ms, batch.num_rows)
@@ -215,6 +215,11 @@ def _header_cells(column: pa.Array | None) -> HeaderColumn | None:
         raise BadOptions(
             "column headers holds an array with a null element, which is no header: leave "
             "nulls out, for example by filter(headers, one -> one is not null)"
+        )
+    if column.flatten().flatten()[0].null_count:
+        raise BadOptions(
+            "column headers holds a header whose key is null, and Kafka's headers have keys: leave "
+            "such headers out, for example by filter(headers, one -> one.key is not null)"
         )
     names, contents = map(_cells, column.values.flatten())
     assert names is not None

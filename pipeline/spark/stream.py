@@ -162,11 +162,14 @@ class StreamReader(DataSourceStreamReader):
     # --- what it reads -----------------------------------------------------------------------
 
     def _made_again(self, ids: Mapping[str, str]) -> set[str]:
-        """The topics that have other ids now: the records of a batch that is repeated are gone.
+        """The topics that have other ids now: the records of the batch are gone.
+
+        The cluster is asked: what it said when the end was planned can be older than the topic.
 
         Raises:
             DataLoss: there is one, and `failOnDataLoss` is on.
         """
+        self.connected().topics(topic for topic, known in ids.items() if known)
         made = {topic for topic, known in ids.items() if self._has_other_id(topic, known)}
         if made and self.options.fail_on_data_loss:
             raise DataLoss(f"{_made_again_sentence(min(made))}. {CURE}")

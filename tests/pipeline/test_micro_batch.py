@@ -175,7 +175,10 @@ def test_a_topic_made_again_between_batches(
 def test_a_batch_that_is_repeated_after_its_topic_was_made_again(
     broker: Broker, tmp_path: Path
 ) -> None:
-    """Its records are gone; those of the new topic at these offsets are of a later batch."""
+    """Its records are gone; those of the new topic at these offsets are of a later batch.
+
+    Likewise for a reader that has seen the topic as it was: what it knows is not the cluster.
+    """
     topic = broker.topic(1)
     broker.produce(topic, 0, 10)
 
@@ -189,16 +192,24 @@ def test_a_batch_that_is_repeated_after_its_topic_was_made_again(
     start = first.initialOffset()
     end = first.latestOffset(start, ReadAllAvailable())
     assert len(first.partitions(start, end)) == 1
-    first.stop()
     broker.delete_topic(topic)
     broker.topic(1, name=topic)
     broker.produce(topic, 0, 25, first=1000)
     strict, forgiving = reader(), reader(failOnDataLoss="false")
-    with pytest.raises(DataLoss, match="deleted and created again"):
-        strict.partitions(start, end)
+    for one in (first, strict):
+        with pytest.raises(DataLoss, match="deleted and created again"):
+            one.partitions(start, end)
+        one.stop()
     assert not forgiving.partitions(start, end)
-    strict.stop()
     forgiving.stop()
+
+
+def test_a_cluster_that_was_asked_nothing_yet_says_its_id(broker: Broker) -> None:
+    """A batch that is repeated without ids of topics compares it with the archive's first."""
+    with broker.cluster() as fresh, broker.cluster() as asked:
+        asked.topics(None)
+        assert fresh.cluster_id == asked.cluster_id
+        assert len(fresh.cluster_id) == 22
 
 
 @pytest.mark.core

@@ -246,6 +246,17 @@ def test_end_offset_outside_the_log(topic: str, read: Any) -> None:
     assert read(topic, endingOffsets=outside, failOnDataLoss="false").count() == 10
 
 
+def test_an_end_before_the_log_is_lost_data_and_no_wrong_order(broker: Broker, read: Any) -> None:
+    """There is no startingOffsets that one could correct."""
+    name = broker.topic(1)
+    broker.produce(name, 0, 5)
+    broker.delete_before(name, 0, 2)
+    before = offsets_json(name, p0=1)
+    with pytest.raises(FAILURES, match=f"endingOffsets lie outside the log: {name}-0 ends at 1"):
+        read(name, endingOffsets=before).count()
+    assert read(name, endingOffsets=before, failOnDataLoss="false").count() == 0
+
+
 def test_a_topic_that_is_named_twice_is_read_once(topic: str, read: Any) -> None:
     assert read(f"{topic}, {topic}").count() == read(topic).count() > 0
 

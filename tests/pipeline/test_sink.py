@@ -356,6 +356,9 @@ def test_a_null_among_headers_is_refused_by_name(rows: DataFrame, broker: Broker
     frame = rows.withColumn("headers", F.expr(f"cast(array(null) as {kind})"))
     with pytest.raises(FAILURES, match="column headers holds an array with a null element"):
         write(frame, broker, topic=broker.topic(2))
+    frame = rows.withColumn("headers", F.expr(f"cast(array(struct(null, value)) as {kind})"))
+    with pytest.raises(FAILURES, match="column headers holds a header whose key is null"):
+        write(frame, broker, topic=broker.topic(2))
 
 
 @pytest.mark.core
