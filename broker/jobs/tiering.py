@@ -8,8 +8,8 @@ bounded (`remote.log.manager.copy.max.bytes.per.second`). A log with many segmen
 `TURN_MS`: one that grows faster than the store takes must not hold up the others, nor deletions.
 Appends never wait for it: requests to the store are made in a thread of their own. A log whose
 upload fails waits, longer after each failure in a row. A round in which `FAILURES_AT_ONCE` logs
-fail, or all that are due, and none succeeds, has all uploads wait: so a store that is down is asked
-seldom, and logs that it refuses cost the others little. Deletions wait by themselves, as a bucket
+fail, or some for `FAILING_MS`, or all that are due, and none succeeds, has all uploads wait: so a
+store that is down is asked seldom, and logs that it refuses at once cost the others little. Deletions wait by themselves, as a bucket
 may refuse them for good. Appends continue; the backlog shows in the metrics. An upload may take
 hours, so `watch` is a job of its own.
 
@@ -60,8 +60,11 @@ _LOGS_AT_ONCE: Final = 64
 UPLOAD_S: Final = 12 * 3600
 """The longest upload: `tidelog tier gc` takes an older object that nothing names for garbage."""
 
-FAILURES_AT_ONCE: Final = 8
-"""Logs that may fail in a round, each perhaps after a timeout, before the round ends."""
+FAILURES_AT_ONCE: Final = 32
+"""Logs that may fail in a round before it ends."""
+
+FAILING_MS: Final = 5_000
+"""How long they may take to fail, in all: a store that is down answers none of them in time."""
 
 _PAUSE_MS: Final = 1_000
 _PAUSE_OF_ALL_MAX_MS: Final = 15_000
@@ -198,23 +201,25 @@ class Tiering:
 
         Without one, a failure has all of them wait.
         """
-        uploaded, failures = self._metrics.uploaded, 0
+        uploaded, failures, failing_ms = self._metrics.uploaded, 0, 0
         logs = list(self._tiered())
         first = self._turn % max(1, len(logs))
         for number, (topic, log) in enumerate((*logs[first:], *logs[:first])):
             if number % _LOGS_AT_ONCE == 0:
                 await asyncio.sleep(0)
-            if failures == FAILURES_AT_ONCE:
-                break
             self._turn = first + number + 1
             pause = self._pauses.get(log)
             if pause is not None and not pause.is_over:
                 continue
+            begun_ms = self._live.monotonic_ms()
             try:
                 await self._upload(topic, log)
             except StoreFailed as error:
                 self._upload_failed(log, error)
                 failures += 1
+                failing_ms += self._live.monotonic_ms() - begun_ms
+                if failures == FAILURES_AT_ONCE or failing_ms >= FAILING_MS:
+                    break
             except StorageError as error:
                 logger.error("%s-%d: upload failed: %s", log.topic, log.partition, error)
         else:

@@ -461,8 +461,11 @@ async def test_a_log_that_fails_holds_up_no_other(tmp_path: Path) -> None:
         assert [len(log.manifest.remote) for log in logs] == [0, 2, 2]
 
 
-async def test_many_logs_that_fail_hold_up_no_other(tmp_path: Path) -> None:
+async def test_many_logs_that_fail_hold_up_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As those of a topic that the store refuses; more than may fail in a round."""
+    monkeypatch.setattr(tiering, "FAILURES_AT_ONCE", 4)
     store = RefusingStore()
     async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
         for topic, partitions in (("refused", 2 * tiering.FAILURES_AT_ONCE + 1), ("t", 1)):
@@ -477,6 +480,22 @@ async def test_many_logs_that_fail_hold_up_no_other(tmp_path: Path) -> None:
             await running.broker.jobs.run_now("tiering")
             clock.advance(1_000)
         assert len(log.manifest.remote) == 2
+
+
+async def test_logs_that_fail_after_a_timeout_hold_up_the_round_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store may be down: as many timeouts as there are logs would take hours."""
+    monkeypatch.setattr(tiering, "FAILING_MS", 0)
+    store = RefusingStore()
+    async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
+        topic_id = await create_topic(
+            client, "t", 4, segment_bytes="400", remote_storage_enable="true"
+        )
+        store.refused = topic_id.hex()
+        await append(client, clock, "t", *[3] * 4)
+        await running.broker.jobs.run_now("tiering")
+        assert running.broker.metrics.remote.errors["upload"] == 1
 
 
 async def test_a_log_that_fails_costs_the_turns_of_the_others_little(
