@@ -7,13 +7,13 @@ is used as it is; `register` adds the source to it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -34,16 +34,11 @@ LOCAL_SETTINGS: Final[Mapping[str, str]] = {
 }
 """For masters that start with `local`; event dates are days of UTC whatever the machine's zone."""
 
-JAVA_OPTIONS: Final = "spark.driver.defaultJavaOptions"
-NO_NULL_CHECK: Final = "-Darrow.enable_null_check_for_get=false"
+_JAVA_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
+_NO_NULL_CHECK: Final = "-Darrow.enable_null_check_for_get=false"
 """For local masters: Arrow checks no value for null. Spark itself checks each column that may have
 nulls, and the second check costs a fifth of the CPU of a read.
 """
-
-_JAVA_OPTIONS_LINE: Final = re.compile(rf"\s*{re.escape(JAVA_OPTIONS)}(?:\s*[=:]\s*|\s+)(.*)")
-
-_CONTINUED: Final = re.compile(r"\\\r?\n[ \t]*")
-"""A line of Java's properties goes on after a backslash at its end."""
 
 _IMPORT_TIMEOUT_S: Final = 120
 
@@ -120,37 +115,37 @@ def session(
     if existing is None:
         builder = SparkSession.builder.appName(app_name)
         chosen = settings or {}
+        starting: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         # Under spark-submit the Java side runs already, with a master of its own.
         if "PYSPARK_GATEWAY_PORT" not in os.environ:
             prepare_environment()
             builder = builder.master(master)
             if master.startswith("local"):
-                chosen = _local_settings(chosen)
+                chosen = {**LOCAL_SETTINGS, **chosen}
+                starting = _java_options(_NO_NULL_CHECK)
         for name, value in chosen.items():
             builder = builder.config(name, value)
-        existing = builder.getOrCreate()
+        with starting:
+            existing = builder.getOrCreate()
     register(existing)
     return existing
 
 
-def _local_settings(given: Mapping[str, str]) -> dict[str, str]:
-    """Those of a local session; what is `given` wins, also over our switch of the JVM."""
-    options = given.get(JAVA_OPTIONS) or _java_options_of_the_site()
-    return {**LOCAL_SETTINGS, **given, JAVA_OPTIONS: f"{NO_NULL_CHECK} {options}".rstrip()}
+@contextlib.contextmanager
+def _java_options(options: str) -> Iterator[None]:
+    """Have a JVM that Spark starts meanwhile get `options`; all others, of any origin, win.
 
-
-def _java_options_of_the_site() -> str:
-    """What `spark-defaults.conf` has for the JVM; a setting of the session would replace it."""
-    from pyspark.find_spark_home import _find_spark_home
-
-    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(_find_spark_home(), "conf")
+    Source: `SparkSubmitCommandBuilder`, which puts this variable before what settings give.
+    """
+    before = os.environ.get(_JAVA_OPTIONS)
+    os.environ[_JAVA_OPTIONS] = f"{options} {before or ''}".rstrip()
     try:
-        text = Path(folder, "spark-defaults.conf").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    lines = _CONTINUED.sub("", text).splitlines()
-    found = [match[1].strip() for line in lines if (match := _JAVA_OPTIONS_LINE.fullmatch(line))]
-    return found[-1] if found else ""
+        yield
+    finally:
+        if before is None:
+            del os.environ[_JAVA_OPTIONS]
+        else:
+            os.environ[_JAVA_OPTIONS] = before
 
 
 def where(session: SparkSession, options: Mapping[str, str], condition: str) -> DataFrame:

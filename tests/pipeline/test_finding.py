@@ -11,15 +11,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql.datasource import DataSource
 
-from pipeline.spark.session import (
-    JAVA_OPTIONS,
-    NO_NULL_CHECK,
-    _local_settings,
-    prepare_environment,
-)
+from pipeline.spark.session import prepare_environment
 from tests.pipeline.conftest import Broker
 
 ROOT = Path(__file__).parents[2]
+NULL_CHECK = "arrow.enable_null_check_for_get"
 PLAIN = """
 import sys
 from pyspark.sql import SparkSession
@@ -155,16 +151,26 @@ def test_the_class_travels_by_its_name() -> None:
     assert pickle.loads(pickle.dumps(DefaultSource)) is DefaultSource
 
 
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, "false 1 A 3"),
+        ({"spark.driver.extraJavaOptions": f"-D{NULL_CHECK}=true"}, "true 1 A 3"),
+        ({"spark.driver.defaultJavaOptions": "-Db=mine"}, "false None mine 3"),
+    ],
+)
 def test_the_java_options_of_the_site_and_of_the_caller_stay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, settings: dict[str, str], expected: str
 ) -> None:
-    site = "# a comment\nspark.master local\nspark.driver.defaultJavaOptions  -Da=1 -Db=2 \n"
-    (tmp_path / "spark-defaults.conf").write_text(site)
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    assert _local_settings({})[JAVA_OPTIONS] == f"{NO_NULL_CHECK} -Da=1 -Db=2"
-    other = b"# Z\xfcrich\nspark.driver.defaultJavaOptions=-Da=1 \\\n    -Db=2\nspark.x y\n"
-    (tmp_path / "spark-defaults.conf").write_bytes(other)
-    assert _local_settings({})[JAVA_OPTIONS] == f"{NO_NULL_CHECK} -Da=1 -Db=2"
-    assert _local_settings({JAVA_OPTIONS: "-Dc=3"})[JAVA_OPTIONS] == f"{NO_NULL_CHECK} -Dc=3"
-    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "none"))
-    assert _local_settings({})[JAVA_OPTIONS] == NO_NULL_CHECK
+    """A file as Java reads it: another encoding, a continued line, an escape."""
+    site = b"# Z\xfcrich\nspark.driver.defaultJavaOptions -Da=1 \\\n    -Db=\\u0041\n"
+    (tmp_path / "spark-defaults.conf").write_bytes(site)
+    script = (
+        "import os\n"
+        "from pipeline.spark.session import session\n"
+        f"system = session('local[1]', settings={settings!r})._jvm.java.lang.System\n"
+        f"print(*(system.getProperty(name) for name in ('{NULL_CHECK}', 'a', 'b', 'c')))\n"
+        "assert os.environ['SPARK_SUBMIT_OPTS'] == '-Dc=3'\n"
+    )
+    found = run(script, SPARK_CONF_DIR=str(tmp_path), SPARK_SUBMIT_OPTS="-Dc=3")
+    assert expected in found
