@@ -187,8 +187,7 @@ class Broker:
         except (ConfigErrors, TlsUnusable) as error:
             logger.error("the configuration is not reloaded: %s", error)
             return
-        self.security.audit.reloaded(changed := ", ".join(plan.changed) or "no setting has changed")
-        logger.info("the configuration is reloaded: %s", changed)
+        self.security.audit.reloaded(", ".join(plan.changed) or "no setting has changed")
 
     async def _apply(self, config: BrokerConfig) -> None:
         """Put settings in force that were read again, with what was set at run time on top."""

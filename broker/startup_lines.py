@@ -33,6 +33,22 @@ def beginning(config: "BrokerConfig") -> list[str]:
     ]
 
 
+def _recovered(logs: Sequence["Log"]) -> str:
+    """What the start did since the directory was not stopped cleanly; a new one was not, either."""
+    reports = [log.recovery_report for log in logs]
+    checked = sum(it.scanned_bytes for it in reports)
+    cut = sum(it.truncated_bytes for it in reports)
+    rebuilt = sum(len(it.rebuilt_indexes) for it in reports)
+    offline = sum(log.quarantine is not None for log in logs)
+    if not (checked or cut or rebuilt or offline):
+        return ", new or empty"
+    return (
+        f", not stopped cleanly: {checked} B of logs checked, {cut} B cut, "
+        f"{format_count(rebuilt, 'index', 'indexes')} rebuilt, "
+        f"{format_count(offline, 'partition')} offline"
+    )
+
+
 def started(
     config: "BrokerConfig", data_dir: "DataDir", logs: Sequence["Log"], ready: "ReadyInfo"
 ) -> list[str]:
@@ -44,15 +60,7 @@ def started(
     if data_dir.stopped_cleanly:
         found += ", stopped cleanly"
     else:
-        reports = [log.recovery_report for log in logs]
-        rebuilt = sum(len(it.rebuilt_indexes) for it in reports)
-        offline = sum(log.quarantine is not None for log in logs)
-        found += (
-            f", new or not stopped cleanly: {sum(it.scanned_bytes for it in reports)} B of logs "
-            f"checked, {sum(it.truncated_bytes for it in reports)} B cut, "
-            f"{format_count(rebuilt, 'index', 'indexes')} rebuilt, "
-            f"{format_count(offline, 'partition')} offline"
-        )
+        found += _recovered(logs)
     listening = [
         f"{it.name} ({it.protocol}) at {it.host or '*'}:{ready.ports[it.name]}"
         for it in config.listeners

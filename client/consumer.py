@@ -254,10 +254,9 @@ class Consumer(Generic[KeyT, ValueT]):
             BrokerUnreachable: no broker answers.
             BrokerRefused: a topic does not exist.
             UnsupportedByBroker: the broker lacks the group protocol that was chosen.
-            InvalidUse: it is started already.
+            InvalidUse: it is started already, or closed.
         """
-        if self._fetcher is not None:
-            raise InvalidUse("this consumer is started already: a consumer starts once")
+        self._cluster.check_unused("consumer", is_started=self._fetcher is not None)
         try:
             await self._cluster.refresh(())
             await self._group.check_support()

@@ -197,9 +197,9 @@ class Producer(Generic[KeyT, ValueT]):
         Raises:
             BrokerUnreachable: no broker answers.
             UnsupportedByBroker: the broker has no idempotence or transactions.
+            InvalidUse: it is started already, or closed.
         """
-        if self._sender is not None:
-            raise InvalidUse("this producer is started already: a producer starts once")
+        self._cluster.check_unused("producer", is_started=self._sender is not None)
         try:
             await self._cluster.refresh(())
             if self._identity is not None:

@@ -122,10 +122,9 @@ class ShareConsumer:
             BrokerUnreachable: no broker answers.
             BrokerRefused: a topic does not exist, or the group does not accept this member.
             UnsupportedByBroker: the broker has no share groups.
-            InvalidUse: it is started already.
+            InvalidUse: it is started already, or closed.
         """
-        if self._was_started:
-            raise InvalidUse("this consumer is started already: a consumer starts once")
+        self._cluster.check_unused("consumer", is_started=self._was_started)
         self._was_started = True
         try:
             await self._reader.start()

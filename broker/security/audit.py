@@ -311,7 +311,7 @@ class Audit:
     def reloaded(self, what: str) -> None:
         """The operator has had the settings and their files read again."""
         fields = {"event": "reloaded", "what": what}
-        self._write(logging.INFO, f"SIGHUP: {what}", fields, is_kept=True)
+        self._write(logging.INFO, f"the configuration is reloaded: {what}", fields, is_kept=True)
 
     @property
     def lost(self) -> int:

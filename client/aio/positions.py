@@ -106,8 +106,10 @@ class Positions:
         if self._start_at is None:
             names = ", ".join(str(reader.partition) for reader in readers)
             raise BrokerRefused(
-                f"{names} have no committed offset in the log, and start='none'",
+                f"no committed offset that is in the log, and start='none': {names}",
                 ErrorCode.OFFSET_OUT_OF_RANGE,
+                cure="give start='earliest', 'latest' or a time, or set the group's offsets "
+                "(tidelog group reset)",
             )
         partitions = [reader.partition for reader in readers]
         found = await find_offsets(self._cluster, partitions, self._start_at, self._isolation)

@@ -29,6 +29,7 @@ from client.errors import (
     BrokerUnreachable,
     ClientError,
     Denied,
+    InvalidUse,
     NameUnknown,
 )
 from client.types import Broker, PartitionInfo, TopicInfo, TopicPartition, format_address
@@ -125,6 +126,7 @@ class Cluster:
         self._metadata = _Metadata()
         self._coordinators: dict[tuple[CoordinatorType, str], int] = {}
         self._vain: dict[str, _VainQuestion] = {}
+        self._is_closed = False
         self._is_met = False  # Whether a broker was reached by the address that it advertises.
         self._warned: set[str | None] = set()
         self._unnamed: dict[str, float] = {}  # Advertised hosts not known here, and since when.
@@ -149,8 +151,20 @@ class Cluster:
         """The node that takes administrative changes, -1 while unknown."""
         return self._metadata.controller_id
 
+    def check_unused(self, owner: str, *, is_started: bool) -> None:
+        """Check that `owner`, a client that starts once, may start.
+
+        Raises:
+            InvalidUse: it is started, or closed, as it also is after a start that failed.
+        """
+        if self._is_closed:
+            raise InvalidUse(f"this {owner} is closed: make another one")
+        if is_started:
+            raise InvalidUse(f"this {owner} is started already: a {owner} starts once")
+
     async def close(self) -> None:
         """Close every connection; calls under way fail."""
+        self._is_closed = True
         await self._pool.close()
 
     # Connections.

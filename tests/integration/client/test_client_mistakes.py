@@ -579,3 +579,23 @@ async def test_a_partition_that_is_not_there_has_a_class_of_its_own(broker: Runn
     async with Producer(broker.bootstrap) as producer:
         with pytest.raises(NotThere, match="t has no partition 9: it has 0 to 0"):
             await producer.send("t", b"", partition=9)
+
+
+@pytest.mark.parametrize("make", [Producer, Consumer, ShareConsumer])
+async def test_a_client_starts_once(broker: RunningBroker, make: Callable[..., Any]) -> None:
+    """Not again when it is closed, either, which was said to be a broker out of reach."""
+    arguments: dict[str, Any] = {"group_id": "g"} if make is ShareConsumer else {}
+    await create_topic(await broker.client(), "t")
+    topics = [] if make is Producer else ["t"]
+    one = make(*topics, bootstrap=broker.bootstrap, **arguments)
+    await one.start()
+    with pytest.raises(InvalidUse, match="is started already"):
+        await one.start()
+    await one.close()
+    with pytest.raises(InvalidUse, match="is closed: make another one"):
+        await one.start()
+    other = make(*topics, bootstrap="127.0.0.1:1", request_timeout_ms=500, **arguments)
+    with pytest.raises(BrokerUnreachable):
+        await other.start()
+    with pytest.raises(InvalidUse, match="is closed: make another one"):
+        await other.start()
