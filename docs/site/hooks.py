@@ -4,7 +4,8 @@
 * A link to any other file of the repository leads to a copy of that file, below ``files``.
 * In cells of tables ``\\|`` is ``|``, as on GitHub: commands can be copied.
 * Long names and values in cells break at their dots, commas and the like, so that a table of
-  settings fits beside the navigation.
+  settings fits beside the navigation; on a narrow screen names of errors do, too. Options of
+  commands do not break at their hyphens.
 * The pages below ``api`` are made from the public names: the docstrings are the only text.
 * The search finds the pages for users before those about the code and its history.
 * Nothing is loaded from another host: a page that does fails the build.
@@ -67,6 +68,8 @@ _CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
 _TEXT = re.compile(r"(?<=>)[^<]+")
 _JOINT = re.compile(r"[.,:=/](?=[^\s.])")
 _LONG_NAME = re.compile(r"\w{27,}")
+_NAME = re.compile(r"\b[A-Z]{2,}(?:_[A-Z]+){2,}\b")
+_OPTION = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -116,7 +119,9 @@ def on_post_page(output: str, **_: Any) -> str:
 def breakable(text: str) -> str:
     """A text whose long names a browser may break at their joints; copied, it is the same."""
     broken = _JOINT.sub(lambda joint: f"{joint[0]}<wbr>", text)
-    return _LONG_NAME.sub(lambda name: name[0].replace("_", "_<wbr>"), broken)
+    broken = _LONG_NAME.sub(lambda name: name[0].replace("_", "_<wbr>"), broken)
+    broken = _NAME.sub(lambda name: name[0].replace("_", '_<wbr class="narrow">'), broken)
+    return _OPTION.sub(lambda option: f'<span class="option">{option[0]}</span>', broken)
 
 
 def on_post_build(config: MkDocsConfig) -> None:

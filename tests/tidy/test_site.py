@@ -24,7 +24,14 @@ def test_a_command_in_a_table_has_its_bar_without_a_backslash() -> None:
     [
         ("listener.security.protocol.map", "listener.<wbr>security.<wbr>protocol.<wbr>map"),
         ("A:A,B:B", "A:<wbr>A,<wbr>B:<wbr>B"),
-        ("UNKNOWN_TOPIC_OR_PARTITION. It is gone.", "UNKNOWN_TOPIC_OR_PARTITION. It is gone."),
+        (
+            "TOPIC_ALREADY_EXISTS. It is there, MAX_AGE is not.",
+            'TOPIC_<wbr class="narrow">ALREADY_<wbr class="narrow">EXISTS. It is there, MAX_AGE is not.',
+        ),
+        (
+            "a --set b -t x-y -1",
+            'a <span class="option">--set</span> b <span class="option">-t</span> x-y -1',
+        ),
         (
             "TLS_RSA_WITH_AES_256_CBC_SHA384",
             "TLS_<wbr>RSA_<wbr>WITH_<wbr>AES_<wbr>256_<wbr>CBC_<wbr>SHA384",
