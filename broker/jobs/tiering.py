@@ -9,9 +9,9 @@ bounded (`remote.log.manager.copy.max.bytes.per.second`). A log with many segmen
 Appends never wait for it: requests to the store are made in a thread of their own. A log whose
 upload fails waits, longer after each failure in a row. A round in which `FAILURES_AT_ONCE` logs
 fail, or some for `FAILING_MS`, or all that are due, and none succeeds, has all uploads wait: so a
-store that is down is asked seldom, and logs that it refuses at once cost the others little. Deletions wait by themselves, as a bucket
-may refuse them for good. Appends continue; the backlog shows in the metrics. An upload may take
-hours, so `watch` is a job of its own.
+store that is down is asked seldom, and logs that it refuses at once cost the others little.
+Deletions wait by themselves, as a bucket may refuse them for good. Appends continue; the backlog
+shows in the metrics. An upload may take hours, so `watch` is a job of its own.
 
 `storage.remote` decides what is due and in which order it becomes durable.
 """

@@ -25,8 +25,8 @@ def test_a_command_in_a_table_has_its_bar_without_a_backslash() -> None:
         ("listener.security.protocol.map", "listener.<wbr>security.<wbr>protocol.<wbr>map"),
         ("A:A,B:B", "A:<wbr>A,<wbr>B:<wbr>B"),
         (
-            "TOPIC_ALREADY_EXISTS. It is there, MAX_AGE is not.",
-            'TOPIC_<wbr class="narrow">ALREADY_<wbr class="narrow">EXISTS. It is there, MAX_AGE is not.',
+            "TOPIC_ALREADY_EXISTS. Not so MAX_AGE.",
+            'TOPIC_<wbr class="narrow">ALREADY_<wbr class="narrow">EXISTS. Not so MAX_AGE.',
         ),
         (
             "a --set b -t x-y -1",
