@@ -228,8 +228,8 @@ class Archive:
                 "together"
             )
         for topic in topics:
-            archived = plan.topic_ids.get(topic)
-            if archived is not None and archived != cluster.topic_id(topic):
+            archived, now = plan.topic_ids.get(topic), cluster.topic_id(topic)
+            if archived is not None and now and archived != now:
                 raise DataLoss(
                     f"{where}: topic {topic} was deleted and created again after it was archived, "
                     "so its offsets name other records; read the archive by itself, and the topic "

@@ -234,11 +234,13 @@ class StreamReader(DataSourceStreamReader):
         return self._cluster
 
     def _opened(self, topics: Iterable[str]) -> Archive | None:
-        """The archive of the options with its newest commits; None without one."""
+        """The archive of the options with its newest commits, checked; None without one."""
         if self._archive is None:
             self._archive = open_archive(self.connected(), self.options, topics)
         else:
             self._archive.refresh()
+            committed = self.options.read_committed
+            self._archive.check(self.connected(), topics, read_committed=committed)
         return self._archive
 
     def _looked_into(self) -> Bucket | None:

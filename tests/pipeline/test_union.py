@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pipeline.errors import BadOptions, DataLoss
 from pipeline.jobs import archive as archive_job
@@ -17,6 +18,7 @@ from pipeline.options.options import SourceOptions, parse_source_options
 from pipeline.plan import archived, offsets
 from pipeline.plan.journal import Journal
 from pipeline.plan.offsets import plan_batch
+from pipeline.spark.micro_batches import MicroBatchReader
 from pipeline.spark.task import Columns, read_task, tasks_of
 from tests.pipeline.conftest import START_MS, Broker, finish, offsets_json
 
@@ -382,10 +384,21 @@ def test_an_archive_that_does_not_fit_is_refused(days: World, tmp_path: Path) ->
     with pytest.raises(BadOptions, match="this archive was begun with read_uncommitted"):
         days.archive()
     days.isolation = "read_uncommitted"
+    named = {**days.broker.options, "subscribe": days.topic, "archive": days.state_dir}
+    named |= {"startingOffsets": "earliest", "journalDir": str(tmp_path / "journal")}
+    options = parse_source_options({**named, "failOnDataLoss": "false"}, is_stream=True)
+    live = MicroBatchReader(options, Columns(("offset",)))
+    start = live.initialOffset()
+    end = live.latestOffset(start, ReadAllAvailable())
+    assert live.partitions(start, end)
     days.broker.delete_topic(days.topic)
     days.broker.topic(PARTITIONS, days.topic)
-    with pytest.raises(DataLoss, match=f"topic {days.topic} was deleted and created again"):
+    message = f"topic {days.topic} was deleted and created again"
+    with pytest.raises(DataLoss, match=message):
         read_rows(days.broker, days.options())
+    with pytest.raises(DataLoss, match=message):
+        live.partitions(start, end)
+    live.stop()
 
 
 @pytest.mark.core
