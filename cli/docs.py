@@ -20,7 +20,11 @@ HOME: Final = Path(__file__).parents[1] / FOLDER
 
 
 @click.command()
-@click.argument("page", required=False, shell_complete=lambda *_: sorted(pages()))
+@click.argument(
+    "page",
+    required=False,
+    shell_complete=lambda _, __, begun: sorted(one for one in pages() if one.startswith(begun)),
+)
 def command(page: str | None) -> None:
     """Show a page of the documentation, or list all.
 

@@ -8,7 +8,6 @@ Owns the face for event loops; what a member does is `client.core.sharing`. The 
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Self
@@ -19,10 +18,8 @@ from client.checks import check_numbers
 from client.core.options import NOT_SECURED, ClusterOptions, Security, parse_bootstrap
 from client.core.sharing.options import IMPLICIT, Refused, ShareOptions
 from client.core.sharing.reader import ShareReader
-from client.errors import BrokerUnreachable, ClientError, InvalidUse
+from client.errors import ClientError, InvalidUse
 from client.types import ConsumerRecord
-
-logger = logging.getLogger("tidelog.client.share_consumer")
 
 
 class ShareConsumer:
@@ -155,8 +152,6 @@ class ShareConsumer:
         while True:
             try:
                 await membership.beat()
-            except BrokerUnreachable as error:
-                logger.info("%s: %s", membership.what, error)
             except ClientError as error:
                 self._reader.fail(error)
             await asyncio.sleep(max(0.01, membership.due - self._cluster.clock.now()))

@@ -26,6 +26,7 @@ from protocol.stored.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from protocol.time_windows import MARK
 from storage.disk.steps import Steps
 from values.dataclasses import dataclass
+from values.words import format_count
 
 if TYPE_CHECKING:  # loaded with the first group of that kind
     from broker.groups.streams.group import StreamsGroup
@@ -145,7 +146,9 @@ class GroupCleanup:
             self.offsets.delete(group_id, expired, log_failure)
         else:
             return
-        logger.info("%s: %d offsets are past their retention", group_id, len(expired))
+        removed = "it is empty and removed, " if are_all and group.is_empty else ""
+        past = format_count(len(expired), "offset")
+        logger.info("group %s: %s%s past the retention", group_id, removed, past)
 
     def _find(self, group_id: str) -> "AnyGroup | None":
         return (

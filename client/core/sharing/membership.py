@@ -11,6 +11,7 @@ from typing import Final
 
 from client.core.cluster import Cluster, CoordinatorType
 from client.core.parts import check
+from client.core.retry import is_retriable
 from client.errors import ClientError
 from client.types import TopicPartition
 from protocol.api.share_group_heartbeat import (
@@ -51,21 +52,42 @@ class ShareMembership:
         """The membership, for messages."""
         return f"share group {self.group_id}"
 
-    async def beat(self) -> None:
-        """Send a heartbeat if one is due; join if this is no member.
+    async def join(self) -> None:
+        """Send the first heartbeat, again and again until the client's timeout.
 
         Raises:
             BrokerRefused: the group does not accept this member.
             BrokerUnreachable: no coordinator answers.
             UnsupportedByBroker: the broker has no share groups.
         """
+        self.due = self._cluster.clock.now() + _NEXT_TRY_S
+        answer = await self._cluster.retrying_at_coordinator(
+            CoordinatorType.GROUP, self.group_id, self._attempt
+        )
+        await self._answered(*answer)
+
+    async def beat(self) -> None:
+        """Send a heartbeat if one is due; join again if this is no member any more.
+
+        A failure that may pass is logged, and the next try is due soon: no poll waits for it.
+
+        Raises:
+            BrokerRefused: the group does not accept this member.
+        """
         if self._cluster.clock.now() < self.due:
             return
         # One attempt at a time, even if it fails or another task calls meanwhile.
         self.due = self._cluster.clock.now() + _NEXT_TRY_S
-        response, address = await self._cluster.retrying_at_coordinator(
-            CoordinatorType.GROUP, self.group_id, self._attempt
-        )
+        try:
+            await self._answered(*await self._attempt())
+        except ClientError as error:
+            if not is_retriable(error):
+                raise
+            self._cluster.forget_coordinator(CoordinatorType.GROUP, self.group_id)
+            logger.info("%s: %s", self.what, error)
+
+    async def _answered(self, response: ShareGroupHeartbeatResponse, address: str) -> None:
+        """Take what the coordinator says."""
         if response.error_code in _REJOIN and self._epoch != _JOIN:
             logger.info("%s: this member joins again", self.what)
             self._epoch = _JOIN

@@ -89,7 +89,7 @@ class ShareReader:
         """
         for topic in self._options.topics:
             await self._cluster.topic(topic)
-        await self.membership.beat()
+        await self.membership.join()
 
     def fail(self, error: ClientError) -> None:
         """Have the next poll raise `error`."""

@@ -41,6 +41,7 @@ def test_commands_options_topics_and_groups_are_completed(server: RunningBroker)
     assert "--timestamp-field" in completed(server, "produce", "--t")
     assert completed(server, "produce", "harbour", "--format", "j") == ["json"]
     assert completed(server, "consume", "harb") == ["harbour"]
+    assert completed(server, "docs", "tut") == ["tutorial"]
     assert completed(server, "topic", "describe", "har") == ["harbour", "harvest"]
     assert completed(server, "group", "reset", "pi") == ["pilots"]
     assert completed(server, "consume", "-b", "127.0.0.1:1", "har") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -347,3 +348,23 @@ async def test_the_face_for_threads(shared: RunningBroker) -> None:
 
     assert await asyncio.to_thread(work) == ["abcd", "d"]
     assert lag(shared) == 0
+
+
+async def test_a_poll_keeps_its_time_when_the_broker_is_gone(tmp_path: Path) -> None:
+    """It waited for a minute, for the answer to a heartbeat."""
+    async with contextlib.AsyncExitStack() as stack:
+        running = await stack.enter_async_context(running_broker(tmp_path / "data"))
+        await fill(running, "1")
+        consumer = ShareConsumer("t", group_id="g", bootstrap=running.bootstrap)
+        await consumer.start()
+        blocking = BlockingShareConsumer("t", group_id="g", bootstrap=running.bootstrap)
+        await asyncio.to_thread(blocking.__enter__)
+        await consumer.getmany(timeout_ms=200)
+        await stack.aclose()
+        for _ in range(2):
+            async with asyncio.timeout(15):
+                assert await consumer.getmany(timeout_ms=2000) == []
+                assert await asyncio.to_thread(blocking.getmany, timeout_ms=2000) == []
+        async with asyncio.timeout(15):
+            await asyncio.to_thread(blocking.__exit__, None, None, None)
+            await consumer.close()
