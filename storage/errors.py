@@ -252,7 +252,8 @@ class BucketEmptied(StoreFailed):
             f"the bucket has no {key}, which was there: it was emptied or created again, or "
             "remote.storage.url names another one. Nothing is uploaded or deleted, and local "
             "copies stay, until its objects are back; else correct remote.storage.url, and start "
-            "again"
+            "again. tidelog restore and tidelog fsck --remote say if it is a hole in the journal, "
+            "and what to bring back"
         )
 
 

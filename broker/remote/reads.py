@@ -4,6 +4,10 @@
     begin    one GET for all requests that need this range, in a thread of the downloads
     settle   the bytes are kept by the file; each request reads again, in the loop thread
 
+Bytes that cannot be those of the segment are fetched once more, since one wrong answer says nothing
+about the object. What comes twice is in the store: a batch with a wrong checksum is kept, and its
+readers see it, as one on a disk; wrong offsets, which readers would follow, are an error.
+
 Every need is settled: by the bytes, by the store's error, or by the deadline. After an error the
 same segment is refused for a moment, so that a store that hangs costs its clients one wait and not
 one per request. The error is retriable for clients (KAFKA_STORAGE_ERROR).
@@ -15,7 +19,7 @@ only.
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from broker.clocks.clock import Clock
 from broker.metrics import RemoteMetrics
@@ -24,6 +28,7 @@ from storage.disk.steps import Elsewhere, Steps
 from storage.errors import StorageError, StoreFailed
 from storage.log.log import Log
 from storage.remote.object_store import ObjectStore
+from storage.segment.offset_index import OffsetRange
 from storage.segment.remote.log import RemoteBytesNeeded, RemoteLogFile
 
 logger = logging.getLogger("tidelog.broker.remote.reads")
@@ -47,6 +52,14 @@ Result = TypeVar("Result")
 
 Settle: TypeAlias = Callable[[None, BaseException | None], object]
 _Range: TypeAlias = tuple[RemoteLogFile, int]
+
+
+class _Got(NamedTuple):
+    """Bytes of an object, and what was wrong with the first answer; it `is_stored` so, or not."""
+
+    data: bytes
+    damage: str | None = None
+    is_stored: bool = False
 
 
 class RemoteReads:
@@ -85,12 +98,16 @@ class RemoteReads:
         self._waiting[key] = [settle]
         overdue = self._clock.call_later(DEADLINE_MS, partial(self._overdue, need))
 
-        def done(data: bytes | None, error: BaseException | None) -> None:
+        def done(got: _Got | None, error: BaseException | None) -> None:
             overdue.cancel()
-            self._done(need, data, error)
+            self._done(need, got, error)
 
-        get = partial(self._store.get, need.file.object.key, need.start, need.end)
-        self._pool.submit(get, done)
+        try:
+            landmarks = need.file.landmarks(need.start, need.end)
+        except OSError as error:
+            landmarks = {}
+            logger.warning("a range is compared with no index: %s", error)
+        self._pool.submit(partial(_get, self._store, need, landmarks), done)
 
     def steps(self, need: RemoteBytesNeeded) -> Steps[None]:
         """Fetch the range, in steps. Raises StoreFailed."""
@@ -109,13 +126,15 @@ class RemoteReads:
         error = StoreFailed(f"GET {need.file.object.key}: no answer within {DEADLINE_MS} ms")
         self._settle(need, error)
 
-    def _done(
-        self, need: RemoteBytesNeeded, data: bytes | None, error: BaseException | None
-    ) -> None:
-        if data is not None:
+    def _done(self, need: RemoteBytesNeeded, got: _Got | None, error: BaseException | None) -> None:
+        if got is not None:
             self._metrics.fetched += 1
-            self._metrics.fetched_bytes += len(data)
-            self._keep(need.file, need.start, data)
+            self._metrics.fetched_bytes += len(got.data)
+            if got.damage is not None:
+                self._metrics.errors["fetch"] += 1
+                again = "the object is damaged" if got.is_stored else "the second answer is sound"
+                logger.error("GET %s: %s; %s", need.file.object.key, got.damage, again)
+            self._keep(need.file, need.start, got.data)
         elif not isinstance(error, StorageError):
             logger.error("a read of the object store failed", exc_info=error)
             error = StoreFailed(f"GET {need.file.object.key}: {error}")
@@ -142,6 +161,26 @@ class RemoteReads:
             del self._kept[oldest, at]
             self._kept_bytes -= size
             oldest.forget(at)
+
+
+def _get(store: ObjectStore, need: RemoteBytesNeeded, landmarks: dict[int, OffsetRange]) -> _Got:
+    """The range of `need`, from a second GET if the first one's bytes are wrong.
+
+    Raises:
+        StoreFailed: as the store, or the bytes are wrong both times and cannot be served.
+    """
+    file, key = need.file, need.file.object.key
+    data = store.get(key, need.start, need.end)
+    damage = file.find_damage(need.start, data, landmarks)
+    if damage is None:
+        return _Got(data)
+    again = store.get(key, need.start, need.end)
+    second = file.find_damage(need.start, again, landmarks)
+    if second is None:
+        return _Got(again, damage.reason)
+    if again == data and not second.misleads:
+        return _Got(data, damage.reason, is_stored=True)
+    raise StoreFailed(f"GET {key}: {second.reason}, in a second answer too")
 
 
 def report_no_store(logs: Sequence[Log]) -> None:

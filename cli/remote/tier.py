@@ -250,7 +250,7 @@ def _show(partitions: list[TieredPartition], found: Comparison | None) -> None:
         click.echo(f"missing: {one.key}, offsets {one.base_offset} to {one.next_offset - 1}")
     click.echo(
         f"the store has {format_count(found.stored, 'object')}, {format_size(found.stored_bytes)}; "
-        f"{len(found.missing)} missing, {len(found.garbage)} that nothing names"
+        f"{len(found.missing)} missing, {len(found.garbage)} older than a day that nothing names"
     )
 
 

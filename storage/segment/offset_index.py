@@ -12,6 +12,7 @@ above o finds it by walking forward over at most one index interval.
 Source: Kafka `OffsetIndex`.
 """
 
+from bisect import bisect_left
 from struct import Struct
 from typing import ClassVar, NamedTuple
 
@@ -26,6 +27,13 @@ class OffsetPosition(NamedTuple):
 
     offset: int
     position: int
+
+
+class OffsetRange(NamedTuple):
+    """The bounds of an offset, both inclusive."""
+
+    lowest: int
+    highest: int
 
 
 class OffsetIndex(SparseIndex):
@@ -72,6 +80,25 @@ class OffsetIndex(SparseIndex):
         """Entry number `slot`, with its offset made absolute."""
         relative, position = self.entry(slot)
         return OffsetPosition(self.base_offset + relative, position)
+
+    def ends_between(self, start: int, end: int) -> dict[int, OffsetRange]:
+        """The ends of the first and the last batch known in `[start, end)` of the log, by position.
+
+        As the next entry's offset may be that of several batches in indexes that Kafka wrote, a
+        batch ends above the entry before and not above its own. Raises OSError.
+        """
+
+        def position_of(slot: int) -> int:
+            return self.entry(slot)[1]
+
+        slots = range(self.count)
+        first, after = (bisect_left(slots, at, key=position_of) for at in (start, end))
+        found = {}
+        for slot in {first, after - 1} if first < after else ():
+            offset, position = self.entry_at(slot)
+            lowest = self.entry_at(slot - 1).offset + 1 if slot else self.base_offset
+            found[position] = OffsetRange(lowest, offset)
+        return found
 
     def last(self) -> OffsetPosition:
         """The last entry, or (base offset, 0) when there is none."""

@@ -183,6 +183,7 @@ class Segment(SegmentEnd):
         log = RemoteLogFile(path, where)
         segment = cls(files, directory, where.base_offset, log, is_new=not has_indexes)
         segment.created_ms = now_ms
+        log.offset_index = segment.offset_index
         segment.remote, segment.is_remote = where, True
         return segment
 
@@ -191,7 +192,7 @@ class Segment(SegmentEnd):
         assert self.remote is not None, f"{self.log.path} is in no store"
         assert not self.is_remote, f"{self.log.path} is not here"
         local = self.log
-        self.log = RemoteLogFile(local.path, self.remote)
+        self.log = RemoteLogFile(local.path, self.remote, self.offset_index)
         self.is_remote = True
         return local
 
@@ -420,6 +421,8 @@ class Segment(SegmentEnd):
         self.offset_index = OffsetIndex(self.files, self.path(suffixes[0]), self.base_offset)
         self.time_index = TimeIndex(self.files, self.path(suffixes[1]), self.base_offset)
         self.txn_index = TxnIndex(self.files, self.path(suffixes[2]), self.base_offset)
+        if isinstance(self.log, RemoteLogFile):
+            self.log.offset_index = self.offset_index
 
     @property
     def facts(self) -> SegmentFacts:

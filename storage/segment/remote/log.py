@@ -9,14 +9,21 @@ file change nothing before they have all bytes, so the repetition is the whole p
     log.read(...)  --RemoteBytesNeeded(file, start, end)-->  broker: one ranged GET in a thread
     log.read(...)  <--file.keep(start, data)---------------  broker: again, in the loop thread
 
-Ranges are forgotten by the owner of the memory (`broker.remote.reads`).
+Ranges are forgotten by the owner of the memory (`broker.remote.reads`). It also has them checked by
+`find_damage` before it keeps them: one answer with a wrong byte must not stay. Every range begins
+with a batch, since that is where readers go on.
 """
 
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
+from protocol.records.checksums import crc32, crc32c
+from protocol.records.entry_loops import STOP_CORRUPT, STOP_INCOMPLETE, check_entries
+from protocol.records.layout import LOG_OVERHEAD, NO_LEADER_EPOCH, SIZE_AT
+from protocol.records.scan import Entry
 from storage.disk.files import Bytes
 from storage.errors import StorageError
 from storage.segment.facts import RemoteObject
+from storage.segment.offset_index import OffsetIndex, OffsetRange
 
 RANGE_BYTES_MIN: Final = 64 * 1024
 """The least that a read asks for, if the object has it: a request costs as much as these bytes."""
@@ -26,6 +33,19 @@ READ_AHEAD_BYTES: Final = 2 * 1024 * 1024
 
 RANGE_BYTES_MAX: Final = 16 * 1024 * 1024
 """The most that a read asks for at once, unless one batch is larger."""
+
+_LAST_OFFSET: Final = Entry._fields.index("last_offset")
+_LEADER_EPOCH: Final = Entry._fields.index("partition_leader_epoch")
+
+
+class RangeDamage(NamedTuple):
+    """What is wrong with a range, in words.
+
+    It `misleads` where no reader of the records notices it.
+    """
+
+    reason: str
+    misleads: bool
 
 
 class RemoteBytesNeeded(StorageError):
@@ -54,15 +74,19 @@ class RemoteLogFile:
         path: the name that the local file had.
         size: bytes of the log, without what follows it in the object.
         object: where the bytes are.
+        offset_index: of the segment, if it is here.
     """
 
-    __slots__ = ("_ranges", "object", "path", "size")
+    __slots__ = ("_ranges", "object", "offset_index", "path", "size")
 
-    def __init__(self, path: str, where: RemoteObject) -> None:
+    def __init__(
+        self, path: str, where: RemoteObject, offset_index: OffsetIndex | None = None
+    ) -> None:
         """No byte is in memory."""
         self.path = path
         self.size = where.log_bytes
         self.object = where
+        self.offset_index = offset_index
         self._ranges: dict[int, bytes] = {}
 
     def pread(self, size: int, position: int) -> bytes:
@@ -97,6 +121,53 @@ class RemoteLogFile:
         if data is None:
             raise RemoteBytesNeeded(self, self.size, end)
         return data
+
+    def landmarks(self, start: int, end: int) -> dict[int, OffsetRange]:
+        """What `find_damage` compares `[start, end)` with. Raises OSError."""
+        index = self.offset_index
+        return {} if index is None or not index.count else index.ends_between(start, end)
+
+    def find_damage(
+        self, start: int, data: bytes, landmarks: dict[int, OffsetRange]
+    ) -> RangeDamage | None:
+        """Why these are not the bytes of the log from `start` on; None if they may be.
+
+        Whole batches have their checksums and ascending offsets of this segment. The checksum does
+        not cover where a batch begins, so batches that the index names are compared with it, too,
+        and leader epochs with that of the upload. What follows the log has a checksum of its own.
+        Any thread may call it.
+        """
+        size = min(len(data), self.size - start)
+        if size <= 0:
+            return None
+        heads, position, stop = check_entries(data, 0, size, crc32c, crc32)
+        next_offset = self.object.base_offset
+        for head in heads:
+            where, last_offset, epoch = start + head[0], head[_LAST_OFFSET], head[_LEADER_EPOCH]
+            known = landmarks.get(where)
+            if not next_offset <= last_offset < self.object.next_offset or (
+                known is not None and not known.lowest <= last_offset <= known.highest
+            ):
+                reason = f"the batch at byte {where} has a wrong offset, {last_offset}"
+                return RangeDamage(reason, misleads=True)
+            if not NO_LEADER_EPOCH <= epoch <= self.object.epoch:
+                reason = f"the batch at byte {where} has a wrong leader epoch, {epoch}"
+                return RangeDamage(reason, misleads=False)
+            next_offset = last_offset + 1
+        is_cut = stop == STOP_INCOMPLETE and self._cannot_end(
+            start + position, memoryview(data)[position:size]
+        )
+        if stop == STOP_CORRUPT or is_cut:
+            reason = f"the batch at byte {start + position} has a wrong checksum or head"
+            return RangeDamage(reason, misleads=False)
+        return None
+
+    def _cannot_end(self, position: int, begin: memoryview) -> bool:
+        """Whether a batch at `position`, of which `begin` is here, is longer than the log."""
+        least = len(begin) + 1
+        if len(begin) >= LOG_OVERHEAD:
+            least = LOG_OVERHEAD + int.from_bytes(begin[SIZE_AT:LOG_OVERHEAD])
+        return position + least > self.size
 
     def keep(self, start: int, data: bytes) -> None:
         """Keep these bytes of the object in memory."""

@@ -55,7 +55,7 @@ def test_status_and_gc(tiered: tuple[Path, str, Path]) -> None:
     assert f"about {part['bytes'] / 1e3:.2f} a month, at 1e+06 for a GB" in done.stdout
     done = tidelog("tier", "status", str(directory), "--url", url)
     assert done.returncode == 0
-    assert "0 missing, 0 that nothing names" in done.stdout
+    assert "0 missing, 0 older than a day that nothing names" in done.stdout
     assert tidelog("fsck", str(directory)).returncode == 0
 
     orphan = folder / objects[0].name.replace("-0-", "-9-")

@@ -185,6 +185,61 @@ async def test_a_store_that_is_down_costs_a_retriable_error_and_no_append(tmp_pa
         assert remote.backlog_bytes == 0
 
 
+class TearingStore(SimulatedStore):
+    """A store of which some answers, or all, have another byte at `position` of the object."""
+
+    position, tears = -1, 0
+
+    def get(self, key: str, start: int, end: int) -> bytes:
+        data = super().get(key, start, end)
+        at = self.position - start
+        if self.tears and key.endswith(".segment") and 0 <= at < len(data):
+            self.tears -= 1
+            data = data[:at] + bytes([data[at] ^ 0x40]) + data[at + 1 :]
+        return data
+
+
+@pytest.mark.parametrize(
+    "position", [0, 6, 7, 8, 100, 178], ids=["first", "offset", "low", "size", "value", "second"]
+)
+async def test_a_wrong_answer_of_the_store_is_asked_for_again(
+    tmp_path: Path, position: int
+) -> None:
+    """It was kept, and every consumer got it until the broker was restarted."""
+    store = TearingStore()
+    async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
+        await fill(client, clock)
+        await tier(running, clock)
+        began, before = clock.wall_ms() - 5_000, store.count("GET")
+        store.position, store.tears = position, 1
+        assert await read_all(client) == list(range(BATCHES))
+        assert store.tears == 0
+        assert running.broker.metrics.remote.errors["fetch"] == 1
+        assert store.count("GET") == before + 4 + 1
+        for number in range(BATCHES):
+            assert (await list_offset(client, "t", began + number)).offset == number
+
+
+async def test_what_is_wrong_in_the_store_is_served_if_readers_notice_it(tmp_path: Path) -> None:
+    """As from a disk: a wrong checksum. Offsets that readers would follow are an error."""
+    store = TearingStore()
+    async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
+        await fill(client, clock)
+        await tier(running, clock)
+        store.position, store.tears = 100, 1000
+        data = await fetch(client, "t", 0, max_wait_ms=5_000)
+        assert data.error_code == 0
+        assert b"x8x" in bytes(data.records), "a letter with another bit"
+        assert running.broker.metrics.remote.errors["fetch"] == 1
+    async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
+        store.position = 6
+        data = await fetch(client, "t", 0, max_wait_ms=5_000)
+        assert data.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        store.tears = 0
+        clock.advance(reads.REFUSED_MS + 1)
+        assert await read_all(client) == list(range(BATCHES))
+
+
 async def test_a_store_that_stays_silent_holds_up_nothing_else(tmp_path: Path) -> None:
     store = SimulatedStore()
     hangs = threading.Event()

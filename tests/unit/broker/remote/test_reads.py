@@ -18,13 +18,20 @@ from tests.support.simulated_store import SimulatedStore, StoreFault
 SIZE = 100_000
 
 
+class UncheckedFile(RemoteLogFile):
+    """One whose bytes are no batches."""
+
+    def find_damage(self, *_: object) -> None:
+        """Nothing is checked."""
+
+
 def remote_file(store: SimulatedStore, nonce: int, size: int = SIZE) -> RemoteLogFile:
     where = RemoteObject(
         base_offset=0, next_offset=1, log_bytes=size, object_bytes=size, crc=0, epoch=0,
         nonce=nonce, topic_id=7, partition=0,
     )  # fmt: skip
     store.create(where.key, bytes([nonce % 251]) * size)
-    return RemoteLogFile(f"/data/t-0/{nonce}.log", where)
+    return UncheckedFile(f"/data/t-0/{nonce}.log", where)
 
 
 class Bench:

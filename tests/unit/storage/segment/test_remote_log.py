@@ -6,6 +6,7 @@ import pytest
 
 from storage.errors import StoreFailed
 from storage.segment.facts import RemoteObject
+from storage.segment.offset_index import OffsetIndex
 from storage.segment.remote.log import (
     RANGE_BYTES_MAX,
     RANGE_BYTES_MIN,
@@ -14,6 +15,8 @@ from storage.segment.remote.log import (
     RemoteLogFile,
 )
 from storage.segment.remote.object import IndexFiles, decode_trailer, encode_trailer
+from tests.support.broker import batch
+from tests.support.logs import DIRECTORY, disk
 
 SIZE = 64 * 1024 * 1024
 TRAILER = 500
@@ -105,3 +108,43 @@ def test_a_trailer_comes_back_whole_or_not_at_all() -> None:
             decode_trailer(damaged)
         with pytest.raises(StoreFailed):
             decode_trailer(trailer[:at])
+
+
+def at_offset(offset: int, value: bytes) -> bytes:
+    return offset.to_bytes(8) + batch(value)[8:]
+
+
+def test_whole_batches_are_compared_with_what_is_known() -> None:
+    """The log has one batch each at the offsets 40, 47 and 52; the index knows the later two."""
+    log = b"".join(at_offset(offset, b"v" * 100) for offset in (40, 47, 52))
+    size = len(log) // 3
+    index = OffsetIndex(disk(), f"{DIRECTORY}/00000000000000000040.index", 40)
+    index.append(47, size)
+    index.append(52, 2 * size)
+    where = RemoteObject(
+        base_offset=40, next_offset=53, log_bytes=len(log), object_bytes=len(log) + 9, crc=1,
+        epoch=2, nonce=3, topic_id=4, partition=5,
+    )  # fmt: skip
+    file = RemoteLogFile(f"{DIRECTORY}/00000000000000000040.log", where, index)
+
+    def found(start: int, data: bytes) -> str | None:
+        landmarks = file.landmarks(start, start + len(data))
+        damage = file.find_damage(start, data, landmarks)
+        return None if damage is None else damage.reason
+
+    for start in (0, size, 2 * size):
+        for end in (start + 5, start + 20, start + size, len(log)):
+            assert found(start, log[start:end]) is None
+    assert found(0, log + b"a trailer") is None
+    assert found(len(log), b"a trailer") is None
+    for position in range(len(log)):
+        torn = log[:position] + bytes([log[position] ^ 0x80]) + log[position + 1 :]
+        assert found(0, torn) is not None, f"byte {position}"
+        at = position // size * size
+        assert found(at, torn[at:]) is not None, f"byte {position} of a range from {at}"
+    # The checksum is right, and the order, but the index knows better; or the log ends before.
+    assert found(size, at_offset(44, b"v" * 100) + log[2 * size :]) is None
+    assert found(size, at_offset(48, b"v" * 100) + log[2 * size :]) is not None
+    assert found(2 * size, at_offset(47, b"v" * 100)) is not None
+    assert found(2 * size, log[2 * size : -1]) is None
+    assert found(2 * size, log[2 * size :][:8] + (10**6).to_bytes(4)) is not None
