@@ -198,12 +198,16 @@ def _write(
     return files
 
 
+def _last_plan(journal: Journal) -> ArchivePlan | None:
+    plans = list(journal.names("plans"))
+    return ArchivePlan.parse(journal.get(f"plans/{plans[-1]}")) if plans else None
+
+
 def _pending(journal: Journal) -> ArchivePlan | None:
     """The plan without a commit that a run before this one left, if any."""
-    plans = list(journal.names("plans"))
-    if plans and journal.find(f"commits/{plans[-1]}") is None:
-        return ArchivePlan.parse(journal.get(f"plans/{plans[-1]}"))
-    return None
+    plan = _last_plan(journal)
+    is_done = plan is None or journal.find(f"commits/{plan.number:08d}") is not None
+    return None if is_done else plan
 
 
 def _mark_days(lake: ParquetLake, last: Mapping[str, Any] | None) -> None:
@@ -240,10 +244,14 @@ def _new_plan(
     ranges = [OffsetRange(*tp, starts[tp], ends[tp]) for tp in partitions if ends[tp] > starts[tp]]
     if sum(one.size for one in ranges) < settings.min_rows:
         return None
+    before = _last_plan(journal)
+    # Also of topics that have nothing new: a later run finds out that one was made again.
+    topic_ids = dict(before.topic_ids) if before is not None else {}
+    topic_ids |= {topic: cluster.topic_id(topic) for topic in {one.topic for one in ranges}}
     return ArchivePlan(
         number=last["number"] + 1 if last is not None else 0,
         cluster_id=cluster.cluster_id,
-        topic_ids={topic: cluster.topic_id(topic) for topic in {one.topic for one in ranges}},
+        topic_ids=topic_ids,
         tasks=_tasks(cluster, options, ranges),
         target=target,
     )  # fmt: skip
@@ -304,10 +312,9 @@ def _check_owner(
         DataLoss: its topics were deleted and created again.
         JournalConflict: it is of another cluster or target.
     """
-    plans = list(journal.names("plans"))
-    if not plans:
+    plan = _last_plan(journal)
+    if plan is None:
         return
-    plan = ArchivePlan.parse(journal.get(f"plans/{plans[-1]}"))
     if lake.target_of(plan.target) != lake.target or plan.cluster_id != cluster.cluster_id:
         raise JournalConflict(
             f"state directory {settings.state_dir} holds the plan of another archive: cluster "
@@ -337,9 +344,11 @@ def _check_isolation(journal: Journal, options: SourceOptions, *, dry_run: bool)
 
 
 def _check_identity(cluster: Cluster, plan: ArchivePlan) -> None:
-    """Check that the topics are still those of the plan, and not later ones of the same name."""
+    """Check that the topics that are there are those of the plan, not later ones of their names."""
+    cluster.topics(plan.topic_ids)
     for topic, topic_id in plan.topic_ids.items():
-        if cluster.topic_id(topic) != topic_id:
+        now = cluster.topic_id(topic)
+        if now and now != topic_id:
             raise DataLoss(
                 f"topic {topic} was deleted and created again: its old records are gone before "
                 "they were archived. Archive the new one with a state directory of its own"

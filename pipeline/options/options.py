@@ -36,7 +36,11 @@ TopicPartition = tuple[str, int]
 _T = TypeVar("_T")
 _SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _TIMEOUT_MS: Final = 15_000
-"""How long a request is sent again: Spark repeats a failed task itself."""
+"""How long a call is repeated while brokers are away: Spark repeats a failed task itself."""
+
+_STREAM_TIMEOUT_MS: Final = 60_000
+"""The same of a query, which ends if planning fails; as long as Kafka's own clients."""
+
 _MIB: Final = 1 << 20
 
 
@@ -159,7 +163,7 @@ def parse_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sour
     """
     reader = OptionReader(options)
     reader.check_names(_SOURCE_NAMES, ("topic",))
-    connection = parse_connection(reader)
+    connection = parse_connection(reader, _STREAM_TIMEOUT_MS if is_stream else _TIMEOUT_MS)
     choice = _topic_choice(reader)
     starting = _boundary(reader, "starting", "latest" if is_stream else "earliest")
     ending = _boundary(reader, "ending", "latest")
@@ -255,7 +259,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     return parsed
 
 
-def parse_connection(reader: OptionReader) -> ClusterOptions:
+def parse_connection(reader: OptionReader, timeout_ms: int = _TIMEOUT_MS) -> ClusterOptions:
     """The `kafka.*` options of the connection; problems go into `reader`."""
     protocol = reader.choice("kafka.security.protocol", _SECURITY_PROTOCOLS, "PLAINTEXT")
     mechanism = reader.choice("kafka.sasl.mechanism", MECHANISMS, "PLAIN")
@@ -286,7 +290,7 @@ def parse_connection(reader: OptionReader) -> ClusterOptions:
             bootstrap=bootstrap,
             client_id=reader.text("kafka.client.id", "tidelog-spark"),
             request_timeout_ms=reader.number("kafka.request.timeout.ms", 30_000, INT32_MAX),
-            timeout_ms=_TIMEOUT_MS,
+            timeout_ms=reader.number("kafka.default.api.timeout.ms", timeout_ms, INT32_MAX),
             security=security,
             software="tidelog-spark",
         )

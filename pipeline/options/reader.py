@@ -50,8 +50,8 @@ _UNITS_MS: Final = {
 _DURATION_MAX_MS: Final = 36_500 * 86_400_000
 _USED_KAFKA: Final = (
     "kafka.bootstrap.servers", "kafka.security.protocol", "kafka.client.id",
-    "kafka.request.timeout.ms", "kafka.isolation.level", "kafka.sasl.mechanism",
-    "kafka.sasl.jaas.config", "kafka.sasl.oauthbearer.token.endpoint.url",
+    "kafka.request.timeout.ms", "kafka.default.api.timeout.ms", "kafka.isolation.level",
+    "kafka.sasl.mechanism", "kafka.sasl.jaas.config", "kafka.sasl.oauthbearer.token.endpoint.url",
     "kafka.ssl.truststore.location", "kafka.ssl.keystore.location", "kafka.check.crcs",
     "kafka.max.partition.fetch.bytes", "kafka.acks", "kafka.compression.type", "kafka.batch.size",
     "kafka.transaction.timeout.ms",

@@ -207,6 +207,29 @@ def test_retention_that_overtook_the_archive_is_data_loss(
         archive(spark, settings)
 
 
+def test_a_topic_with_nothing_new_is_known_when_it_is_made_again(
+    broker: Broker, tmp_path: Path, no_spark: None
+) -> None:
+    """The offsets of the new topic were taken for those after the archived ones."""
+    prefix = broker.topic(1)
+    for name in ("a", "b"):
+        broker.topic(1, f"{prefix}-{name}")
+        broker.produce(f"{prefix}-{name}", 0, 10)
+    options = {**broker.options, "subscribePattern": f"{prefix}-[ab]"}
+    settings = replace(settings_of(broker, prefix, tmp_path), options=options)
+    without: Any = None
+    assert archive(without, settings).report["rows"] == 20
+    broker.produce(f"{prefix}-a", 0, 5, first=10)
+    assert archive(without, settings).report["rows"] == 5
+    broker.delete_topic(f"{prefix}-b")
+    broker.produce(f"{prefix}-a", 0, 5, first=15)
+    assert archive(without, settings).report["rows"] == 5, "one that is gone stops no other"
+    broker.topic(1, f"{prefix}-b")
+    broker.produce(f"{prefix}-b", 0, 25, first=1000)
+    with pytest.raises(DataLoss, match=f"topic {prefix}-b was deleted and created again"):
+        archive(without, settings)
+
+
 def test_a_state_directory_belongs_to_one_archive(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:

@@ -284,3 +284,16 @@ def test_a_token_is_read_from_a_file() -> None:
     security = parse_source_options({**BASE, **named, **url}, is_stream=False).connection.security
     assert (security.mechanism, security.token_file) == ("OAUTHBEARER", "/etc/token")
     assert "token.endpoint.url='': write file:///PATH" in problems(**named)
+
+
+def test_a_query_waits_longer_for_brokers_that_are_away() -> None:
+    base = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "journalDir": "/j"}
+    given = {**base, "kafka.default.api.timeout.ms": "120000"}
+    for options, batch_ms, stream_ms in ((base, 15_000, 60_000), (given, 120_000, 120_000)):
+        named = {name: value for name, value in options.items() if name != "journalDir"}
+        batch = parse_source_options(named, is_stream=False)
+        assert batch.connection.timeout_ms == batch_ms
+        stream = parse_source_options(options, is_stream=True)
+        assert stream.connection.timeout_ms == stream_ms
+    with pytest.raises(BadOptions, match=r"endingOffsets=.*write latest"):
+        parse_source_options({**base, "endingOffsets": '{"t":"earliest"}'}, is_stream=False)
