@@ -229,7 +229,7 @@ async def test_what_is_wrong_in_the_store_is_served_if_readers_notice_it(tmp_pat
         store.position, store.tears = 100, 1000
         data = await fetch(client, "t", 0, max_wait_ms=5_000)
         assert data.error_code == 0
-        assert b"x8x" in bytes(data.records), "a letter with another bit"
+        assert b"x8x" in (values_of(data)[0] or b""), "a letter with another bit"
         assert running.broker.metrics.remote.errors["fetch"] == 1
     async with tiered_broker(tmp_path / "data", store) as (running, client, clock):
         store.position = 6
