@@ -169,15 +169,15 @@ def _decorators(prefix: str) -> list[Callable[[_Command], _Command]]:
             "--profile",
             metavar="NAME",
             envvar=PROFILE_VARIABLE,
-            help="How to connect, as tidelog profile set has stored it; the other options count "
-            f"more. Also ${PROFILE_VARIABLE}.",
+            help="How to connect, as tidelog profile set has stored it; other options "
+            f"override it. Also ${PROFILE_VARIABLE}.",
         ),
         click.option(
             "--command-config",
             metavar="FILE",
             envvar=CONFIG_VARIABLE,
-            help="A client.properties file of Kafka's tools, which says how to connect; the other "
-            f"options count more. Also ${CONFIG_VARIABLE}.",
+            help="A client.properties file of Kafka's tools, which says how to connect; other "
+            f"options override it. Also ${CONFIG_VARIABLE}.",
         ),
         click.option("--tls", is_flag=True, help="Encrypt, and check the broker's certificate."),
         *(

@@ -558,7 +558,7 @@ class Consumer(Generic[KeyT, ValueT]):
     # Questions.
 
     async def offsets_for_times(
-        self, times_ms: Mapping[TopicPartition, int | datetime]
+        self, times_ms: Mapping[TopicPartition, int | str | datetime]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each time, None where there is none.
 

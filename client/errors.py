@@ -80,7 +80,7 @@ class AddressUnusable(ClientError):
     """The cluster gives its brokers addresses whose host names are not known on this machine.
 
     Several attempts have not helped, and the client has reached none of the brokers by such an
-    address. One whose names are known later may be used further.
+    address. A client keeps working, and calls succeed once the names are known.
     """
 
 

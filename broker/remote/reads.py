@@ -28,7 +28,7 @@ from storage.disk.steps import Elsewhere, Steps
 from storage.errors import StorageError, StoreFailed
 from storage.log.log import Log
 from storage.remote.object_store import ObjectStore
-from storage.segment.offset_index import OffsetRange
+from storage.segment.offset_index import OffsetPosition
 from storage.segment.remote.log import RemoteBytesNeeded, RemoteLogFile
 
 logger = logging.getLogger("tidelog.broker.remote.reads")
@@ -52,6 +52,11 @@ Result = TypeVar("Result")
 
 Settle: TypeAlias = Callable[[None, BaseException | None], object]
 _Range: TypeAlias = tuple[RemoteLogFile, int]
+_Key: TypeAlias = tuple[RemoteLogFile, int, int, int]
+
+
+def _key(need: RemoteBytesNeeded) -> _Key:
+    return need.file, need.start, need.end, need.least
 
 
 class _Got(NamedTuple):
@@ -73,7 +78,7 @@ class RemoteReads:
         self._pool = pool
         self._clock = clock
         self._metrics = metrics
-        self._waiting: dict[tuple[RemoteLogFile, int, int], list[Settle]] = {}
+        self._waiting: dict[_Key, list[Settle]] = {}
         self._kept: dict[_Range, int] = {}
         self._kept_bytes = 0
         self._refused: dict[RemoteLogFile, tuple[int, StoreFailed]] = {}
@@ -90,7 +95,7 @@ class RemoteReads:
 
     def begin(self, need: RemoteBytesNeeded, settle: Settle) -> None:
         """Call `settle(None, error)` in a later turn, when the bytes are there or are not to be."""
-        key = (need.file, need.start, need.end)
+        key = _key(need)
         waiting = self._waiting.get(key)
         if waiting is not None:
             waiting.append(settle)
@@ -105,7 +110,7 @@ class RemoteReads:
         try:
             landmarks = need.file.landmarks(need.start, need.end)
         except OSError as error:
-            landmarks = {}
+            landmarks = []
             logger.warning("a range is compared with no index: %s", error)
         self._pool.submit(partial(_get, self._store, need, landmarks), done)
 
@@ -141,7 +146,7 @@ class RemoteReads:
         self._settle(need, error)
 
     def _settle(self, need: RemoteBytesNeeded, error: BaseException | None) -> None:
-        waiting = self._waiting.pop((need.file, need.start, need.end), None)
+        waiting = self._waiting.pop(_key(need), None)
         if waiting is None:
             # The deadline came first. Late bytes are kept all the same.
             return
@@ -163,24 +168,27 @@ class RemoteReads:
             oldest.forget(at)
 
 
-def _get(store: ObjectStore, need: RemoteBytesNeeded, landmarks: dict[int, OffsetRange]) -> _Got:
+def _get(store: ObjectStore, need: RemoteBytesNeeded, landmarks: Sequence[OffsetPosition]) -> _Got:
     """The range of `need`, from a second GET if the first one's bytes are wrong.
+
+    A batch that its end cuts off is left out unless the read needs a part of it.
 
     Raises:
         StoreFailed: as the store, or the bytes are wrong both times and cannot be served.
     """
     file, key = need.file, need.file.object.key
-    data = store.get(key, need.start, need.end)
-    damage = file.find_damage(need.start, data, landmarks)
-    if damage is None:
-        return _Got(data)
-    again = store.get(key, need.start, need.end)
-    second = file.find_damage(need.start, again, landmarks)
-    if second is None:
-        return _Got(again, damage.reason)
-    if again == data and not second.misleads:
-        return _Got(data, damage.reason, is_stored=True)
-    raise StoreFailed(f"GET {key}: {second.reason}, in a second answer too")
+    data, reason = store.get(key, need.start, need.end), None
+    checked = file.check(need.start, data, landmarks)
+    if checked.damage is not None:
+        first, reason = data, checked.damage.reason
+        data = store.get(key, need.start, need.end)
+        checked = file.check(need.start, data, landmarks)
+        if checked.damage is not None:
+            if data != first or checked.damage.misleads:
+                raise StoreFailed(f"GET {key}: {checked.damage.reason}, in a second answer too")
+            return _Got(data, reason, is_stored=True)
+    is_enough = need.start + checked.whole_bytes >= need.least
+    return _Got(data[: checked.whole_bytes] if is_enough else data, reason)
 
 
 def report_no_store(logs: Sequence[Log]) -> None:

@@ -102,7 +102,7 @@ def command(*, file: Path, with_records: bool, summary: bool, as_json: bool) -> 
     parsed = parse_segment_file_name(file.name)
     if parsed is None:
         raise CommandFailed(
-            f"{file.name} is no segment file: its name is 20 digits and {LOG_SUFFIX}, "
+            f"{file} is no segment file: its name is 20 digits and {LOG_SUFFIX}, "
             f"{', '.join(INDEX_SUFFIXES[:-1])} or {INDEX_SUFFIXES[-1]}",
             ExitCode.USAGE,
         )

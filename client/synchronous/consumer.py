@@ -183,7 +183,7 @@ class BlockingConsumer(Generic[KeyT, ValueT]):
     # Questions and commits.
 
     def offsets_for_times(
-        self, times_ms: Mapping[TopicPartition, int | datetime]
+        self, times_ms: Mapping[TopicPartition, int | str | datetime]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record at or after each time, None where there is none."""
         return self._thread.call(self._consumer.offsets_for_times(times_ms))

@@ -29,13 +29,6 @@ class OffsetPosition(NamedTuple):
     position: int
 
 
-class OffsetRange(NamedTuple):
-    """The bounds of an offset, both inclusive."""
-
-    lowest: int
-    highest: int
-
-
 class OffsetIndex(SparseIndex):
     """The sparse map from offsets to positions; see `SparseIndex` for its lifecycle."""
 
@@ -81,11 +74,10 @@ class OffsetIndex(SparseIndex):
         relative, position = self.entry(slot)
         return OffsetPosition(self.base_offset + relative, position)
 
-    def ends_between(self, start: int, end: int) -> dict[int, OffsetRange]:
-        """The ends of the first and the last batch known in `[start, end)` of the log, by position.
+    def between(self, start: int, end: int) -> list[OffsetPosition]:
+        """The entries for `[start, end)` of the log, the two before and the one after them.
 
-        As the next entry's offset may be that of several batches in indexes that Kafka wrote, a
-        batch ends above the entry before and not above its own. Raises OSError.
+        Raises OSError.
         """
 
         def position_of(slot: int) -> int:
@@ -93,12 +85,7 @@ class OffsetIndex(SparseIndex):
 
         slots = range(self.count)
         first, after = (bisect_left(slots, at, key=position_of) for at in (start, end))
-        found = {}
-        for slot in {first, after - 1} if first < after else ():
-            offset, position = self.entry_at(slot)
-            lowest = self.entry_at(slot - 1).offset + 1 if slot else self.base_offset
-            found[position] = OffsetRange(lowest, offset)
-        return found
+        return [self.entry_at(slot) for slot in slots[max(0, first - 2) : after + 1]]
 
     def last(self) -> OffsetPosition:
         """The last entry, or (base offset, 0) when there is none."""

@@ -9,21 +9,19 @@ file change nothing before they have all bytes, so the repetition is the whole p
     log.read(...)  --RemoteBytesNeeded(file, start, end)-->  broker: one ranged GET in a thread
     log.read(...)  <--file.keep(start, data)---------------  broker: again, in the loop thread
 
-Ranges are forgotten by the owner of the memory (`broker.remote.reads`). It also has them checked by
-`find_damage` before it keeps them: one answer with a wrong byte must not stay. Every range begins
-with a batch, since that is where readers go on.
+Ranges are forgotten by the owner of the memory (`broker.remote.reads`). It also has them checked
+before it keeps them (`storage.segment.remote.range_check`). Every range begins with a batch, since
+that is where readers go on.
 """
 
-from typing import Final, NamedTuple, NoReturn
+from collections.abc import Sequence
+from typing import Final, NoReturn
 
-from protocol.records.checksums import crc32, crc32c
-from protocol.records.entry_loops import STOP_CORRUPT, STOP_INCOMPLETE, check_entries
-from protocol.records.layout import LOG_OVERHEAD, NO_LEADER_EPOCH, SIZE_AT
-from protocol.records.scan import Entry
 from storage.disk.files import Bytes
 from storage.errors import StorageError
 from storage.segment.facts import RemoteObject
-from storage.segment.offset_index import OffsetIndex, OffsetRange
+from storage.segment.offset_index import OffsetIndex, OffsetPosition
+from storage.segment.remote.range_check import CheckedRange, check_range
 
 RANGE_BYTES_MIN: Final = 64 * 1024
 """The least that a read asks for, if the object has it: a request costs as much as these bytes."""
@@ -34,37 +32,30 @@ READ_AHEAD_BYTES: Final = 2 * 1024 * 1024
 RANGE_BYTES_MAX: Final = 16 * 1024 * 1024
 """The most that a read asks for at once, unless one batch is larger."""
 
-_LAST_OFFSET: Final = Entry._fields.index("last_offset")
-_LEADER_EPOCH: Final = Entry._fields.index("partition_leader_epoch")
-
-
-class RangeDamage(NamedTuple):
-    """What is wrong with a range, in words.
-
-    It `misleads` where no reader of the records notices it.
-    """
-
-    reason: str
-    misleads: bool
-
 
 class RemoteBytesNeeded(StorageError):
-    """Bytes of a remote segment are not in memory: get `[start, end)` of the object of `file`."""
+    """Bytes of a remote segment are not in memory: get `[start, end)` of the object of `file`.
 
-    def __init__(self, file: "RemoteLogFile", start: int, end: int) -> None:
-        """Remember the range; it lies in the object."""
+    The read needs them up to `least`; the rest are for the next reads.
+    """
+
+    def __init__(
+        self, file: "RemoteLogFile", start: int, end: int, least: int | None = None
+    ) -> None:
+        """Remember the range, which lies in the object; without `least` all of it is needed."""
         super().__init__(f"bytes {start} to {end} of {file.path} are in the object store")
         assert 0 <= start < end <= file.object.object_bytes, f"{file.path}: {start} to {end}"
         self.file = file
         self.start = start
         self.end = end
+        self.least = end if least is None else least
 
     def widened(self, max_bytes: int) -> "RemoteBytesNeeded":
         """The need of a reader of `max_bytes`, who will want the bytes after these as well."""
         ahead = min(max(max_bytes, READ_AHEAD_BYTES), RANGE_BYTES_MAX)
         # What follows the log is asked for as it is.
         end = max(self.end, min(self.end + ahead, self.file.size))
-        return RemoteBytesNeeded(self.file, self.start, end)
+        return RemoteBytesNeeded(self.file, self.start, end, self.least)
 
 
 class RemoteLogFile:
@@ -97,7 +88,7 @@ class RemoteLogFile:
         data = self._find(position, end)
         if data is None:
             least = min(self.size, position + self._least_bytes(position))
-            raise RemoteBytesNeeded(self, position, max(end, least))
+            raise RemoteBytesNeeded(self, position, max(end, least), end)
         return data
 
     def _least_bytes(self, position: int) -> int:
@@ -122,55 +113,22 @@ class RemoteLogFile:
             raise RemoteBytesNeeded(self, self.size, end)
         return data
 
-    def landmarks(self, start: int, end: int) -> dict[int, OffsetRange]:
-        """What `find_damage` compares `[start, end)` with. Raises OSError."""
+    def landmarks(self, start: int, end: int) -> list[OffsetPosition]:
+        """What `check` compares `[start, end)` with. Raises OSError."""
         index = self.offset_index
-        return {} if index is None or not index.count else index.ends_between(start, end)
+        return [] if index is None else index.between(start, end)
 
-    def find_damage(
-        self, start: int, data: bytes, landmarks: dict[int, OffsetRange]
-    ) -> RangeDamage | None:
-        """Why these are not the bytes of the log from `start` on; None if they may be.
+    def check(self, start: int, data: bytes, landmarks: Sequence[OffsetPosition]) -> CheckedRange:
+        """Whether these are the bytes of the object from `start` on; any thread may call it.
 
-        Whole batches have their checksums and ascending offsets of this segment. The checksum does
-        not cover where a batch begins, so batches that the index names are compared with it, too,
-        and leader epochs with that of the upload. What follows the log has a checksum of its own.
-        Any thread may call it.
+        What follows the log has a checksum of its own.
         """
-        size = min(len(data), self.size - start)
-        if size <= 0:
-            return None
-        heads, position, stop = check_entries(data, 0, size, crc32c, crc32)
-        next_offset = self.object.base_offset
-        for head in heads:
-            where, last_offset, epoch = start + head[0], head[_LAST_OFFSET], head[_LEADER_EPOCH]
-            known = landmarks.get(where)
-            if not next_offset <= last_offset < self.object.next_offset or (
-                known is not None and not known.lowest <= last_offset <= known.highest
-            ):
-                reason = f"the batch at byte {where} has a wrong offset, {last_offset}"
-                return RangeDamage(reason, misleads=True)
-            if not NO_LEADER_EPOCH <= epoch <= self.object.epoch:
-                reason = f"the batch at byte {where} has a wrong leader epoch, {epoch}"
-                return RangeDamage(reason, misleads=False)
-            next_offset = last_offset + 1
-        is_cut = stop == STOP_INCOMPLETE and self._cannot_end(
-            start + position, memoryview(data)[position:size]
-        )
-        if stop == STOP_CORRUPT or is_cut:
-            reason = f"the batch at byte {start + position} has a wrong checksum or head"
-            return RangeDamage(reason, misleads=False)
-        return None
-
-    def _cannot_end(self, position: int, begin: memoryview) -> bool:
-        """Whether a batch at `position`, of which `begin` is here, is longer than the log."""
-        least = len(begin) + 1
-        if len(begin) >= LOG_OVERHEAD:
-            least = LOG_OVERHEAD + int.from_bytes(begin[SIZE_AT:LOG_OVERHEAD])
-        return position + least > self.size
+        found = check_range(self.object, start, data[: max(0, self.size - start)], landmarks)
+        return found if start + len(data) < self.size else found._replace(whole_bytes=len(data))
 
     def keep(self, start: int, data: bytes) -> None:
         """Keep these bytes of the object in memory."""
+        self._ranges.pop(start, None)
         self._ranges[start] = data
 
     def forget(self, start: int) -> None:
@@ -178,7 +136,8 @@ class RemoteLogFile:
         self._ranges.pop(start, None)
 
     def _find(self, start: int, end: int) -> bytes | None:
-        for at, data in self._ranges.items():
+        # The newest first: an older one may have ended inside a batch.
+        for at, data in reversed(self._ranges.items()):
             if at <= start and end <= at + len(data):
                 return data[start - at : end - at]
         return None

@@ -12,6 +12,7 @@ from broker.threads import Pool
 from storage.errors import StoreFailed
 from storage.segment.facts import RemoteObject
 from storage.segment.remote.log import RemoteBytesNeeded, RemoteLogFile
+from storage.segment.remote.range_check import CheckedRange
 from tests.support.clock import FrozenClock
 from tests.support.simulated_store import SimulatedStore, StoreFault
 
@@ -21,8 +22,9 @@ SIZE = 100_000
 class UncheckedFile(RemoteLogFile):
     """One whose bytes are no batches."""
 
-    def find_damage(self, *_: object) -> None:
+    def check(self, start: int, data: bytes, landmarks: object) -> CheckedRange:
         """Nothing is checked."""
+        return CheckedRange(None, len(data))
 
 
 def remote_file(store: SimulatedStore, nonce: int, size: int = SIZE) -> RemoteLogFile:

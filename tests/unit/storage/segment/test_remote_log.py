@@ -6,7 +6,7 @@ import pytest
 
 from storage.errors import StoreFailed
 from storage.segment.facts import RemoteObject
-from storage.segment.offset_index import OffsetIndex
+from storage.segment.offset_index import OffsetIndex, OffsetPosition
 from storage.segment.remote.log import (
     RANGE_BYTES_MAX,
     RANGE_BYTES_MIN,
@@ -15,6 +15,7 @@ from storage.segment.remote.log import (
     RemoteLogFile,
 )
 from storage.segment.remote.object import IndexFiles, decode_trailer, encode_trailer
+from storage.segment.remote.range_check import check_range
 from tests.support.broker import batch
 from tests.support.logs import DIRECTORY, disk
 
@@ -129,7 +130,7 @@ def test_whole_batches_are_compared_with_what_is_known() -> None:
 
     def found(start: int, data: bytes) -> str | None:
         landmarks = file.landmarks(start, start + len(data))
-        damage = file.find_damage(start, data, landmarks)
+        damage = file.check(start, data, landmarks).damage
         return None if damage is None else damage.reason
 
     for start in (0, size, 2 * size):
@@ -143,8 +144,40 @@ def test_whole_batches_are_compared_with_what_is_known() -> None:
         at = position // size * size
         assert found(at, torn[at:]) is not None, f"byte {position} of a range from {at}"
     # The checksum is right, and the order, but the index knows better; or the log ends before.
-    assert found(size, at_offset(44, b"v" * 100) + log[2 * size :]) is None
+    assert found(size, at_offset(44, b"v" * 100) + log[2 * size :]) is not None
     assert found(size, at_offset(48, b"v" * 100) + log[2 * size :]) is not None
     assert found(2 * size, at_offset(47, b"v" * 100)) is not None
     assert found(2 * size, log[2 * size : -1]) is None
     assert found(2 * size, log[2 * size :][:8] + (10**6).to_bytes(4)) is not None
+    for end in (12, 70):
+        small, large = ((size + change).to_bytes(4) for change in (-13, 100))
+        for wrong in (small, large):
+            torn = log[: size + 8] + wrong + log[size + 12 :]
+            is_noticed = found(0, torn[: size + end]) is not None
+            assert is_noticed == (wrong == large), "a batch that is cut may be shorter"
+
+
+def test_an_entry_of_kafkas_index_may_be_that_of_several_batches() -> None:
+    """Kafka 3 made one entry for all batches of an append: the first's place, the last's end."""
+    log = b"".join(at_offset(offset, b"v" * 100) for offset in (40, 41, 42, 43))
+    size = len(log) // 4
+    where = RemoteObject(
+        base_offset=40, next_offset=44, log_bytes=len(log), object_bytes=len(log) + 9, crc=1,
+        epoch=2, nonce=3, topic_id=4, partition=5,
+    )  # fmt: skip
+    landmarks = [OffsetPosition(42, size), OffsetPosition(43, 3 * size)]
+    for start in range(0, len(log), size):
+        checked = check_range(where, start, log[start:], landmarks)
+        assert checked == (None, len(log) - start)
+    late = log[:size] + b"".join(at_offset(offset, b"v" * 100) for offset in (41, 43))
+    damage = check_range(where, 0, late, landmarks).damage
+    assert damage is not None
+    assert "43 to 43, unlike the index" in damage.reason
+
+
+def test_a_batch_that_is_cut_off_is_not_whole(file: RemoteLogFile) -> None:
+    batches = [batch("v" * 100), at_offset(1, b"v" * 100)]
+    whole = len(batches[0])
+    for rest in (0, 5, 12, 40, 61, 100):
+        checked = file.check(0, b"".join(batches)[: whole + rest], [])
+        assert checked == (None, whole)
