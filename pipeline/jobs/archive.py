@@ -29,7 +29,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from client.times import MS_PER_DAY
 from client.types import OffsetAndTimestamp
@@ -51,6 +51,7 @@ from pipeline.options.options import SourceOptions, TopicPartition
 from pipeline.plan.archived import (
     ISOLATION,
     START,
+    TOPIC_IDS,
     ArchivePlan,
     WrittenFile,
     isolation_level,
@@ -117,12 +118,16 @@ def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress =
     journal = Journal(settings.state_dir)
     with Cluster(options.connection) as cluster:
         progress("plan")
-        cluster.partitions(options.choice)
+        partitions = cluster.partitions(options.choice)
         _check_owner(cluster, journal, settings, lake)
+        known = _known_ids(cluster, journal, partitions, dry_run=settings.dry_run)
+        _check_identity(cluster, known, partitions, _pending(journal))
         _check_isolation(journal, options, dry_run=settings.dry_run)
         if not settings.dry_run:
             _mark_days(lake, _last_commit(journal))
-        plan = _pending(journal) or _new_plan(cluster, options, settings, journal, lake.target)
+        plan = _pending(journal) or _new_plan(
+            cluster, options, settings, journal, lake.target, known
+        )
         if plan is None:
             return Outcome(code=JobCode.NOTHING_TO_DO, sentence="no new records")
         if settings.dry_run:
@@ -229,6 +234,7 @@ def _new_plan(
     settings: ArchiveSettings,
     journal: Journal,
     target: str,
+    known_ids: Mapping[str, str],
 ) -> ArchivePlan | None:
     now_ms = time.time_ns() // 1_000_000
     partitions = cluster.partitions(options.choice)
@@ -244,10 +250,8 @@ def _new_plan(
     ranges = [OffsetRange(*tp, starts[tp], ends[tp]) for tp in partitions if ends[tp] > starts[tp]]
     if sum(one.size for one in ranges) < settings.min_rows:
         return None
-    before = _last_plan(journal)
     # Also of topics that have nothing new: a later run finds out that one was made again.
-    topic_ids = dict(before.topic_ids) if before is not None else {}
-    topic_ids |= {topic: cluster.topic_id(topic) for topic in {one.topic for one in ranges}}
+    topic_ids = {**known_ids, **{topic: cluster.topic_id(topic) for topic, _ in partitions}}
     return ArchivePlan(
         number=last["number"] + 1 if last is not None else 0,
         cluster_id=cluster.cluster_id,
@@ -309,7 +313,6 @@ def _check_owner(
     """Check that the last plan in the state directory, if any, is one of this archive.
 
     Raises:
-        DataLoss: its topics were deleted and created again.
         JournalConflict: it is of another cluster or target.
     """
     plan = _last_plan(journal)
@@ -322,7 +325,6 @@ def _check_owner(
             f"{cluster.cluster_id} and target {lake.target!r}. Give every archive a state "
             "directory of its own, or the target as it was"
         )
-    _check_identity(cluster, plan)
 
 
 def _check_isolation(journal: Journal, options: SourceOptions, *, dry_run: bool) -> None:
@@ -343,15 +345,51 @@ def _check_isolation(journal: Journal, options: SourceOptions, *, dry_run: bool)
         )
 
 
-def _check_identity(cluster: Cluster, plan: ArchivePlan) -> None:
-    """Check that the topics that are there are those of the plan, not later ones of their names."""
-    cluster.topics(plan.topic_ids)
-    for topic, topic_id in plan.topic_ids.items():
+def _known_ids(
+    cluster: Cluster,
+    journal: Journal,
+    partitions: Iterable[TopicPartition],
+    *,
+    dry_run: bool,
+) -> dict[str, str]:
+    """The ids of the topics that this archive has had, by name.
+
+    The first run writes those of all its topics. A state directory of an earlier release has those
+    with records in its plans alone.
+    """
+    known: dict[str, str] | None = journal.find(TOPIC_IDS)
+    if known is None:
+        known = {topic: cluster.topic_id(topic) for topic, _ in partitions}
+        for name in journal.names("plans"):
+            known |= ArchivePlan.parse(journal.get(f"plans/{name}")).topic_ids
+        if not dry_run:
+            known = cast("dict[str, str]", journal.put(TOPIC_IDS, known))
+    last = _last_plan(journal)
+    return {**known, **(last.topic_ids if last is not None else {})}
+
+
+def _check_identity(
+    cluster: Cluster,
+    known_ids: Mapping[str, str],
+    partitions: Iterable[TopicPartition],
+    pending: ArchivePlan | None,
+) -> None:
+    """Check that the topics to archive are those that were, not later ones of their names.
+
+    Raises:
+        DataLoss: one was deleted and created again.
+    """
+    topics = {topic for topic, _ in partitions}
+    if pending is not None:
+        topics |= {one.topic for one in pending.ranges}
+    cluster.topics(topics)
+    for topic in sorted(topics & known_ids.keys()):
         now = cluster.topic_id(topic)
-        if now and now != topic_id:
+        if now and now != known_ids[topic]:
             raise DataLoss(
                 f"topic {topic} was deleted and created again: its old records are gone before "
-                "they were archived. Archive the new one with a state directory of its own"
+                "they were archived. Archive the new one with a state directory of its own, and "
+                "the others without it"
             )
 
 

@@ -40,6 +40,8 @@ START: Final = "start"
 """Where each partition started when the archive first looked at it."""
 ISOLATION: Final = "isolation"
 """Whether the archive holds the records of aborted transactions; decided by its first run."""
+TOPIC_IDS: Final = "topic-ids"
+"""The ids of the topics at the first run; later plans have theirs."""
 COMPACTIONS: Final = "compactions"
 """The documents that name files which replace others."""
 ALONE: Final = SourceOptions(
@@ -161,6 +163,7 @@ class Archive:
         self._replaced: set[str] = set()
         self._covered: dict[TopicPartition, list[OffsetRange]] = {}
         self._last: ArchivePlan | None = None
+        self._topic_ids: dict[str, str] = {}
         self.files: list[WrittenFile] = []
         self.refresh()
 
@@ -174,6 +177,7 @@ class Archive:
             for one in plan.ranges:
                 self._covered.setdefault(one.topic_partition, []).append(one)
             self._last = plan
+            self._topic_ids |= plan.topic_ids
             self.commits += 1
         if self.commits > before:
             self._covered = {tp: join_ranges(parts) for tp, parts in self._covered.items()}
@@ -228,7 +232,7 @@ class Archive:
                 "together"
             )
         for topic in topics:
-            archived, now = plan.topic_ids.get(topic), cluster.topic_id(topic)
+            archived, now = self._topic_ids.get(topic), cluster.topic_id(topic)
             if archived is not None and now and archived != now:
                 raise DataLoss(
                     f"{where}: topic {topic} was deleted and created again after it was archived, "

@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -39,6 +40,9 @@ _NO_NULL_CHECK: Final = "-Darrow.enable_null_check_for_get=false"
 """For local masters: Arrow checks no value for null. Spark itself checks each column that may have
 nulls, and the second check costs a fifth of the CPU of a read.
 """
+
+_STARTING: Final = threading.Lock()
+"""Held while the environment of this process is changed."""
 
 _IMPORT_TIMEOUT_S: Final = 120
 
@@ -137,15 +141,16 @@ def _java_options(options: str) -> Iterator[None]:
 
     Source: `SparkSubmitCommandBuilder`, which puts this variable before what settings give.
     """
-    before = os.environ.get(_JAVA_OPTIONS)
-    os.environ[_JAVA_OPTIONS] = f"{options} {before or ''}".rstrip()
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_JAVA_OPTIONS]
-        else:
-            os.environ[_JAVA_OPTIONS] = before
+    with _STARTING:
+        before = os.environ.get(_JAVA_OPTIONS)
+        os.environ[_JAVA_OPTIONS] = f"{options} {before or ''}".rstrip()
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[_JAVA_OPTIONS]
+            else:
+                os.environ[_JAVA_OPTIONS] = before
 
 
 def where(session: SparkSession, options: Mapping[str, str], condition: str) -> DataFrame:

@@ -207,10 +207,14 @@ def test_retention_that_overtook_the_archive_is_data_loss(
         archive(spark, settings)
 
 
+@pytest.mark.parametrize("is_old", [False, True])
 def test_a_topic_with_nothing_new_is_known_when_it_is_made_again(
-    broker: Broker, tmp_path: Path, no_spark: None
+    broker: Broker, tmp_path: Path, no_spark: None, is_old: bool
 ) -> None:
-    """The offsets of the new topic were taken for those after the archived ones."""
+    """The offsets of the new topic were taken for those after the archived ones.
+
+    Earlier releases wrote the ids of topics with new records alone.
+    """
     prefix = broker.topic(1)
     for name in ("a", "b"):
         broker.topic(1, f"{prefix}-{name}")
@@ -221,12 +225,39 @@ def test_a_topic_with_nothing_new_is_known_when_it_is_made_again(
     assert archive(without, settings).report["rows"] == 20
     broker.produce(f"{prefix}-a", 0, 5, first=10)
     assert archive(without, settings).report["rows"] == 5
+    if is_old:
+        (tmp_path / "state" / "topic-ids.json").unlink()
+        plan = tmp_path / "state" / "plans" / "00000001.json"
+        document = json.loads(plan.read_text())
+        del document["topic_ids"][f"{prefix}-b"]
+        plan.write_text(json.dumps(document))
     broker.delete_topic(f"{prefix}-b")
     broker.produce(f"{prefix}-a", 0, 5, first=15)
     assert archive(without, settings).report["rows"] == 5, "one that is gone stops no other"
     broker.topic(1, f"{prefix}-b")
     broker.produce(f"{prefix}-b", 0, 25, first=1000)
     with pytest.raises(DataLoss, match=f"topic {prefix}-b was deleted and created again"):
+        archive(without, settings)
+    broker.produce(f"{prefix}-a", 0, 5, first=20)
+    alone = replace(settings, options={**broker.options, "subscribe": f"{prefix}-a"})
+    assert archive(without, alone).report["rows"] == 5
+
+
+def test_a_topic_without_a_record_to_archive_is_known_too(
+    broker: Broker, tmp_path: Path, no_spark: None
+) -> None:
+    """It begins at 10, and so would the new topic."""
+    topic, other = broker.topic(1), broker.topic(1)
+    broker.produce(topic, 0, 10)
+    broker.delete_before(topic, 0, 10)
+    broker.produce(other, 0, 3)
+    settings = settings_of(broker, f"{topic},{other}", tmp_path)
+    without: Any = None
+    assert archive(without, settings).report["rows"] == 3
+    broker.delete_topic(topic)
+    broker.topic(1, topic)
+    broker.produce(topic, 0, 25)
+    with pytest.raises(DataLoss, match=f"topic {topic} was deleted and created again"):
         archive(without, settings)
 
 

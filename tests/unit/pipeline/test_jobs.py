@@ -233,11 +233,11 @@ def test_an_archive_starts_where_it_first_looked(tmp_path: Path, start: dict[str
     options = parse_source_options(base, is_stream=False)
     cluster = cast("Cluster", log)
     log.times["t", 0] = [1, 2]
-    assert _new_plan(cluster, options, settings, journal, "/x") is None
+    assert _new_plan(cluster, options, settings, journal, "/x", {}) is None
     log.times["t", 0] += [3]
     log.times["t", 1] += [4]
     log.times["t", 2] = [5, 6]
-    plan = _new_plan(cluster, options, settings, journal, "/x")
+    plan = _new_plan(cluster, options, settings, journal, "/x", {})
     assert plan is not None
     assert [(one.partition, one.start, one.end) for one in sorted(plan.ranges)] == [
         (0, 2, 3), (1, 0, 1), (2, 0, 2),
