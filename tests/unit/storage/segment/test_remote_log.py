@@ -1,12 +1,16 @@
 """A remote log answers from memory, or names what it lacks."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
+from protocol.records.layout import Codec
 
+from protocol.records.scan import scan_entries
 from storage.errors import StoreFailed
 from storage.segment.facts import RemoteObject
 from storage.segment.offset_index import OffsetIndex, OffsetPosition
+from storage.segment.remote import range_check
 from storage.segment.remote.log import (
     RANGE_BYTES_MAX,
     RANGE_BYTES_MIN,
@@ -17,7 +21,7 @@ from storage.segment.remote.log import (
 from storage.segment.remote.object import IndexFiles, decode_trailer, encode_trailer
 from storage.segment.remote.range_check import check_range
 from tests.support.broker import batch
-from tests.support.logs import DIRECTORY, disk
+from tests.support.logs import DIRECTORY, disk, messages
 
 SIZE = 64 * 1024 * 1024
 TRAILER = 500
@@ -173,6 +177,43 @@ def test_an_entry_of_kafkas_index_may_be_that_of_several_batches() -> None:
     damage = check_range(where, 0, late, landmarks).damage
     assert damage is not None
     assert "43 to 43, unlike the index" in damage.reason
+
+
+def test_an_entry_of_an_old_kafkas_index_has_the_first_offset() -> None:
+    """Up to 0.10, of wrappers of magic 0 and 1 too, whose own offset is their last one."""
+    offsets = (40, 43, 46)
+    log = b"".join(offset.to_bytes(8) + batch(*["v" * 50] * 3)[8:] for offset in offsets)
+    size = len(log) // 3
+    where = RemoteObject(
+        base_offset=40, next_offset=49, log_bytes=len(log), object_bytes=len(log) + 9, crc=1,
+        epoch=2, nonce=3, topic_id=4, partition=5,
+    )  # fmt: skip
+    landmarks = [OffsetPosition(43, size), OffsetPosition(46, 2 * size)]
+    assert check_range(where, 0, log, landmarks) == (None, len(log))
+    old = b"".join(
+        messages(1, 2, 3, base_offset=first, magic=magic, codec=Codec.GZIP)
+        for first, magic in ((40, 0), (43, 1), (46, 1))
+    )
+    sizes = [head.size for head in scan_entries(old)]
+    landmarks = [OffsetPosition(43, sizes[0]), OffsetPosition(46, sum(sizes[:2]))]
+    where = replace(where, log_bytes=len(old))
+    assert check_range(where, 0, old, landmarks) == (None, len(old))
+
+
+def test_slices_find_what_one_walk_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = b"".join(at_offset(n, b"v" * (n % 7) * 40) for n in range(100))
+    where = RemoteObject(
+        base_offset=0, next_offset=100, log_bytes=len(log), object_bytes=len(log) + 9, crc=1,
+        epoch=2, nonce=3, topic_id=4, partition=5,
+    )  # fmt: skip
+    for end in (len(log), len(log) - 1, len(log) - 150):
+        whole = check_range(where, 0, log[:end], [])
+        for size in (1, 50, 100, 1000):
+            monkeypatch.setattr(range_check, "SLICE_BYTES", size)
+            assert check_range(where, 0, log[:end], []) == whole
+            torn = log[:5000] + bytes([log[5000] ^ 1]) + log[5001:]
+            damage = check_range(where, 0, torn, []).damage
+            assert damage is not None
 
 
 def test_a_batch_that_is_cut_off_is_not_whole(file: RemoteLogFile) -> None:
