@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from protocol.records.layout import Codec
 
+from protocol.records.layout import Codec
 from protocol.records.scan import scan_entries
 from storage.errors import StoreFailed
 from storage.segment.facts import RemoteObject
