@@ -278,12 +278,15 @@ def extensions() -> list[Extension]:
         missing = "Cython"
     else:
         compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
-        if shutil.which(compiler) or shutil.which("cc"):
+        if not Path(sysconfig.get_path("include"), "Python.h").exists():
+            missing = "Python.h (on Debian and Ubuntu: python3-dev)"
+        elif shutil.which(compiler) or shutil.which("cc"):
             # Debug symbols would be nine tenths of the file.
             return [
                 Extension(name, [], optional=True, extra_compile_args=["-g0"]) for name in COMPILED
             ]
-        missing = "C compiler"
+        else:
+            missing = "C compiler"
     if wanted == "required":
         raise SystemExit(f"{DISTRIBUTION}: there is no {missing} here, and {COMPILE}=required")
     print(

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Final
 
@@ -26,6 +27,8 @@ def how_to_compile() -> str:
     import shutil
     import sysconfig
 
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        return "install Python's headers (on Debian and Ubuntu: python3-dev), then tidelog again"
     compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
     if shutil.which(compiler) or shutil.which("cc"):
         return "install tidelog again; TIDELOG_COMPILE=required says why it does not compile"

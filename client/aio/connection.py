@@ -131,7 +131,7 @@ class LoopConnection(Connection, asyncio.Protocol):
             while (frame := self._decoder.next_frame()) is not None:
                 self._answer(memoryview(frame))
         except ProtocolError as error:
-            self._fail(f"the answer cannot be read: {error}")
+            self._fail(self._unreadable(error))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail every waiting request; the reason is the socket's error or the broker's close."""

@@ -23,7 +23,7 @@ from client.core.options import ClusterOptions
 from client.core.tls import tls_context
 from client.errors import BrokerUnreachable
 from protocol.api_keys import ApiKey
-from protocol.errors import ProtocolError
+from protocol.errors import MalformedFrame, ProtocolError
 from protocol.frames import encode_frame
 
 _T = TypeVar("_T")
@@ -124,8 +124,9 @@ class BlockingConnection(Connection):
                 position = answer.question.match(frame)
                 answer.outcome = self._decoded(answer.question, frame, position)
             except ProtocolError as error:
-                answer.outcome = answer.question.unreadable(self.address, error)
-                self._fail(f"the answer cannot be read: {error}")
+                failure = self._fail(self._unreadable(error))
+                unreadable = answer.question.unreadable(self.address, error)
+                answer.outcome = failure if self._foreign else unreadable
             except OSError as error:
                 key = answer.question.key.name
                 answer.outcome = self._fail(f"no usable answer to {key}: {error}")
@@ -143,7 +144,7 @@ class BlockingConnection(Connection):
     def _read_frame(self) -> bytearray:
         (size,) = _SIZE.unpack(self._read_exactly(_SIZE.size))
         if not 0 < size <= MAX_FRAME_BYTES:
-            raise ProtocolError(f"a frame of {size} bytes: 1 to {MAX_FRAME_BYTES} are allowed")
+            raise MalformedFrame(size, MAX_FRAME_BYTES)
         return self._read_exactly(size)
 
     def _read_exactly(self, size: int) -> bytearray:

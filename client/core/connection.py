@@ -34,7 +34,7 @@ from protocol.api.api_versions import ApiVersionsRequest
 from protocol.api_keys import ApiKey, VersionRange
 from protocol.declare.primitives import message_spec
 from protocol.error_codes import ErrorCode
-from protocol.errors import MalformedRequest, ProtocolError
+from protocol.errors import MalformedFrame, MalformedRequest, ProtocolError
 from protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from values.version import VERSION
 
@@ -42,6 +42,12 @@ MAX_FRAME_BYTES = 512 * 1024 * 1024
 """The largest answer that is accepted; fetches request far less."""
 
 _CORRELATION_ID_MASK = 0x7FFFFFFF
+
+_FOREIGN = {
+    "HTTP": "that is no Kafka listener, perhaps the metrics port; give the port of a listener",
+    "TLS": "set security.protocol=SSL or SASL_SSL, for commands --tls",
+}
+"""What to do about a port where another protocol is spoken."""
 
 
 @dataclass(slots=True, eq=False)
@@ -91,6 +97,7 @@ class Connection(ABC):
         self._options = options
         self._correlation_id = 0
         self._has_served = False
+        self._foreign = ""
         self._failure: BrokerUnreachable | None = None
 
     # The socket's part.
@@ -232,6 +239,13 @@ class Connection(ABC):
         self._has_served |= question.key != ApiKey.API_VERSIONS
         return question.decode(frame, position)
 
+    def _unreadable(self, error: ProtocolError) -> str:
+        """Why a connection ends whose bytes are no frames."""
+        self._foreign = error.foreign if isinstance(error, MalformedFrame) else ""
+        if self._foreign:
+            return f"{self._foreign} is spoken there: {_FOREIGN[self._foreign]}"
+        return f"the answer cannot be read: {error}"
+
     def _closed_by_broker(self) -> str:
         """Why a connection has ended that the broker closed, with the cure that may help."""
         reason = "the broker closed the connection"
@@ -249,6 +263,9 @@ class Connection(ABC):
         `is_met`: a broker has ended it, maybe because of what this client has shown of itself.
         """
         security = self._options.security
+        if self._foreign:
+            where = f"cannot connect to {self.address} ({security.protocol})"
+            return BrokerUnreachable(f"{where}: {reason}", broker=self.address)
         cure = ""
         if is_met and not security.tls:
             cure = (

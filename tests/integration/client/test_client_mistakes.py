@@ -599,3 +599,31 @@ async def test_a_client_starts_once(broker: RunningBroker, make: Callable[..., A
         await other.start()
     with pytest.raises(InvalidUse, match="is closed: make another one"):
         await other.start()
+
+
+async def test_a_port_that_speaks_http_is_named() -> None:
+    """As the metrics port does; it was asked about TLS."""
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    sentence = "HTTP is spoken there: that is no Kafka listener"
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        bootstrap = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with pytest.raises(BrokerUnreachable, match=sentence) as found:
+            async with Admin(bootstrap, request_timeout_ms=500, timeout_ms=500) as admin:
+                await admin.topics()
+        assert "is the address right" not in str(found.value)
+        with pytest.raises(BrokerUnreachable, match=sentence):
+            await asyncio.to_thread(ask_for_topics, bootstrap)
+
+
+def ask_for_topics(bootstrap: str) -> None:
+    host, _, port = bootstrap.partition(":")
+    cluster = blocking.open_cluster(ClusterOptions(bootstrap=((host, int(port)),), timeout_ms=500))
+    try:
+        blocking.run(cluster.topics())
+    finally:
+        blocking.run(cluster.close())
