@@ -330,8 +330,10 @@ class Cluster:
         self._take(response, replace=wanted is None)
         return response, connection.address
 
-    async def topic(self, name: str) -> TopicInfo:
+    async def topic(self, name: str, *, is_patient: bool = True) -> TopicInfo:
         """The topic from the cache, requested again if unknown or too old.
+
+        The request is repeated until the client's timeout, or made once if not `is_patient`.
 
         Raises:
             BrokerRefused: the topic does not exist and was not created, or has a bad name.
@@ -343,22 +345,22 @@ class Cluster:
         max_age_s = self.options.metadata_max_age_ms / 1000
         if known is not None and self._pool.now() - self._metadata.heard_at[name] < max_age_s:
             return known
-        return await self._ask_patiently(name)
+        return await self._ask(name, is_patient=is_patient)
 
-    async def topic_with(self, name: str, partition: int) -> TopicInfo:
+    async def topic_with(self, name: str, partition: int, *, is_patient: bool = True) -> TopicInfo:
         """The topic; requested again if it lacks this partition, which may have been added.
 
         Raises:
             BrokerRefused, InvalidUse: as `topic`.
         """
-        topic = await self.topic(name)
-        return (
-            topic if partition in topic.partitions else await self._ask_patiently(name, partition)
-        )
+        topic = await self.topic(name, is_patient=is_patient)
+        if partition in topic.partitions:
+            return topic
+        return await self._ask(name, partition, is_patient=is_patient)
 
-    async def _ask_patiently(self, name: str, partition: int | None = None) -> TopicInfo:
+    async def _ask(self, name: str, partition: int | None = None, *, is_patient: bool) -> TopicInfo:
         # Kafka creates it after its first answer, which says that there is no such topic.
-        timeout_ms = self.options.timeout_ms
+        timeout_ms = self.options.timeout_ms if is_patient else 0
         if self.options.create_topics:
             timeout_ms = min(timeout_ms, _CREATION_TIMEOUT_MS)
         ask = partial(self._ask_topic, name, partition)
@@ -423,13 +425,13 @@ class Cluster:
             return known
         return None
 
-    async def leader(self, partition: TopicPartition) -> int:
-        """The node id that leads a partition, from the cache or one request.
+    async def leader(self, partition: TopicPartition, *, is_patient: bool = True) -> int:
+        """The node id that leads a partition, from the cache or as `topic`.
 
         Raises:
             BrokerRefused: the partition does not exist, or has no leader at present.
         """
-        topic = await self.topic_with(*partition)
+        topic = await self.topic_with(*partition, is_patient=is_patient)
         info = topic.partitions.get(partition.partition)
         if info is None:
             count = format_count(len(topic.partitions), "partition")

@@ -224,8 +224,8 @@ class ShareReader:
         found: dict[int, list[TopicPartition]] = {node_id: [] for node_id in self._sessions}
         for partition in self.membership.assigned:
             try:
-                leader = await self._cluster.leader(partition)
-            except BrokerRefused as error:
+                leader = await self._cluster.leader(partition, is_patient=False)
+            except (BrokerRefused, BrokerUnreachable) as error:
                 logger.info("%s is left out: %s", partition, error)
                 continue
             found.setdefault(leader, []).append(partition)
