@@ -48,6 +48,11 @@ READS_MAX: Final = 256
 TRIES_MAX: Final = 8
 """How often one operation may ask for further bytes."""
 
+_STORED: Final = (
+    "the second answer is the same: the object is damaged, or its index here is; tidelog fsck "
+    "--remote says which"
+)
+
 Result = TypeVar("Result")
 
 Settle: TypeAlias = Callable[[None, BaseException | None], object]
@@ -137,7 +142,7 @@ class RemoteReads:
             self._metrics.fetched_bytes += len(got.data)
             if got.damage is not None:
                 self._metrics.errors["fetch"] += 1
-                again = "the object is damaged" if got.is_stored else "the second answer is sound"
+                again = _STORED if got.is_stored else "the second answer is sound"
                 logger.error("GET %s: %s; %s", need.file.object.key, got.damage, again)
             self._keep(need.file, need.start, got.data)
         elif not isinstance(error, StorageError):

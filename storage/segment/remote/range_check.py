@@ -8,7 +8,8 @@ be kept. What is compared:
 * the offset index, whose entries name where a batch is and its last offset: no batch reaches over
   the position of a later entry. Kafka has written others: one entry for several batches, with the
   last offset of all (up to 3.x), or with the first of all (up to 0.10). These bind less;
-* the leader epoch, which is at most that of the upload.
+* the leader epoch, which is at most that of the upload, unless several batches have a later one: a
+  log whose checkpoint of epochs was lost has begun again at 0.
 
 The last batch of a range may be cut off. Its records are not checked, and it is kept only where a
 reader needs it: its own range, from its first byte on, comes with the next read.
@@ -143,10 +144,15 @@ def _damages(
         named = landmarks[after - 1].offset if is_landmark else last
         if not lowest <= first <= begins_by or (is_first_known and first > named):
             yield _wrong(position, f"has the offsets {first} to {last}, unlike the index")
-        if not NO_LEADER_EPOCH <= head[_LEADER_EPOCH] <= where.epoch:
-            yield _wrong(position, f"has leader epoch {head[_LEADER_EPOCH]}")
+        epoch = head[_LEADER_EPOCH]
+        if epoch < NO_LEADER_EPOCH or (epoch > where.epoch and _is_alone(epoch, heads)):
+            yield _wrong(position, f"has leader epoch {epoch}")
         next_offset = last + 1
         begins_by = named if last < named else where.next_offset
+
+
+def _is_alone(epoch: int, heads: Sequence[_Head]) -> bool:
+    return sum(head[_LEADER_EPOCH] == epoch for head in heads) < 2
 
 
 def _wrong(position: int, what: str, *, misleads: bool = False) -> RangeDamage:

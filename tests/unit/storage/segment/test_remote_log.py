@@ -22,6 +22,7 @@ from storage.segment.remote.object import IndexFiles, decode_trailer, encode_tra
 from storage.segment.remote.range_check import check_range
 from tests.support.broker import batch
 from tests.support.logs import DIRECTORY, disk, messages
+from tests.support.logs import batch as logs_batch
 
 SIZE = 64 * 1024 * 1024
 TRAILER = 500
@@ -198,6 +199,19 @@ def test_an_entry_of_an_old_kafkas_index_has_the_first_offset() -> None:
     landmarks = [OffsetPosition(43, sizes[0]), OffsetPosition(46, sum(sizes[:2]))]
     where = replace(where, log_bytes=len(old))
     assert check_range(where, 0, old, landmarks) == (None, len(old))
+
+
+def test_several_batches_may_have_a_later_epoch_than_the_upload() -> None:
+    """Where the checkpoint of epochs was lost; one alone is a wrong byte."""
+    batches = [bytes(logs_batch(1, base_offset=n, leader_epoch=9)) for n in range(3)]
+    where = RemoteObject(
+        base_offset=0, next_offset=3, log_bytes=999, object_bytes=1000, crc=1, epoch=2, nonce=3,
+        topic_id=4, partition=5,
+    )  # fmt: skip
+    assert check_range(where, 0, b"".join(batches), []).damage is None
+    damage = check_range(where, 0, batches[0], []).damage
+    assert damage is not None
+    assert not damage.misleads
 
 
 def test_slices_find_what_one_walk_finds(monkeypatch: pytest.MonkeyPatch) -> None:
