@@ -85,7 +85,11 @@ class OffsetIndex(SparseIndex):
 
         slots = range(self.count)
         first, after = (bisect_left(slots, at, key=position_of) for at in (start, end))
-        return [self.entry_at(slot) for slot in slots[max(0, first - 2) : after + 1]]
+        base = self.base_offset
+        return [
+            OffsetPosition(base + relative, position)
+            for relative, position in self.block(max(0, first - 2), min(after + 1, self.count))
+        ]
 
     def last(self) -> OffsetPosition:
         """The last entry, or (base offset, 0) when there is none."""

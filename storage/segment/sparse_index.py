@@ -83,6 +83,14 @@ class SparseIndex(IndexTail):
             yield from self.ENTRY.iter_unpack(self._pread(count * size, slot * size))
         yield from zip(self._first, self._second, strict=True)
 
+    def block(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The entries `[start, end)` as they are in the file, from one read. Raises OSError."""
+        size, written = self.ENTRY.size, min(end, self._written)
+        found: list[tuple[int, int]] = []
+        if start < written:
+            found += self.ENTRY.iter_unpack(self._pread((written - start) * size, start * size))
+        return found + [self.entry(slot) for slot in range(max(start, written), end)]
+
     def load_last(self) -> tuple[int, int] | None:
         """The last entry as it is in the file, or None; kept in memory from the first call on.
 

@@ -34,6 +34,24 @@ def test_floor_is_the_last_entry_not_above(written: bool) -> None:
     assert made.floor(0) == (40, 0)
 
 
+@pytest.mark.parametrize("written", [False, True])
+def test_the_entries_for_a_range_have_two_before_and_one_after(written: bool) -> None:
+    entries = [(40 + number, 100 * number) for number in range(1, 10)]
+    files = disk()
+    made = index(*entries[:6], files=files)
+    if written:
+        made.write_out()
+    for entry in entries[6:]:
+        made.append(*entry)
+    for start in range(0, 1000, 50):
+        for end in range(start + 1, 1100, 77):
+            inside = [at for at, (_, place) in enumerate(entries) if start <= place < end]
+            first = next((at for at, (_, place) in enumerate(entries) if place >= start), 9)
+            last = inside[-1] if inside else first - 1
+            assert made.between(start, end) == entries[max(0, first - 2) : last + 2]
+    assert index().between(0, 100) == []
+
+
 def test_golden_bytes() -> None:
     files = disk()
     index((47, 4200), files=files).write_out()
