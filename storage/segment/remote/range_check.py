@@ -19,6 +19,7 @@ Any thread may call `check_range`. It refuses to know where bytes come from.
 Source: the theorem of `storage.segment.offset_index`; Kafka leaves all of it to plugins (KIP-405).
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
@@ -123,6 +124,7 @@ def _damages(
     # Where the batch before is at a landmark and ends below its offset, this one begins up to it.
     begins_by = where.next_offset
     after, limit = 0, positions[0] if positions else where.log_bytes
+    later = Counter(one[_LEADER_EPOCH] for one in heads if one[_LEADER_EPOCH] > where.epoch)
     for head in heads:
         position = start + head[_POSITION]
         while limit <= position and after < len(positions):
@@ -145,14 +147,10 @@ def _damages(
         if not lowest <= first <= begins_by or (is_first_known and first > named):
             yield _wrong(position, f"has the offsets {first} to {last}, unlike the index")
         epoch = head[_LEADER_EPOCH]
-        if epoch < NO_LEADER_EPOCH or (epoch > where.epoch and _is_alone(epoch, heads)):
+        if epoch < NO_LEADER_EPOCH or later.get(epoch) == 1:
             yield _wrong(position, f"has leader epoch {epoch}")
         next_offset = last + 1
         begins_by = named if last < named else where.next_offset
-
-
-def _is_alone(epoch: int, heads: Sequence[_Head]) -> bool:
-    return sum(head[_LEADER_EPOCH] == epoch for head in heads) < 2
 
 
 def _wrong(position: int, what: str, *, misleads: bool = False) -> RangeDamage:
