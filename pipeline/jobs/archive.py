@@ -121,13 +121,12 @@ def archive(spark: SparkSession, settings: ArchiveSettings, progress: Progress =
         partitions = cluster.partitions(options.choice)
         _check_owner(cluster, journal, settings, lake)
         known = _known_ids(cluster, journal, partitions, dry_run=settings.dry_run)
-        _check_identity(cluster, known, partitions, _pending(journal))
+        pending = _pending(journal)
+        _check_identity(cluster, known, partitions, pending)
         _check_isolation(journal, options, dry_run=settings.dry_run)
         if not settings.dry_run:
             _mark_days(lake, _last_commit(journal))
-        plan = _pending(journal) or _new_plan(
-            cluster, options, settings, journal, lake.target, known
-        )
+        plan = pending or _new_plan(cluster, options, settings, journal, lake.target, known)
         if plan is None:
             return Outcome(code=JobCode.NOTHING_TO_DO, sentence="no new records")
         if settings.dry_run:

@@ -77,19 +77,16 @@ class SparseIndex(IndexTail):
 
     def entries(self) -> Iterator[tuple[int, int]]:
         """All entries as they are in the file, in order, read in blocks. Raises OSError."""
-        size = self.ENTRY.size
-        for slot in range(0, self._written, _BLOCK_ENTRIES):
-            count = min(_BLOCK_ENTRIES, self._written - slot)
-            yield from self.ENTRY.iter_unpack(self._pread(count * size, slot * size))
-        yield from zip(self._first, self._second, strict=True)
+        for slot in range(0, self.count, _BLOCK_ENTRIES):
+            yield from self.block(slot, min(slot + _BLOCK_ENTRIES, self.count))
 
-    def block(self, start: int, end: int) -> list[tuple[int, int]]:
+    def block(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """The entries `[start, end)` as they are in the file, from one read. Raises OSError."""
-        size, written = self.ENTRY.size, min(end, self._written)
-        found: list[tuple[int, int]] = []
-        if start < written:
-            found += self.ENTRY.iter_unpack(self._pread((written - start) * size, start * size))
-        return found + [self.entry(slot) for slot in range(max(start, written), end)]
+        size, written = self.ENTRY.size, self._written
+        if start < (stop := min(end, written)):
+            yield from self.ENTRY.iter_unpack(self._pread((stop - start) * size, start * size))
+        tail = slice(max(start - written, 0), max(end - written, 0))
+        yield from zip(self._first[tail], self._second[tail], strict=True)
 
     def load_last(self) -> tuple[int, int] | None:
         """The last entry as it is in the file, or None; kept in memory from the first call on.

@@ -116,6 +116,13 @@ def test_a_trailer_comes_back_whole_or_not_at_all() -> None:
             decode_trailer(trailer[:at])
 
 
+def object_of(log: bytes, base_offset: int, next_offset: int) -> RemoteObject:
+    return RemoteObject(
+        base_offset=base_offset, next_offset=next_offset, log_bytes=len(log),
+        object_bytes=len(log) + 9, crc=1, epoch=2, nonce=3, topic_id=4, partition=5,
+    )  # fmt: skip
+
+
 def at_offset(offset: int, value: bytes) -> bytes:
     return offset.to_bytes(8) + batch(value)[8:]
 
@@ -127,10 +134,7 @@ def test_whole_batches_are_compared_with_what_is_known() -> None:
     index = OffsetIndex(disk(), f"{DIRECTORY}/00000000000000000040.index", 40)
     index.append(47, size)
     index.append(52, 2 * size)
-    where = RemoteObject(
-        base_offset=40, next_offset=53, log_bytes=len(log), object_bytes=len(log) + 9, crc=1,
-        epoch=2, nonce=3, topic_id=4, partition=5,
-    )  # fmt: skip
+    where = object_of(log, 40, 53)
     file = RemoteLogFile(f"{DIRECTORY}/00000000000000000040.log", where, index)
 
     def found(start: int, data: bytes) -> str | None:
@@ -166,10 +170,7 @@ def test_an_entry_of_kafkas_index_may_be_that_of_several_batches() -> None:
     """Kafka 3 made one entry for all batches of an append: the first's place, the last's end."""
     log = b"".join(at_offset(offset, b"v" * 100) for offset in (40, 41, 42, 43))
     size = len(log) // 4
-    where = RemoteObject(
-        base_offset=40, next_offset=44, log_bytes=len(log), object_bytes=len(log) + 9, crc=1,
-        epoch=2, nonce=3, topic_id=4, partition=5,
-    )  # fmt: skip
+    where = object_of(log, 40, 44)
     landmarks = [OffsetPosition(42, size), OffsetPosition(43, 3 * size)]
     for start in range(0, len(log), size):
         checked = check_range(where, start, log[start:], landmarks)
@@ -185,10 +186,7 @@ def test_an_entry_of_an_old_kafkas_index_has_the_first_offset() -> None:
     offsets = (40, 43, 46)
     log = b"".join(offset.to_bytes(8) + batch(*["v" * 50] * 3)[8:] for offset in offsets)
     size = len(log) // 3
-    where = RemoteObject(
-        base_offset=40, next_offset=49, log_bytes=len(log), object_bytes=len(log) + 9, crc=1,
-        epoch=2, nonce=3, topic_id=4, partition=5,
-    )  # fmt: skip
+    where = object_of(log, 40, 49)
     landmarks = [OffsetPosition(43, size), OffsetPosition(46, 2 * size)]
     assert check_range(where, 0, log, landmarks) == (None, len(log))
     old = b"".join(
@@ -204,11 +202,9 @@ def test_an_entry_of_an_old_kafkas_index_has_the_first_offset() -> None:
 def test_several_batches_may_have_a_later_epoch_than_the_upload() -> None:
     """Where the checkpoint of epochs was lost; one alone is a wrong byte."""
     batches = [bytes(logs_batch(1, base_offset=n, leader_epoch=9)) for n in range(3)]
-    where = RemoteObject(
-        base_offset=0, next_offset=3, log_bytes=999, object_bytes=1000, crc=1, epoch=2, nonce=3,
-        topic_id=4, partition=5,
-    )  # fmt: skip
-    assert check_range(where, 0, b"".join(batches), []).damage is None
+    log = b"".join(batches)
+    where = object_of(log, 0, 3)
+    assert check_range(where, 0, log, []).damage is None
     damage = check_range(where, 0, batches[0], []).damage
     assert damage is not None
     assert not damage.misleads
@@ -216,10 +212,7 @@ def test_several_batches_may_have_a_later_epoch_than_the_upload() -> None:
 
 def test_slices_find_what_one_walk_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     log = b"".join(at_offset(n, b"v" * (n % 7) * 40) for n in range(100))
-    where = RemoteObject(
-        base_offset=0, next_offset=100, log_bytes=len(log), object_bytes=len(log) + 9, crc=1,
-        epoch=2, nonce=3, topic_id=4, partition=5,
-    )  # fmt: skip
+    where = object_of(log, 0, 100)
     for end in (len(log), len(log) - 1, len(log) - 150):
         whole = check_range(where, 0, log[:end], [])
         for size in (1, 50, 100, 1000):
